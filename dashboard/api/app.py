@@ -170,7 +170,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
-    add_switch(api, world, Anyone)
+    add_switch(api, world)
     add_docs_page(api)
     add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)

@@ -21,7 +21,7 @@ _SECRET = re.compile(
     r"(?:password|passwd|token|secret|api[_-]?key|\w-key|authorization|cookie)"
     r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?"
     r"|://(?!\[[0-9a-f:.]*\])[^/\s:@]*:"
-    r"(?!\d{1,5}(?=[/?#,;)\]\"'>\s]|\.?(?:\s|$))(?![^\s@]*@)))"
+    r"(?!\d{1,5}(?=[^\w.:%$!@-]|\.?(?:\s|$))(?![^\s@]*@)))"
     r"[^\s&@,;\"']+"
 )
 """A word that announces a secret, as text, header or JSON has it, and the secret after it.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from dashboard.api.app import build_api
-from dashboard.api.http.authentication import web_caller
+from dashboard.api.http.authentication import WebCallers
 from dashboard.api.http.context import ApiWorld
 from dashboard.decisions.service import DecisionService
 from dashboard.mcp.server import MCP_PATH, AssistantDoor
@@ -93,7 +93,7 @@ def guarded_api(
     decides = DecisionService(store=store, settings=lambda: every, clock=clock, **service)
     world = ApiWorld(
         reader=store.reader_for_pages(), service=decides, clock=clock,
-        caller=partial(web_caller, decides, access.mode),
+        caller=WebCallers(decides, access.mode),
     )  # fmt: skip
     api = build_api(world)
     return Starlette(

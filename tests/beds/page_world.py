@@ -12,8 +12,8 @@ from data.settings.load import LoadedSettings
 from data.store import Store
 
 
-def register_world(store: Store, settings: Settings, **changes: Any) -> None:
-    """Let the next page see this store under these settings; `changes` replace fields."""
+def page_world(store: Store, settings: Settings, **changes: Any) -> WebWorld:
+    """This store under these settings; `changes` replace fields."""
     values: dict[str, Any] = {
         "settings": LoadedSettings(settings=settings, origins={}),
         "decision_service": DecisionService(store=store, settings=lambda: settings),
@@ -21,4 +21,9 @@ def register_world(store: Store, settings: Settings, **changes: Any) -> None:
         "worker_problem": lambda: "",
         "run_lifespan": nullcontext,
     }
-    register(WebWorld(store=store, **(values | changes)))
+    return WebWorld(store=store, **(values | changes))
+
+
+def register_world(store: Store, settings: Settings, **changes: Any) -> None:
+    """Let the next page see this store under these settings; `changes` replace fields."""
+    register(page_world(store, settings, **changes))

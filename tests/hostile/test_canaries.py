@@ -71,6 +71,7 @@ def test_no_password_is_left_in_an_address(address: str) -> None:
     [
         "http://gitea.example:3000/team/fleet/pulls/7", "http://[2001:db8::1]:3000/p?x=1",
         "see http://h.example:8080.", "(https://h.example:443)", "http://a:1,http://b:2",
+        "`http://h.example:8080`", "http://h.example:8080|down", "*http://h.example:3000/p*",
     ],
 )  # fmt: skip
 def test_an_address_with_a_port_is_shown_whole(address: str) -> None:

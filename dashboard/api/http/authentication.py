@@ -1,11 +1,17 @@
 """Who stands behind a request of the HTTP API, by each way in that the settings allow."""
 
+import hashlib
 import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_network
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from dashboard.api.http.rate_limits import RequestLimit
 from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.base.errors import NotSignedInError
@@ -17,6 +23,9 @@ PERSON_HEADER = "x-trimtab-person"
 SIGN_IN_COOKIE = "trimtab_sign_in"
 """Its value names a session of the store, by OpenID Connect."""
 _BEARER = "bearer "
+GUESSES = 60
+"""A minute of each address; all of them at once if it likes."""
+_MOST_GOOD = 10_000
 _HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
 
 
@@ -42,50 +51,82 @@ def named(request: Request, via: str) -> Person:
     return Person(name=unquote(stated), via=via)
 
 
-def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
-    """Return who asks over the network: by a token, through the proxy, or alone on loopback.
+class WebCallers:
+    """Tells who asks over the network: by a token, through the proxy, or alone on loopback.
 
     With a sign-in by OpenID Connect the pages ask by its cookie. `mode` is the sign-in that the
-    server began with, as its other guards have it.
-
-    Errors: NotSignedInError.
+    server began with, as its other guards have it. Each look at the store for a token or cookie
+    that never let anybody in counts against the address that sent it, and beyond `GUESSES` a
+    minute there is none.
     """
-    if carries_token(request.headers.raw):
-        return _by_token(service, mode, request.headers["authorization"][len(_BEARER) :].strip())
-    if mode == "local":
-        if "authorization" in request.headers:
-            # Whoever sends one means to be somebody, and not the admin that nobody is here.
-            raise NotSignedInError("the Authorization header holds no token", _HINT)
-        return replace(named(request, "local"), account=request.headers.get(PERSON_HEADER, ""))
-    if mode == "open":
-        return OPEN
-    stated = request.headers.get(PERSON_HEADER)
-    if mode == "proxy" and stated is not None:
-        return proxied(stated)
-    if mode == "oidc" and (session := request.cookies.get(SIGN_IN_COOKIE)):
-        return _by_session(service, session, request)
-    raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
 
+    def __init__(
+        self,
+        service: DecisionService,
+        mode: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._mode = mode
+        self._guesses = RequestLimit(clock)
+        self._good: OrderedDict[bytes, None] = OrderedDict()
 
-def _by_session(service: DecisionService, session: str, request: Request) -> Person:
-    """Return who is signed in. Errors: NotSignedInError."""
-    if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
-        # The cookie comes along whoever asks; each browser says which page it was that did.
-        raise NotSignedInError("a browser's request needs its Origin", _HINT)
-    person = service.store.reader.signed_in(session, utc_now())
-    if person is None:
-        raise NotSignedInError("the sign-in of the page has ended", "Open it again, and sign in.")
-    return person
+    def __call__(self, request: Request) -> Person:
+        """Return who asks. Errors: NotSignedInError, TooManyRequestsError."""
+        if carries_token(request.headers.raw):
+            text = request.headers["authorization"][len(_BEARER) :].strip()
+            return self._known(request, text, self._by_token)
+        if self._mode == "local":
+            if "authorization" in request.headers:
+                # Whoever sends one means to be somebody, and not the admin that nobody is here.
+                raise NotSignedInError("the Authorization header holds no token", _HINT)
+            return replace(named(request, "local"), account=request.headers.get(PERSON_HEADER, ""))
+        if self._mode == "open":
+            return OPEN
+        stated = request.headers.get(PERSON_HEADER)
+        if self._mode == "proxy" and stated is not None:
+            return proxied(stated)
+        if self._mode == "oidc" and (session := request.cookies.get(SIGN_IN_COOKIE)):
+            if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
+                # The cookie comes along whoever asks; each browser says which page it was that did.
+                raise NotSignedInError("a browser's request needs its Origin", _HINT)
+            return self._known(request, session, self._by_session)
+        raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
 
+    def _known(self, request: Request, text: str, look: Callable[[str], Person]) -> Person:
+        digest = hashlib.sha256(text.encode()).digest()
+        if digest not in self._good:
+            address = request.client.host if request.client else ""
+            self._guesses.take(_network_of(address), GUESSES, what="unknown tokens in a minute")
+        person = look(text)
+        self._good[digest] = None
+        while len(self._good) > _MOST_GOOD:
+            self._good.popitem(last=False)
+        return person
 
-def _by_token(service: DecisionService, mode: str, text: str) -> Person:
-    """Return who acts by a token. Errors: NotSignedInError."""
-    found = service.store.reader.token_of(text)
-    if found is None or found.mode != mode or not found.is_valid(service.clock()):
-        why = "is not known" if found is None else "is revoked or has expired"
-        if found is not None and found.mode != mode:
-            why = (
-                f"was made while access.mode was {found.mode or 'not noted'}, and is void in {mode}"
+    def _by_session(self, text: str) -> Person:
+        person = self._service.store.reader.signed_in(text, utc_now())
+        if person is None:
+            raise NotSignedInError(
+                "the sign-in of the page has ended", "Open it again, and sign in."
             )
-        raise NotSignedInError(f"the token {why}", _HINT)
-    return found.holder()
+        return person
+
+    def _by_token(self, text: str) -> Person:
+        service, mode = self._service, self._mode
+        found = service.store.reader.token_of(text)
+        if found is None or found.mode != mode or not found.is_valid(service.clock()):
+            why = "is not known" if found is None else "is revoked or has expired"
+            if found is not None and found.mode != mode:
+                why = f"was made while access.mode was {found.mode or 'not noted'}, and is void in "
+                why += mode
+            raise NotSignedInError(f"the token {why}", _HINT)
+        return found.holder()
+
+
+def _network_of(address: str) -> str:
+    """Return the address, of IPv6 the network of one host's many (/64)."""
+    try:
+        return str(ip_network((address, 64 if ":" in address else 32), strict=False))
+    except ValueError:
+        return address

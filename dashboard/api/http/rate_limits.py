@@ -43,7 +43,12 @@ class RequestLimit:
         self._spent_until: OrderedDict[Hashable, float] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, caller: Hashable, per_minute: int) -> None:
+    def take(
+        self,
+        caller: Hashable,
+        per_minute: int,
+        what: str = "requests in a minute (access.requests_per_minute)",
+    ) -> None:
         """Count a request; 0 a minute is no limit. Errors: TooManyRequestsError."""
         if not per_minute:
             return
@@ -54,7 +59,7 @@ class RequestLimit:
             wait = spent + each - now - _MINUTE_SECONDS
             if wait > 1e-6:
                 raise TooManyRequestsError(
-                    f"more than {per_minute} requests in a minute (access.requests_per_minute)",
+                    f"more than {per_minute} {what}",
                     retry_after_seconds=int(wait) + 1,
                 )
             self._spent_until[caller] = spent + each

@@ -1,13 +1,19 @@
-"""The kill switch of all applying: looked at, thrown and set back."""
+"""The kill switch of all applying: looked at, thrown and set back.
+
+It has threads and a limit of requests of its own: nothing else that is asked delays it.
+"""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from dashboard.api.http.context import ApiWorld
+from dashboard.api.http.context import ApiWorld, Caller
+from dashboard.api.http.own_threads import OwnThreads
 from dashboard.decisions.requests import MAX_REMARK
+
+_THREADS = 4
 
 
 class StopWish(BaseModel):
@@ -28,8 +34,14 @@ class SwitchRow:
     reason: str = ""
 
 
-def add_switch(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
-    """Add the resource; `anyone` lets in who has a role."""
+def add_switch(api: FastAPI, world: ApiWorld) -> None:
+    """Add the resource."""
+    threads = OwnThreads(_THREADS)
+
+    async def anyone(request: Request) -> Caller:
+        return await threads.run(world.let_in, request, limited_as="stop")
+
+    Anyone = Annotated[Caller, Depends(anyone)]  # noqa: N806 - a type
 
     def row() -> SwitchRow:
         found = world.service.stopped()
@@ -38,18 +50,18 @@ def add_switch(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
         )
 
     @api.get("/stop")
-    def stopped(_who: anyone) -> SwitchRow:
+    async def stopped(_who: Anyone) -> SwitchRow:
         """Return whether all applying is stopped."""
-        return row()
+        return await threads.run(row)
 
     @api.post("/stop")
-    def stop(wish: StopWish, who: anyone) -> SwitchRow:
+    async def stop(wish: StopWish, who: Anyone) -> SwitchRow:
         """Stop all applying at once: whoever is let in may."""
-        world.service.stop(who.person, wish.reason)
-        return row()
+        await threads.run(world.service.stop, who.person, wish.reason)
+        return await threads.run(row)
 
     @api.delete("/stop")
-    def resume(who: anyone) -> SwitchRow:
+    async def resume(who: Anyone) -> SwitchRow:
         """Let applying go on, as an admin."""
-        world.service.resume(who.person)
-        return row()
+        await threads.run(world.service.resume, who.person)
+        return await threads.run(row)

@@ -8,6 +8,7 @@ no list of processes shows it. Nothing is ever forced.
 
 import base64
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -24,10 +25,20 @@ from data.settings.apply import GitApplySettings
 
 _MAX_FILE_BLOCKS = 1024 * 1024
 """Of 512 bytes: 512 MiB for a pack."""
+_MAX_ALLOCATION = "64m"
+"""Of one piece: what a commit, a tree or a file unpacks to, where it is not written as it comes."""
 _MAX_OUTPUT = 8 * 1024 * 1024
 _MAX_FILES = 500
 """YAML files of a folder that is searched: each is read by a program of its own."""
 _MAX_TOKEN = 4096
+_MAX_COMPLAINT = 64 * 1024
+_BASE_DEPTH = 100
+"""Commits of the base branch among which that of an open request has to begin."""
+_REFUSED = re.compile(r"^!\s.*\[(?:remote )?rejected\] \((.*)\)", re.MULTILINE)
+"""What `git push --porcelain` says of a branch that the server did not take."""
+_ANSWERED = re.compile(r"(?:returned error: |HTTP )(4[0-9][0-9])")
+"""An error of HTTP by which a server takes nothing."""
+_REMOTE = re.compile(r"^remote: ?(.*\S)", re.MULTILINE)
 _REGULAR = ("100644", "100755")
 _OPTIONS = {
     "core.hooksPath": "/dev/null",
@@ -39,6 +50,8 @@ _OPTIONS = {
     "fetch.fsckObjects": "true",
     "transfer.bundleURI": "false",
     "submodule.recurse": "false",
+    # What is larger is written as it comes: a few kB may unpack to a GiB.
+    "core.bigFileThreshold": "1m",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "commit.gpgSign": "false",
@@ -53,6 +66,20 @@ class GitFile:
     path: str
     mode: str
     blob: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchCommit:
+    """A commit, who is named as its author, and each file that it changes before and after.
+
+    `is_on_base`: its one parent is of the base branch.
+    """
+
+    commit: str
+    author: str
+    message: str
+    files: tuple[tuple[GitFile, GitFile], ...]
+    is_on_base: bool
 
 
 def token_of(settings: GitApplySettings) -> str:
@@ -84,11 +111,7 @@ class GitCopy:
     def fetch_base(self) -> None:
         """Make the copy. Errors: ApplyError."""
         self._git("init", "--quiet", "--bare", "--template=", str(self._folder / "copy"))
-        self._git(
-            "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--",
-            self._settings.repository,
-            f"+refs/heads/{self._settings.base_branch}:refs/copy/base",
-        )  # fmt: skip
+        self._fetch(self._settings.base_branch, "base", depth=1)
         self.commit = self._text("rev-parse", "--verify", "refs/copy/base^{commit}")
 
     def files(self, path: str) -> tuple[GitFile, ...]:
@@ -150,6 +173,46 @@ class GitCopy:
         heads = [line.split("\t") for line in told.splitlines()]
         return next((found[0] for found in heads if found[1:] == [ref]), "")
 
+    def branch_commit(self, branch: str) -> BranchCommit:
+        """Return the newest commit of a branch and what it changes. Errors: ApplyError."""
+        ref = "refs/copy/branch"
+        self._fetch(branch, "branch", depth=2)
+        commit, parents, author, message = (
+            self._git("log", "-1", f"--format={form}", ref).decode("utf-8", "replace").strip()
+            for form in ("%H", "%P", "%an", "%B")
+        )
+        raw = self._git("diff-tree", "-r", "-z", "--no-renames", "--root", "-m", ref)
+        told = raw.decode("utf-8", "replace").split("\0")
+        facts = [entry.split() for entry in told if entry.startswith(":")]
+        paths = [told[index + 1] for index, entry in enumerate(told) if entry.startswith(":")]
+        files = tuple(
+            (
+                GitFile(path=path, mode=old_mode[1:], blob=old),
+                GitFile(path=path, mode=mode, blob=new),
+            )
+            for (old_mode, mode, old, new, _how), path in zip(facts, paths, strict=True)
+        )
+        return BranchCommit(
+            commit=commit,
+            author=author,
+            message=message,
+            files=files,
+            is_on_base=self._is_on_base(parents),
+        )
+
+    def _is_on_base(self, commit: str) -> bool:
+        """Return whether a commit is the head of the base branch, or was not long ago."""
+        if commit == self.commit:
+            return True
+        self._fetch(self._settings.base_branch, "base", depth=_BASE_DEPTH)
+        return commit in self._text("rev-list", "refs/copy/base").split()
+
+    def _fetch(self, branch: str, name: str, *, depth: int) -> None:
+        self._git(
+            "fetch", "--quiet", f"--depth={depth}", "--no-tags", "--no-recurse-submodules", "--",
+            self._settings.repository, f"+refs/heads/{branch}:refs/copy/{name}",
+        )  # fmt: skip
+
     def push(self, commit: str, branch: str) -> StepResult:
         """Send one commit to one new branch, once, never forced. Never raises."""
         refspec = f"{commit}:refs/heads/{branch}"
@@ -158,11 +221,12 @@ class GitCopy:
                       self._settings.repository, refspec)  # fmt: skip
         except GitCutError as error:
             return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
-        except ApplyError as error:
+        except GitFailedError as error:
             # Git ends with an error for a refusal and for a lost line alike: a look decides.
-            refused = "rejected]" in error.message
-            outcome = StepOutcome.REFUSED if refused else StepOutcome.UNKNOWN
-            return StepResult(outcome=outcome, detail=error.message)
+            refusal = _refusal(error.said)
+            if refusal:
+                return StepResult(outcome=StepOutcome.REFUSED, detail=refusal)
+            return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
         return StepResult(outcome=StepOutcome.DONE, detail=f"pushed {commit[:12]} to {branch}")
 
     def _text(self, *words: str, sent: bytes = b"", at: int = 0) -> str:
@@ -199,11 +263,8 @@ class GitCopy:
             complaint.seek(0)
             found = told.read(_MAX_OUTPUT + 1)
             if process.returncode or len(found) > _MAX_OUTPUT:
-                said = (complaint.read(4000) + b" " + found[:400]).decode("utf-8", "replace")
-                raise ApplyError(
-                    f"git {words[0]} failed: {scrub(self._without_token(said))}",
-                    "Look at apply_git.repository, base_branch and token_file.",
-                )
+                said = b"\n".join((complaint.read(_MAX_COMPLAINT), found[:_MAX_COMPLAINT]))
+                raise GitFailedError(words[0], self._without_token(said.decode("utf-8", "replace")))
         return found
 
     def _without_token(self, said: str) -> str:
@@ -229,6 +290,7 @@ class GitCopy:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_CONFIG_COUNT": str(len(options)),
+            "GIT_ALLOC_LIMIT": _MAX_ALLOCATION,
         }
         for role in ("AUTHOR", "COMMITTER"):
             found |= {
@@ -239,6 +301,26 @@ class GitCopy:
         for index, (option, value) in enumerate(options.items()):
             found |= {f"GIT_CONFIG_KEY_{index}": option, f"GIT_CONFIG_VALUE_{index}": value}
         return found
+
+
+class GitFailedError(ApplyError):
+    """A command ended with an error; `said` is all that it wrote, without the token."""
+
+    def __init__(self, command: str, said: str) -> None:
+        super().__init__(
+            f"git {command} failed: {scrub(said)}",
+            "Look at apply_git.repository, base_branch and token_file.",
+        )
+        self.said = said
+
+
+def _refusal(said: str) -> str:
+    """Return the server's own answer to a push that it did not take, '' where none is known."""
+    reason = _REFUSED.search(said) or _ANSWERED.search(said)
+    if reason is None:
+        return ""
+    words = " ".join(match[1] for match in _REMOTE.finditer(said))
+    return scrub(f"the server refuses the push ({reason[1]})" + (f": {words}" if words else ""))
 
 
 class GitCutError(ApplyError):

@@ -20,10 +20,13 @@ from dashboard.apply.git.steps import (
 from dashboard.apply.git.values import OtherPlace
 from dashboard.apply.kubernetes.change import verify
 from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.common.escaping import shown
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, ReadBack, StepOutcome, StepResult
 from data.records.changes import VerificationResult as Verdict
 from data.settings.apply import GitApplySettings
+
+_MAX_AUTHOR = 80
 
 
 def execute(
@@ -73,9 +76,7 @@ def _commit(settings: GitApplySettings, copy: GitCopy, change: Change) -> str:
             "Run a new cycle and approve its recommendation.",
         )
     text = copy.text(file)
-    other = OtherPlace.of(order.values) if order.values else None
-    edits = edits_of_plan(live_change(change))
-    changed = edited_at(text, seen_of(change.target).place, edits, other)
+    changed = _edited(text, change)
     difference = None if changed is None else line_difference(file.path, text, changed)
     if changed is None or difference != change.steps[0].text:
         raise StalePlanError("the difference is not the one that was approved", "")
@@ -156,10 +157,12 @@ def read_back(
         there = _request_of(settings, forge, change)
         if there is None and done == 1:
             return _of_branch(settings, change)
+        if there is not None and there.state == "open":
+            foreign = _foreign_commit(settings, change)
+            detail = f"waiting to be merged{foreign}: {there.url}"
+            return ReadBack(seen=Verdict.NOT_YET, detail=detail)
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
-    if there is not None and there.state == "open":
-        return ReadBack(seen=Verdict.NOT_YET, detail=f"waiting to be merged: {there.url}")
     if there is not None and there.state == "closed":
         reason = forge.reason(there.number)
         detail = f"closed without merging{f' ({reason})' if reason else ''}: {there.url}"
@@ -197,6 +200,37 @@ def _of_branch(settings: GitApplySettings, change: Change) -> ReadBack:
         except (ChangeRefusedError, StalePlanError) as error:
             return ReadBack(seen=Verdict.DIFFERENT, detail=str(error))
     return ReadBack(seen=Verdict.NOT_YET, detail=f"{branch} is pushed")
+
+
+def _foreign_commit(settings: GitApplySettings, change: Change) -> str:
+    """Return what the branch of an open request holds beside the approved commit, '' for nothing.
+
+    The base may have moved on since: what counts is that the newest commit is the approved words
+    and the approved edit of the approved file. Errors: ApplyError.
+    """
+    order = push_order(change)
+    with base_copy(settings) as copy:
+        if not copy.branch_head(order.branch):
+            return f", and the branch {order.branch} is gone"
+        newest = copy.branch_commit(order.branch)
+        mine = newest.is_on_base and newest.message.strip() == order.message.strip()
+        if mine and (mine := len(newest.files) == 1):
+            ((before, after),) = newest.files
+            named = (before.path, before.mode, before.blob) == (order.path, order.mode, order.blob)
+            mine = named and after.mode == order.mode
+            mine = mine and _edited(copy.text(before), change) == copy.text(after)
+    if mine:
+        return ""
+    who = shown(newest.author, limit=_MAX_AUTHOR)
+    return f", with a commit on its branch that nobody approved ({newest.commit[:12]} by {who})"
+
+
+def _edited(text: str, change: Change) -> str | None:
+    """Return the text of a change's file with its edits made. Errors: ChangeRefusedError."""
+    order = push_order(change)
+    other = OtherPlace.of(order.values) if order.values else None
+    edits = edits_of_plan(live_change(change))
+    return edited_at(text, seen_of(change.target).place, edits, other)
 
 
 def _closed(there: PullRequest | None) -> ReadBack:

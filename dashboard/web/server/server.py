@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ import uvicorn
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.starlette import App
 
 from dashboard.api.app import build_api
-from dashboard.api.http.authentication import web_caller
+from dashboard.api.http.authentication import WebCallers
 from dashboard.api.http.context import ApiWorld
 from dashboard.mcp.server import MCP_PATH, AssistantDoor
 from dashboard.web.access.context import WebWorld
@@ -33,8 +32,7 @@ from dashboard.web.access.trusted_proxy import AuthMiddleware
 from dashboard.web.findings.finding_rows import state_of
 from dashboard.web.server.connections import protocol_for, tell_accept_errors_seldom
 from dashboard.web.server.port import require_free_port
-from dashboard.web.server.prometheus_metrics import OwnMetrics
-from data.base.errors import TrimtabError
+from dashboard.web.server.probes import probes
 from data.settings.access import AccessSettings, host_of
 from data.store import Store
 
@@ -164,37 +162,7 @@ def build_app(world: WebWorld) -> App:
         config.set_option(option, value)
     register(world)
 
-    def live(_request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    def ready(_request: Request) -> Response:
-        try:
-            latest = world.store.reader.latest_sample_at()
-        except TrimtabError as error:
-            return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
-        state = world.cycle_state()
-        return JSONResponse(
-            {
-                "ready": True,
-                "newest_sample_at": None if latest is None else latest.isoformat(),
-                "cycle_running": state.running,
-                "last_error": state.last_error,
-            }
-        )
-
-    own_metrics = OwnMetrics(
-        world.store.reader,
-        world.cycle_state,
-        world.decision_service.stopped,
-        lambda: world.decision_service.settings().serving,
-    )
-
-    def metrics(_request: Request) -> Response:
-        return Response(
-            own_metrics.exposition(world.clock()), media_type="text/plain; version=0.0.4"
-        )
-
-    def moved(request: Request) -> Response:
+    async def moved(request: Request) -> Response:
         asked = dict(request.query_params)
         if "state" in asked:
             asked["state"] = state_of(asked["state"])
@@ -205,7 +173,7 @@ def build_app(world: WebWorld) -> App:
         reader=world.store.reader_for_pages(),
         service=world.decision_service,
         clock=world.clock,
-        caller=partial(web_caller, world.decision_service, settings.access.mode),
+        caller=WebCallers(world.decision_service, settings.access.mode),
     )
 
     api = build_api(api_world)
@@ -227,9 +195,7 @@ def build_app(world: WebWorld) -> App:
             Middleware(TellAddress),
         ],
         routes=[
-            Route("/livez", live),
-            Route("/readyz", ready),
-            Route("/metrics", metrics),
+            *probes(world),
             Route("/recommendations", moved),
             *_sign_in_routes(settings.access, world.store),
             Mount(API_PATH.rstrip("/"), api),

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 
 from dashboard.api.app import build_api
-from dashboard.api.http.authentication import web_caller
+from dashboard.api.http.authentication import WebCallers
 from dashboard.api.http.context import ApiWorld
 from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
@@ -51,7 +51,7 @@ def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         service = DecisionService(store=store, settings=partial(_settings, folder))
         world = ApiWorld(
             reader=store.reader_for_pages(), service=service, clock=utc_now,
-            caller=partial(web_caller, service, "local"),
+            caller=WebCallers(service, "local"),
         )  # fmt: skip
         yield schemathesis.openapi.from_asgi("/openapi.json", build_api(world))
 

@@ -20,6 +20,7 @@ from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 
 FORGES = ("gitea", "github", "gitlab")
+AS_OTHERS = ("-c", "user.name=Mallory", "-c", "user.email=mallory@site.example")
 each_forge = pytest.mark.parametrize("server", FORGES, indirect=True)
 
 
@@ -205,11 +206,68 @@ def test_the_base_is_refused_by_the_server_and_by_the_settings(
     """No branch of Trimtab can be the base; a server that refuses a branch is a refusal."""
     with pytest.raises(SettingsError, match="branch_prefix"):
         git_settings(server, tmp_path, base_branch="trimtab/main")
-    (server.bare / "hooks" / "pre-receive").write_text("#!/bin/sh\necho no >&2\nexit 1\n")
+    change = planned(applier)
+    result = applier.execute(change.steps[0], change)
+    assert result.outcome is StepOutcome.DONE
+
+
+@pytest.mark.parametrize("lines", [0, 1, 40])
+def test_a_declined_push_gives_the_answer_of_the_server(
+    applier: GitApplier, server: GitServer, lines: int
+) -> None:
+    """However long it is: with 40 lines the end of what git says was cut, and nobody knew."""
+    said = "echo branches are made by the platform team >&2\n" * lines
+    (server.bare / "hooks" / "pre-receive").write_text(f"#!/bin/sh\n{said}exit 1\n")
     change = planned(applier)
     result = applier.execute(change.steps[0], change)
     assert result.outcome is StepOutcome.REFUSED
+    assert result.detail.startswith("the server refuses the push (pre-receive hook declined)")
+    assert ("branches are made by the platform team" in result.detail) is bool(lines)
     assert server.branches() == ["main"]
+
+
+def commit_of_others(server: GitServer, branch: str, how: str) -> None:
+    """Change a branch as somebody does who may push."""
+    if how == "on top":
+        server.commit({"apps/serve/evil.yaml": "a: 1\n"}, branch=branch)
+        return
+    tip = server.git("rev-parse", branch).strip()
+    message = server.git("log", "-1", "--format=%B", branch)
+    if how == "instead":
+        server.commit({"apps/other.yaml": "b: 2\n"}, branch="x")
+        tree, parent = "x^{tree}", "main"
+    else:
+        server.git("update-ref", "refs/heads/x", "main")
+        server.commit({"apps/other.yaml": "b: 2\n"}, branch="x")
+        server.commit({MANIFEST: server.git("show", f"{tip}:{MANIFEST}")}, branch="x")
+        tree, parent = "x^{tree}", "x^"
+    made = server.git(*AS_OTHERS, "commit-tree", tree, "-p", parent, "-m", message).strip()
+    server.git("update-ref", f"refs/heads/{branch}", made)
+
+
+@pytest.mark.parametrize("how", ["on top", "instead", "below"])
+def test_a_commit_of_others_on_the_branch_of_a_request_is_told(
+    applier: GitApplier, server: GitServer, how: str
+) -> None:
+    """Whoever merges would merge it too. A base that moved on is no such commit."""
+    change = opened(applier)
+    server.commit({"README.md": "more\n"})
+    assert "nobody approved" not in applier.read_back(change, done=2).detail
+    commit_of_others(server, branch_of(change, server), how)
+    seen = applier.read_back(change, done=2)
+    assert seen.seen is VerificationResult.NOT_YET
+    assert "with a commit on its branch that nobody approved" in seen.detail
+
+
+def test_what_unpacks_to_much_takes_little_memory(applier: GitApplier, server: GitServer) -> None:
+    """A file of 96 MiB in some kB is written as it comes, and a commit of as much is refused."""
+    server.commit({"apps/serve/bomb.txt": "0" * (96 << 20)})
+    planned(applier)
+    tree = server.git("rev-parse", "main^{tree}").strip()
+    bomb = server.git(*AS_OTHERS, "commit-tree", tree, "-p", "main", sent="0" * (96 << 20)).strip()
+    server.git("update-ref", "refs/heads/main", bomb)
+    with pytest.raises(ApplyError, match="git fetch failed"):
+        planned(applier)
 
 
 @pytest.mark.parametrize("moved", ["file", "other file", "live"])

@@ -1,0 +1,49 @@
+"""What machines ask without a sign-in: is it alive, is it ready, and its metrics.
+
+Whoever reaches the port may ask as often as they like, so each answer is one for all who ask.
+"""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from dashboard.api.http.own_threads import SharedAnswer
+from dashboard.web.access.context import WebWorld
+from dashboard.web.server.prometheus_metrics import OwnMetrics
+from data.base.errors import TrimtabError
+
+
+def probes(world: WebWorld) -> list[Route]:
+    """Return the routes."""
+
+    def readiness() -> dict[str, Any]:
+        try:
+            latest = world.store.reader.latest_sample_at()
+        except TrimtabError as error:
+            return {"ready": False, "reason": str(error)}
+        return {"ready": True, "newest_sample_at": None if latest is None else latest.isoformat()}
+
+    store_readiness = SharedAnswer(readiness)
+    own_metrics = OwnMetrics(
+        world.store.reader,
+        world.cycle_state,
+        world.decision_service.stopped,
+        lambda: world.decision_service.settings().serving,
+    )
+    exposition = SharedAnswer(lambda: own_metrics.exposition(world.clock()))
+
+    async def live(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(_request: Request) -> Response:
+        told, state = await store_readiness.get(), world.cycle_state()
+        if told["ready"]:
+            told = told | {"cycle_running": state.running, "last_error": state.last_error}
+        return JSONResponse(told, status_code=200 if told["ready"] else 503)
+
+    async def metrics(_request: Request) -> Response:
+        return Response(await exposition.get(), media_type="text/plain; version=0.0.4")
+
+    return [Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)]
