@@ -5,7 +5,8 @@ from typing import Any
 
 from yaml import YAMLError
 
-from data.base.errors import SourceNotConfiguredError, scrub
+from data.base.errors import SettingsError, SourceNotConfiguredError, scrub
+from data.base.extras import require_extra
 from data.settings.sources import KubernetesSettings
 
 
@@ -17,12 +18,11 @@ def configuration_of(settings: KubernetesSettings, *, personal: bool, section: s
     SourceNotConfiguredError when the package or every way to sign in is missing.
     """
     try:
-        from kubernetes import client, config
-    except ImportError as error:
-        raise SourceNotConfiguredError(
-            "the package kubernetes is not installed",
-            "Install the extra: pip install 'trimtab[kubernetes]'.",
-        ) from error
+        require_extra("kubernetes", "Kubernetes is to be asked")
+    except SettingsError as error:
+        raise SourceNotConfiguredError(error.message, error.hint) from error
+    from kubernetes import client, config
+
     configuration: Any = client.Configuration()
     try:
         _load(settings, config, configuration, personal=personal)

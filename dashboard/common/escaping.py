@@ -8,14 +8,14 @@ import html
 import re
 import unicodedata
 
-UNSEEN = "�"
-"""Stands for every character that cannot be seen, so that no two names only look alike by it."""
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-)
-"""Printable by Unicode, and yet nothing is drawn: fillers, joiners, variation selectors."""
+from dashboard.common.look_alikes import marked
+from data.base.text import visible
+
 _MAX_MARKS = 4
 _WORD_JOINER = "\u2060"
+_ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
+_RIGHT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
+_FROM_THE_RIGHT = re.compile(f"{_RIGHT}(?: {_RIGHT})*")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#+\-!|~:$&]")
 _ESCAPED = re.compile(rf"\\({_MARKDOWN.pattern})")
 _LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re.IGNORECASE)
@@ -27,19 +27,28 @@ _CELL_BREAKS = ("\t", "\r", "\n", "\0")
 def shown(text: object, *, limit: int | None = None) -> str:
     """Return text as one line on which every character can be seen; beyond `limit` it is cut.
 
-    Controls, line ends, directions, joiners and fillers become `UNSEEN`. Of the marks stacked on
-    one character the first four stay.
+    Controls, line ends, directions, joiners and fillers become their number, and letters that pass
+    for others have it behind them. Of the marks stacked on one character the first four stay.
     """
     whole = str(text)
     cut = whole if limit is None or len(whole) <= limit else f"{whole[:limit]}…"
     if cut.isprintable() and cut.isascii():
         return cut
     kept, marks = [], 0
-    for character in _BLANK.sub(UNSEEN, cut):
+    for character in cut:
         marks = marks + 1 if unicodedata.combining(character) else 0
         if marks <= _MAX_MARKS:
-            kept.append(character if character.isprintable() else UNSEEN)
-    return "".join(kept)
+            kept.append(character)
+    return marked(visible("".join(kept)))
+
+
+def isolated(text: object, *, limit: int | None = None) -> str:
+    """Return shown text whose words from right to left move nothing beside them."""
+    return _isolated(shown(text, limit=limit))
+
+
+def _isolated(seen: str) -> str:
+    return _FROM_THE_RIGHT.sub(f"{_ISOLATE}\\g<0>{_END_OF_ISOLATE}", seen)
 
 
 def markdown(text: object, *, limit: int | None = None) -> str:
@@ -48,7 +57,7 @@ def markdown(text: object, *, limit: int | None = None) -> str:
     Addresses, icons and emoji are looked for in the text that is left after parsing, escaped or
     not. A word joiner, which nobody sees, keeps them apart.
     """
-    apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", shown(text, limit=limit))
+    apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", isolated(text, limit=limit))
     return _MARKDOWN.sub(r"\\\g<0>", apart)
 
 
@@ -60,9 +69,14 @@ def without_escapes(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
+def unlinked(text: str) -> str:
+    """Return text of one or more lines in which no program of mail finds an address."""
+    return _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", text)
+
+
 def plot_label(text: object, *, limit: int = 80) -> str:
     """Return text for a label of plotly, which reads a little HTML."""
-    return html.escape(shown(str(text)[:limit]))
+    return html.escape(_isolated(shown(str(text)[:limit])[:limit]))
 
 
 def chat(text: str) -> str:
@@ -71,7 +85,7 @@ def chat(text: str) -> str:
     Slack reads `<...>` as mention or link, both read `*_~#` and backquotes as markup and `@` as a
     mention; `](` makes a link and `://` an address. A word joiner, which nobody sees, parts them.
     """
-    lines = "\n".join(shown(line) for line in text.replace("\r\n", "\n").split("\n"))
+    lines = "\n".join(isolated(line) for line in text.replace("\r\n", "\n").split("\n"))
     return _CHAT.sub(rf"\g<0>{_WORD_JOINER}", html.escape(lines, quote=False))
 
 

@@ -6,8 +6,8 @@ command is carried out, so that a right withdrawn in between counts.
 
 import unicodedata
 from collections.abc import Iterable
-from functools import cache
 
+from dashboard.common.look_alikes import prototypes
 from data.base.errors import NotAllowedError
 from data.facts.jobs import Job, OwnNames
 from data.records.commands import Person
@@ -17,7 +17,6 @@ from data.store.handles.cached_reader import CachedReader
 from data.store.handles.tenant_reader import OwnedReader
 
 _ASCII_TWINS = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "m": "rn"})
-_LEFT_TO_RIGHT = "\u200e"
 _ONLY_LOOKS = "{} asks by a viewer's token, or as a viewer, and so only looks"
 _LOOKING_OWNER = frozenset({"viewer", "owner"})
 RULE = Person(name="trimtab", via="rule")
@@ -94,34 +93,18 @@ def _may_own(person: Person, recommendation: Recommendation, job: Job | None) ->
     return bool(_skeletons(mine) & _skeletons({job.owner, user}))
 
 
-@cache
-def _prototypes() -> dict[int, str]:
-    """Return what each of Unicode's look-alikes stands for, the one with most twins, by number."""
-    from confusable_homoglyphs.confusables import confusables_data  # 1 MB: on demand
-
-    twins = {
-        letter.strip(_LEFT_TO_RIGHT): [twin["c"].strip(_LEFT_TO_RIGHT) for twin in others]
-        for letter, others in confusables_data.items()
-    }
-    return {
-        ord(letter): max((letter, *others), key=lambda twin: len(twins.get(twin, ())))
-        for letter, others in twins.items()
-        if len(letter) == 1
-    }
-
-
 def _skeletons(names: Iterable[str]) -> set[str]:
     """Return names as they look: without blanks, marks and unseen characters, twins as one letter.
 
     The skeleton of Unicode Technical Standard 39, case folded, once as written and once folded
     before: names that a person may take for each other share one.
     """
-    prototypes = _prototypes()
+    table = prototypes()
 
     def skeleton(name: str) -> str:
-        plain = unicodedata.normalize("NFKD", name.translate(prototypes))
+        plain = unicodedata.normalize("NFKD", name.translate(table))
         seen = "".join(letter for letter in plain if unicodedata.category(letter)[0] not in "CMZ")
-        return seen.translate(prototypes).casefold().translate(_ASCII_TWINS)
+        return seen.translate(table).casefold().translate(_ASCII_TWINS)
 
     return {skeleton(form) for name in names for form in (name, name.casefold())} - {""}
 

@@ -5,7 +5,7 @@ No step reaches back. Time enters once, as `now`; the wall clock is read only fo
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from collectors.shared.collect import collect_all
@@ -27,6 +27,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.records.plans import Plan
 from data.records.recommendations import Recommendation
 from data.store.engine.disk_space import require_room
+from forecasting.distributed.ray_driver import present
 from planner.proposals.portfolio import Portfolio
 
 logger = logging.getLogger(__name__)
@@ -122,7 +123,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     collected, rows = _collected(world, now)
     reports = tuple(entry.report for entry in collected)
     refresh_grid(world.settings, now)
-    facts = read_facts(world, collected, now)
+    ray = replace(world.settings.ray, address=present(world.settings.ray.address))
+    facts = read_facts(replace(world, settings=replace(world.settings, ray=ray)), collected, now)
     basis = facts.basis
     plan, advice = plan_from(facts, world.progress)
     cycle_id = mark + digest_of([now, plan.plan_id])[: SHORT_ID_LENGTH - len(mark)]

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dashboard.api.http.context import ApiWorld
 from dashboard.api.http.problems import problem, problem_of
 from dashboard.mcp.tools import Answer, build_server
-from data.base.errors import TrimtabError
+from data.base.errors import SettingsError, TrimtabError
+from data.base.extras import require_extra
 
 MCP_PATH = "/mcp"
 _RESOURCES = {
@@ -154,12 +155,9 @@ class AssistantDoor:
         except TrimtabError as failure:
             return problem_of(failure)
         try:
-            import mcp  # noqa: F401
-        except ImportError:
-            return problem(
-                501, "not installed", "a library for /mcp is not installed",
-                hint="Install the extra: pip install 'trimtab[mcp]'.",
-            )  # fmt: skip
+            require_extra("mcp", f"{MCP_PATH} speaks a protocol of others")
+        except SettingsError as error:
+            return problem(501, "not installed", error.message, hint=error.hint)
         return None
 
 

@@ -1,5 +1,8 @@
 """From an audit entry to what people read. Text of the record is hostile: one line, no markup."""
 
+import re
+
+from dashboard.common.escaping import unlinked
 from dashboard.notify.tickets import ticket_for
 from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.base.errors import scrub
@@ -33,7 +36,7 @@ def messages_for(
     and `team` whose it is, '' of all. With `approvals` the chat may offer to approve.
     """
     subject, body = digest or _told(entry, finding, public_url, approvals=approvals)
-    plain = DIGEST_OF_CHANGE.sub("", body)
+    plain = _without_links(DIGEST_OF_CHANGE.sub("", body), public_url)
     tickets = ticket_for(entry, settings, finding, (subject, plain))
     if entry.event not in entries(settings.events):
         return tickets
@@ -53,6 +56,15 @@ def messages_for(
         for channel, recipient in recipients
     )
     return (*messages, *tickets)
+
+
+def _without_links(body: str, public_url: str) -> str:
+    """Return a body in which a program of mail finds no address but our own, whole lines of it."""
+    own = re.escape(f"{public_url.rstrip('/')}/")
+    ours = re.compile(
+        rf"{own}(?:health|recommendations(?:\?finding=TT-\d+)?)" if public_url else ""
+    )
+    return "\n".join(line if ours.fullmatch(line) else unlinked(line) for line in body.split("\n"))
 
 
 def _told(

@@ -16,6 +16,8 @@ TrimtabError
 import errno
 import re
 
+from data.base.text import visible
+
 _SECRET = re.compile(
     r"(?i)(bearer\s+|basic\s+|"
     r"(?:password|passwd|token|secret|api[_-]?key|\w-key|authorization|cookie)"
@@ -29,6 +31,7 @@ _SECRET = re.compile(
 What follows the colon of an address is one unless it is a port, with no @ behind it.
 """
 _CLIP = 300
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)|([?&]password=)[^&\s]+")
 
 
@@ -39,8 +42,7 @@ def without_password(text: str) -> str:
 
 def scrub(text: str, *, limit: int = _CLIP) -> str:
     """Return foreign text fit for one line of a message: secrets masked, one line, clipped."""
-    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-    flat = " ".join(printable.split())
+    flat = visible(" ".join(text.translate(_CONTROLS).split()))
     masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"
 

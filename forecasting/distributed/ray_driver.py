@@ -15,16 +15,18 @@ import logging
 import os
 import pickle
 import signal
+import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
 from loky.backend import get_context
 
-from data.base.errors import SettingsError, scrub
+from data.base.errors import scrub
+from data.base.extras import require_extra
 
 LOCAL = "local"
 """An address that starts a cluster on this machine, for trying it out."""
@@ -33,7 +35,13 @@ RETRIES = 3
 END = b""
 """Ends a list of packed things; as an answer, says that Ray has given it up."""
 ANSWER_SECONDS = 600.0
-"""How long an answer is waited for, or the connection: then the driver counts as lost."""
+"""How long an answer is waited for: then the driver counts as lost."""
+CONNECT_SECONDS = 30.0
+"""How long a cluster that should be there has to answer."""
+_ABSENT = "no Ray cluster answers at ray.address %r (%s): computed by this process instead"
+_BEGUN = "connecting"
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_FRAME_HEAD, _SETTINGS = 9, b"\x04"
 _SECONDS_TO_END = 20.0
 _ON_A_WORKER = "trimtab.own_packages_first"
 """Ray puts this process's working directory first on its workers' path: docs/decisions/0009."""
@@ -46,10 +54,9 @@ Work = Callable[[Any, Connection], None]
 class Driver:
     """A driver that is running, or has been lost."""
 
-    def __init__(self, line: Connection, cpus: int) -> None:
+    def __init__(self, line: Connection, cpus: int, *, lost: bool = False) -> None:
         self._line = line
-        self._lost = False
-        self._warned = False
+        self._lost = self._warned = lost
         self.cpus = cpus
         """How many the cluster had at first."""
 
@@ -78,13 +85,11 @@ class Driver:
 def ray_driver(address: str, work: Work) -> Iterator[Driver]:
     """Yield a driver of the cluster at `address` that does `work`; it ends with the block.
 
-    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    Where nobody answers within `CONNECT_SECONDS` the driver counts as lost, and says so once.
+
+    Errors: SettingsError when Ray is not installed.
     """
-    if find_spec("ray") is None:
-        raise SettingsError(
-            f"ray.address is {address!r}, but Ray is not installed",
-            "Install Trimtab with its extra: trimtab[ray]; or leave ray.address empty.",
-        )
+    require_extra("ray", f"ray.address is {address!r}")
     # Loky's processes do not run the parent's __main__ again, which may be a page of Streamlit.
     context = get_context("loky")
     line, its_line = context.Pipe()
@@ -92,7 +97,7 @@ def ray_driver(address: str, work: Work) -> Iterator[Driver]:
     process.start()
     its_line.close()
     try:
-        yield Driver(line, _cpus(line, address))
+        yield _connected(line, address)
     finally:
         line.close()
         process.join(_SECONDS_TO_END)
@@ -119,18 +124,47 @@ def given(ray: Any, answer: Any) -> bytes:
         return END
 
 
-def _cpus(line: Connection, address: str) -> int:
-    """Return the driver's first word: the cluster's CPUs, or why there is no cluster."""
+def _connected(line: Connection, address: str) -> Driver:
+    """Return the driver, with the cluster's CPUs, or as lost where there is no cluster."""
+    seconds = ANSWER_SECONDS if address == LOCAL else CONNECT_SECONDS
     try:
-        word = line.recv() if line.poll(ANSWER_SECONDS) else "no word of it for too long"
+        begun = line.poll(ANSWER_SECONDS) and line.recv() == _BEGUN
+        word = line.recv() if begun and line.poll(seconds) else f"no answer within {seconds:.0f} s"
     except (EOFError, OSError):
         word = "Ray ended its process while it connected"
     if isinstance(word, int):
-        return word
-    raise SettingsError(
-        f"no Ray cluster answers at ray.address {address!r}: {word}",
-        "Use auto on a machine of the cluster, ray://HEAD:10001 from outside, or nothing.",
-    )
+        return Driver(line, word)
+    _log.warning(_ABSENT, address, word)
+    return Driver(line, 1, lost=True)
+
+
+def present(address: str) -> str:
+    """Return the address of a cluster that answers, '' where none does, which is logged."""
+    why = why_absent(address)
+    if why:
+        _log.warning(_ABSENT, address, why)
+    return "" if why else address
+
+
+def why_absent(address: str, seconds: float = CONNECT_SECONDS) -> str:
+    """Return why no Ray head answers at an address that names one, '' where one does.
+
+    Both of Ray's ports speak gRPC, whose server says its settings first (RFC 9113, 3.4).
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return ""
+    ends = time.monotonic() + seconds
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as link:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return ""
+            link.sendall(_HELLO)
+            link.settimeout(max(0.1, ends - time.monotonic()))
+            said = link.recv(_FRAME_HEAD)
+    except (OSError, OverflowError) as error:
+        return scrub(str(error)) or type(error).__name__
+    return "" if said[3:4] == _SETTINGS else "what answers is no Ray head"
 
 
 def _drive(line: Connection, address: str, work: Work) -> None:
@@ -138,6 +172,7 @@ def _drive(line: Connection, address: str, work: Work) -> None:
     os.dup2(2, 1)  # what Ray prints is not data
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it, and closes the line
     ray: Any = import_module("ray")
+    line.send(_BEGUN)
     options: dict[str, Any] = {"runtime_env": {"worker_process_setup_hook": _ON_A_WORKER}}
     if address == LOCAL:
         options["include_dashboard"] = False

@@ -19,7 +19,7 @@ def by_ray(
 
     The function has to be a named one of a module, or a partial one of it.
 
-    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    Errors: SettingsError when Ray is not installed.
     """
     with ray_driver(address, _hand_out) as driver:
         for batch in batches:

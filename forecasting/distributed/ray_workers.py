@@ -67,7 +67,7 @@ class _OnRay:
 class RayWorkforce:
     """Workers of the cluster at `address`; functions have to be named ones of modules.
 
-    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    Errors: SettingsError when Ray is not installed.
     """
 
     def __init__(self, address: str) -> None:

@@ -55,5 +55,7 @@ def test_whatever_dies_costs_no_result(victim: str) -> None:
 def test_without_ray_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names setting, value and extra."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SettingsError, match=r"ray\.address is 'auto', but Ray is not installed"):
+    with pytest.raises(
+        SettingsError, match=r"ray\.address is 'auto', and a library for it is not installed: ray"
+    ):
         paths_of(TASKS[:1], settings=HOURLY, ray_address="auto")

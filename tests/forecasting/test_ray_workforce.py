@@ -130,7 +130,10 @@ def test_without_ray_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     """The message names setting, value and extra."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(SettingsError, match=r"ray\.address is 'auto', but Ray is not installed"),
+        pytest.raises(
+            SettingsError,
+            match=r"ray\.address is 'auto', and a library for it is not installed: ray",
+        ),
         RayWorkforce("auto").opened(int, [1], [1.0]),
     ):
         pass

@@ -4,14 +4,17 @@ import csv
 import html
 import io
 import unicodedata
+from collections.abc import Callable
 
+import pytest
 from hostile.payloads import HUGE, PAYLOADS
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dashboard.common.csv_cells import csv_text
-from dashboard.common.escaping import UNSEEN, cell, chat, markdown, plot_label, shown
+from dashboard.common.escaping import cell, chat, isolated, markdown, plot_label, shown
+from data.base.errors import scrub
 
 TEXTS = [payload.text for payload in PAYLOADS] + [HUGE]
 JOINER = "\u2060"
@@ -35,10 +38,45 @@ def unseen(text: str) -> list[str]:
 def test_what_is_shown_can_be_seen() -> None:
     """No control, direction, joiner or line end is left, and two lookalikes differ from one."""
     assert {text: found for text in TEXTS if (found := unseen(shown(text)))} == {}
-    assert shown("ad\u200bmin") == f"ad{UNSEEN}min"
-    assert shown("\u3164") == UNSEEN
+    assert shown("ad\u200bmin") == "ad⟨200B⟩min"
+    assert shown("\u3164") == "⟨3164⟩"
     assert shown("Grüße, 日本 🚀") == "Grüße, 日本 🚀"
     assert shown("x" * 30, limit=10) == "x" * 10 + "…"
+
+
+ALIKE = ("vision", "v\u0456sion", "vision\u200b", "\u202evision", "vis\u2060ion", "visio\uff4e",
+         "vision\u200c", "\u0475ision", "visi\u03bfn", "\U0001d42fision")  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [shown, isolated, markdown, plot_label, chat, scrub])
+def test_names_that_look_alike_are_told_apart(way: Callable[[str], str]) -> None:
+    """Invisible ones, and letters of other scripts: each has its number where it is read."""
+    read = [way(name).replace(JOINER, "") for name in ALIKE]
+    seen = {"".join(letter for letter in text if ord(letter) < 128) for text in read}
+    assert way is scrub or len(seen) == len(ALIKE), read
+    assert len(set(read)) == len(ALIKE)
+
+
+def test_words_of_one_script_stay_as_they_are() -> None:
+    """Marks are for what could deceive."""
+    for text in (
+        "сервис поиска",
+        "Ωμέγα",
+        "學習-gpu7",
+        "größe_α",
+        "naïve 日本語モデル",
+        "αβγ-7",
+        "ısı",
+    ):
+        assert shown(text) == text
+    assert shown("ѕсоре") == "ѕ⟨0455⟩с⟨0441⟩о⟨043E⟩р⟨0440⟩е⟨0435⟩"
+
+
+def test_words_from_the_right_move_nothing_beside_them() -> None:
+    """An isolate ends with the words themselves, and no name opens or ends another."""
+    said = markdown("TT\u20111 \u05d0\u05d1 \u05d2: 8 → 4 \u2069x")
+    assert "\u2068\u05d0\u05d1 \u05d2\u2069\\: 8" in said
+    assert "⟨2069⟩x" in said
 
 
 def test_marks_do_not_pile_up() -> None:
@@ -74,14 +112,14 @@ def test_markdown_reads_as_what_was_written() -> None:
     for text in TEXTS:
         made = renderer.render(markdown(f"x{text}x"))
         read = html.unescape(made.removeprefix("<p>").removesuffix("</p>\n"))
-        assert read.replace(JOINER, "") == shown(f"x{text}x")
+        assert read.replace(JOINER, "") == isolated(f"x{text}x")
 
 
 def test_labels_of_plots_hold_no_markup() -> None:
     """No angle bracket and no quote is left, and no label is longer than its plot."""
     labels = [plot_label(text) for text in TEXTS]
     assert [label for label in labels if set(label) & set("<>\"'")] == []
-    assert max(len(html.unescape(label)) for label in labels) <= 81
+    assert max(len(html.unescape(label).strip("\u2068\u2069")) for label in labels) <= 81
 
 
 def test_a_chat_mentions_and_links_nothing() -> None:

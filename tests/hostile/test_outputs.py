@@ -26,7 +26,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard.cli import main
 from dashboard.cli.terminal.log_format import OneLine
-from dashboard.common.escaping import UNSEEN
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.notify.mail import mail_of, send
 from dashboard.notify.messages import messages_for
@@ -324,7 +323,7 @@ def test_the_program_logs_so() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     _time, _, said = done.stderr.partition(" ")
-    assert said == f"ERROR uvicorn.error: a{UNSEEN}ERROR forged {UNSEEN}[2J\n"
+    assert said == "ERROR uvicorn.error: a⟨000A⟩ERROR forged ⟨001B⟩[2J\n"
 
 
 def test_metrics_name_no_person_and_no_job(store: Store) -> None:

@@ -19,6 +19,7 @@ from dashboard.submission.targets.choose_target import target_name, target_of
 from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.errors import StoreError, TrimtabError
+from data.base.extras import require_extra
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import CURRENCY
 from data.catalogue.grid_forecast import current_outlook
@@ -29,9 +30,12 @@ from data.settings.load import files_read
 from data.settings.serving import without_number
 from data.settings.sources import real_source_switches
 from data.store.engine.disk_space import require_room
+from forecasting.distributed.ray_driver import why_absent
 from planner.jobs.scheduler_shares import contradictions
 
 _NAMED_SERVICES = 3
+
+_RAY_SECONDS = 2.0
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:
@@ -140,6 +144,14 @@ def _check_serving_settings(settings: Settings) -> tuple[str, str]:
     return "warning", f"{without_number(settings.serving, settings.serve.cycle_minutes)}."
 
 
+def _check_ray(settings: Settings) -> tuple[str, str]:
+    address = settings.ray.address
+    require_extra("ray", f"ray.address is {address!r}")
+    why = why_absent(address, _RAY_SECONDS)
+    told = f"no head answers at {address} ({why}): cycles compute here, and take longer"
+    return ("warning", told) if why else ("ok", address)
+
+
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
@@ -165,20 +177,24 @@ def doctor(options: argparse.Namespace) -> int:
         "grid carbon": _check_region,
         "change files": _check_changes,
     }
-    if not settings.statement.prices and settings.energy.currency.upper() != CURRENCY:
-        checks["prices"] = _check_prices
-    if settings.energy.forecast_file or settings.grid.in_use:
-        checks["grid forecast"] = _check_grid_forecast
-    if reads_engines(settings):
-        checks["inference services"] = _check_services
-    if reads_engines(settings) and without_number(settings.serving, settings.serve.cycle_minutes):
-        checks["settings of services"] = _check_serving_settings
-    if settings.tenants.shares:
-        checks["tenants"] = _check_shares
-    if settings.submit.enabled:
-        checks["submission"] = _check_submission
-    if _is_told(settings):
-        checks["links"] = _check_links
+    of_its_own = settings.statement.prices or settings.energy.currency.upper() == CURRENCY
+    numberless = without_number(settings.serving, settings.serve.cycle_minutes)
+    checks |= {
+        name: check
+        for name, wanted, check in (
+            ("prices", not of_its_own, _check_prices),
+            ("grid forecast", settings.energy.forecast_file or settings.grid.in_use,
+             _check_grid_forecast),
+            ("inference services", reads_engines(settings), _check_services),
+            ("settings of services", reads_engines(settings) and numberless,
+             _check_serving_settings),
+            ("tenants", settings.tenants.shares, _check_shares),
+            ("Ray", settings.ray.address, _check_ray),
+            ("submission", settings.submit.enabled, _check_submission),
+            ("links", _is_told(settings), _check_links),
+        )
+        if wanted
+    }  # fmt: skip
     rows: list[dict[str, object]] = []
     for name, check in checks.items():
         try:

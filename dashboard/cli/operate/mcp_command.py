@@ -8,18 +8,12 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 
 from dashboard.mcp.tools import Answer, build_server
-from data.base.errors import SettingsError
+from data.base.extras import require_extra
 
 
 def serve_mcp(options: argparse.Namespace) -> int:
     """Answer an assistant until it closes stdin. Errors: SettingsError without the library."""
-    try:
-        import mcp  # noqa: F401
-    except ImportError as error:
-        raise SettingsError(
-            f"a library for `trimtab mcp` is not installed: {error.name}",
-            "Install the extra: pip install 'trimtab[mcp]'.",
-        ) from error
+    require_extra("mcp", "`trimtab mcp` speaks a protocol of others")
     given = [
         word
         for name in ("settings", "store")

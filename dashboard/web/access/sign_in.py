@@ -19,7 +19,7 @@ from dashboard.api.http.problems import problem, problem_of
 from dashboard.api.http.rate_limits import RequestLimit, TooManyRequestsError
 from dashboard.web.access.identity import REFUSAL, claimed
 from data.base.clock import utc_now
-from data.base.errors import SettingsError
+from data.base.extras import require_extra
 from data.settings.access import AccessSettings
 from data.store.record.tokens import SignIns
 
@@ -194,14 +194,8 @@ class OpenIdRoutes:
 
 def _client_of(access: AccessSettings) -> Any:
     """Return the client of the provider. Errors: SettingsError without its library."""
-    try:
-        # Authlib alone imports, and without its HTTP client every sign-in would fail.
-        library = importlib.import_module("authlib.integrations.starlette_client")
-    except ImportError as error:
-        raise SettingsError(
-            f"access.mode is oidc, and a library for it is not installed: {error.name}",
-            "Install the extra: pip install 'trimtab[auth]'.",
-        ) from error
+    require_extra("auth", "access.mode is oidc")
+    library = importlib.import_module("authlib.integrations.starlette_client")
     return library.OAuth().register(
         "provider",
         client_id=access.oidc_client_id,

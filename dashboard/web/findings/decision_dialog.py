@@ -35,7 +35,7 @@ from data.records.recommendations import Range, Recommendation
 from data.store import StoredRecommendation
 
 _ASKED, _TOLD = "decision-asked", "decision-told"
-_NAMED = 8
+_NAMED, _LIST_PIXELS = 8, 320
 _TICK = (
     FormField(
         name="read", label="I have read it: the work of the job may be interrupted.", kind="tick"
@@ -205,20 +205,16 @@ def _summary(
                 f"a day. Risk: {risks}."
             )
         )
-    for stored in allowed[:_NAMED]:
-        said = stored.recommendation
-        stops = " · its work is interrupted" if verb.changes and interrupts(said) else ""
-        st.markdown(
-            plain(
-                f"{stored.reference} {said.target}: {said.now.describe()} → {said.summary}{stops}"
-            )
-        )
-    if len(allowed) > _NAMED:
-        st.caption(f"and {len(allowed) - _NAMED} more")
-    for name, why in refused[:_NAMED]:
-        st.warning(plain(f"{name} is refused: {sentence(why)}"))
-    if len(refused) > _NAMED:
-        st.warning(f"and {len(refused) - _NAMED} more are refused")
+    # Whoever confirms has seen each name: a long list scrolls.
+    many = len(allowed) + len(refused) > _NAMED
+    with st.container(height=_LIST_PIXELS if many else "content", border=many):
+        for stored in allowed:
+            said = stored.recommendation
+            stops = " · its work is interrupted" if verb.changes and interrupts(said) else ""
+            what = f"{said.target}: {said.now.describe()} → {said.summary}{stops}"
+            st.markdown(plain(f"{stored.reference} {what}"))
+        for name, why in refused:
+            st.warning(plain(f"{name} is refused: {sentence(why)}"))
 
 
 def _sum(parts: list[Range | None], horizon_hours: float) -> str:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.common.csv_cells import csv_text
-from dashboard.common.escaping import markdown
+from dashboard.common.escaping import isolated, markdown
 from dashboard.common.figures import figure_text, range_texts, short_name
 from dashboard.common.replay_clock import as_of_text
 from dashboard.common.stale_readings import WAY_OUT, why_too_old
@@ -171,10 +171,7 @@ def table(
     sentences, which then have several lines. A column of empty texts is left out of what is shown.
     `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
     """
-    shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
-    shown = shown.copy()
-    for column in shown.columns[shown.dtypes == "float64"]:
-        shown[column] = rows[column].map(three_digits)
+    shown = _readable(rows)
     settings = column_settings(shown, other=headings)
     for column, width in (prose or {}).items():
         settings[column] = st.column_config.Column(settings[column]["label"], width=width)
@@ -186,7 +183,7 @@ def table(
             shown[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
                 settings[column]["label"],
-                display_text=r"[?&][a-z]+=([^&]*)$",
+                display_text=r"(?:[?&][a-z]+=|#)([^&#]*)$",
                 width=_LINK_PIXELS.get(column),
             )
     key = f"{name}-rows"
@@ -211,6 +208,22 @@ def table(
         export(name, every or (lambda: rows))
     if opens:
         _go_where_asked()
+
+
+def _readable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows as people read them, without columns of empty texts."""
+    shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
+    shown = shown.copy()
+    for column in shown.columns[shown.dtypes == "float64"]:
+        shown[column] = rows[column].map(three_digits)
+    for column in shown.columns[[kind in ("object", "str") for kind in shown.dtypes]]:
+        shown[column] = shown[column].map(_cell)
+    return shown
+
+
+def _cell(value: object) -> object:
+    """Return a value of a table, text as it can be seen; texts of several lines keep them."""
+    return "\n".join(map(isolated, value.split("\n"))) if isinstance(value, str) else value
 
 
 def _go_where_asked() -> None:
@@ -252,7 +265,9 @@ def link_to(page: str, name: object) -> str | None:
         return None
     path, _mark, asked = page.partition("?")
     scope = urlencode(current_scope().address(), quote_via=quote)
-    return f"{path}?{scope}{'&' if scope else ''}{asked}{quote(name, safe='')}"
+    # What a table shows of a link is its end.
+    end = f"#{quote(read, safe='')}" if (read := isolated(name)) != name else ""
+    return f"{path}?{scope}{'&' if scope else ''}{asked}{quote(name, safe='')}{end}"
 
 
 def way(view: str, label: str, **asked: str) -> None:

@@ -13,6 +13,10 @@ from dashboard.api.http.own_threads import SharedAnswer
 from dashboard.web.access.context import WebWorld
 from dashboard.web.server.prometheus_metrics import OwnMetrics
 from data.base.errors import TrimtabError
+from forecasting.distributed.ray_driver import why_absent
+
+_RAY_SECONDS = 0.5
+"""A probe waits for no more than a second."""
 
 
 def probes(world: WebWorld) -> list[Route]:
@@ -23,7 +27,10 @@ def probes(world: WebWorld) -> list[Route]:
             latest = world.store.reader.latest_sample_at()
         except TrimtabError as error:
             return {"ready": False, "reason": str(error)}
-        return {"ready": True, "newest_sample_at": None if latest is None else latest.isoformat()}
+        told = {"ready": True, "newest_sample_at": None if latest is None else latest.isoformat()}
+        address = world.settings.settings.ray.address
+        why = why_absent(address, _RAY_SECONDS) if address else ""
+        return told | ({"ray": f"no head answers at ray.address: {why}"} if why else {})
 
     store_readiness = SharedAnswer(readiness)
     own_metrics = OwnMetrics(

@@ -1,14 +1,18 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import logging
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import streamlit
 import uvicorn
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -36,11 +40,44 @@ from dashboard.web.server.probes import probes
 from data.settings.access import AccessSettings, host_of
 from data.store import Store
 
+_SCRIPT = b"<script>window.__streamlit={BACKEND_BASE_URL:location.origin}</script>"
+_INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+
+
+def _policy() -> str:
+    """Return what browsers load and run on a page: this server's files, and nothing by `eval`.
+
+    Streamlit imports the scripts of components as `blob:`, and writes styles into the page; its
+    one inline script and ours are named by their hash.
+    """
+    page = Path(streamlit.__file__).with_name("static").joinpath("index.html").read_bytes()
+    hashes = {
+        base64.b64encode(hashlib.sha256(text).digest()).decode()
+        for text in _INLINE.findall(page + _SCRIPT)
+    }
+    inline = " ".join(f"'sha256-{found}'" for found in sorted(hashes))
+    return "; ".join(
+        (
+            "default-src 'self'",
+            f"script-src 'self' blob: {inline}",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "worker-src 'self' blob:",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
+    )
+
+
 RULES = {
-    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Content-Security-Policy": _policy(),
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
 }
 
 
@@ -63,9 +100,6 @@ class BrowserRules:
             await send(message)
 
         await self._app(scope, receive, send_with_rules)
-
-
-_SCRIPT = b"<head><script>window.__streamlit={BACKEND_BASE_URL:location.origin}</script>"
 
 
 class TellAddress:
@@ -99,7 +133,7 @@ class TellAddress:
             headers = MutableHeaders(raw=list(started[0]["headers"]))
             text = bytes(body)
             if headers.get("content-type", "").startswith("text/html"):
-                text = text.replace(b"<head>", _SCRIPT, 1)
+                text = text.replace(b"<head>", b"<head>" + _SCRIPT, 1)
                 headers["content-length"] = str(len(text))
                 del headers["etag"]
             await send({**started[0], "headers": headers.raw})
@@ -138,6 +172,16 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+def _forget_foreign_options() -> None:
+    """Take back what Streamlit read of the working directory, the user's folder or an environment.
+
+    Whoever writes `.streamlit/config.toml` where the server is started is not who configures it.
+    """
+    for name, option in config.get_config_options().items():
+        if config.is_manually_set(name):
+            config.set_option(name, option.default_val)
+
+
 def _sign_in_routes(access: AccessSettings, store: Store) -> list[Route]:
     """Return the addresses of a sign-in by OpenID Connect. Errors: SettingsError."""
     if access.mode != "oidc":
@@ -158,6 +202,7 @@ def build_app(world: WebWorld) -> App:
         )
     # Without an address Streamlit looks for one over the network.
     address = {"browser.serverAddress": host_of(public[0].partition("://")[2])}
+    _forget_foreign_options()
     for option, value in (_OPTIONS | address).items():
         config.set_option(option, value)
     register(world)

@@ -11,6 +11,7 @@ from typing import Self
 import sqlalchemy as sa
 
 from data.base.errors import NoTextError, NotKnownError, StoreError, scrub
+from data.base.extras import require_extra
 from data.facts.collected import Collected
 from data.records.commands import AuditEntry, Person
 from data.records.findings import FindingEvent
@@ -85,6 +86,7 @@ def open_store(url: str, *, create: bool = True) -> "Store":
 
 def _shared_engine(url: str, *, create: bool) -> sa.Engine:
     """Return an engine on a database that other processes use as well; their leases run out."""
+    require_extra("postgres", "the store is a PostgreSQL database")
     from data.store.engine.postgres_engine import open_postgres
 
     engine = open_postgres(url)

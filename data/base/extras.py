@@ -1,0 +1,34 @@
+"""What each extra of the package brings, and the sentence where it is not installed."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from data.base.errors import SettingsError
+
+EXTRAS = {
+    "auth": "authlib.integrations.starlette_client",
+    "kubernetes": "kubernetes.config",
+    "mcp": "mcp",
+    "postgres": "psycopg",
+    "ray": "ray",
+}
+"""The module that is used; authlib alone imports without its HTTP client."""
+_FROM_AFAR = frozenset({"ray"})
+"""What comes into no process but its own: it is looked for, and not imported."""
+
+
+def require_extra(extra: str, why: str) -> None:
+    """Refuse (SettingsError) to go on without an extra; `why` says what asks for it."""
+    module, lacking = EXTRAS[extra], ""
+    try:
+        if extra not in _FROM_AFAR:
+            import_module(module)
+        elif find_spec(module) is None:
+            lacking = module
+    except ImportError as error:
+        lacking = error.name or module
+    if lacking:
+        raise SettingsError(
+            f"{why}, and a library for it is not installed: {lacking}",
+            f"Install the extra: pip install 'trimtab[{extra}]'.",
+        )
