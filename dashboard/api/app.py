@@ -16,6 +16,7 @@ from dashboard.api.http.problems import (
     PreconditionError,
     tell_problems,
 )
+from dashboard.api.http.strict_body import StrictRoute
 from dashboard.api.routes.chat_webhooks import add_chats
 from dashboard.api.routes.computed import ChangePreview, add_questions, preview_of
 from dashboard.api.routes.docs_page import add_docs_page
@@ -108,6 +109,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         redoc_url=None,
         responses=RESPONSES,
     )
+    api.router.route_class = StrictRoute
     tell_problems(api)
     api.add_middleware(HeadAsGet)
     # Each endpoint is a plain function: it waits for the store in a thread of its own.

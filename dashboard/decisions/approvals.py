@@ -152,8 +152,11 @@ def ask_to_apply(
     now: datetime,
     appliers: tuple[Applier, ...],
     access: AccessSettings = LOCAL,
+    approval: Approval | None = None,
 ) -> Asked:
     """Write the command that applies an approved recommendation; a second time gives the first.
+
+    `approval` is one of the same transaction, which no reader sees yet.
 
     Errors: ApprovalMissingError, StalePlanError when expired or superseded, ChangeRefusedError
     without the right or an applier.
@@ -162,20 +165,21 @@ def ask_to_apply(
     recommendation = stored.recommendation
     digest = recommendation.digest
     if not any(asked.command.kind is CommandKind.APPLY for asked in store.reader.commands(digest)):
-        _require_approved(stored)
+        if approval is None:
+            _require_approved(stored)
         if applier_for(appliers, recommendation) is None:
             raise ChangeRefusedError(
                 f"no applier that is switched on makes a {recommendation.action} change",
                 "Set apply.enabled and the `enabled` of the target's section, or write the "
                 "change file.",
             )
-    approval = store.reader.approval_row(digest)
+    approved = approval or store.reader.approval_row(digest)
     asked = store.commands.ask(
         kind=CommandKind.APPLY,
         digest=digest,
         subject=digest,
         target=recommendation.job_id,
-        change_digest=(approval.change_digest or "") if approval else "",
+        change_digest=(approved.change_digest or "") if approved else "",
         person=person,
         at=now,
     )

@@ -4,6 +4,7 @@ Everything is asked under the settings of the moment, and nothing here touches a
 look: apply and rollback are commands that the worker carries out.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,16 +20,18 @@ from dashboard.decisions import approvals, findings
 from dashboard.decisions.checks import allowed
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.clock import utc_now
-from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError
+from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError, StoreError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
 from data.records.findings import DismissalReason, FindingEvent
 from data.records.lifecycle import State
-from data.records.recommendations import Decision, Recommendation
+from data.records.recommendations import Approval, Decision, Recommendation
 from data.settings.all_settings import Settings
 from data.store import Store, StoredRecommendation
 from data.store.record.commands import Asked
 from data.store.record.tokens import ApiToken
+
+logger = logging.getLogger(__name__)
 
 MAX_TOKEN = timedelta(days=366)
 
@@ -114,8 +117,8 @@ class DecisionService:
             access=self.settings().access,
         )
 
-    def apply(self, digest: str, person: Person) -> Asked:
-        """Ask for an approved change to be made."""
+    def apply(self, digest: str, person: Person, approval: Approval | None = None) -> Asked:
+        """Ask for an approved change to be made; `approval` is one of the same transaction."""
         settings = self.settings()
         return approvals.ask_to_apply(
             self.store,
@@ -124,6 +127,7 @@ class DecisionService:
             now=self.clock(),
             appliers=self.appliers(settings),
             access=settings.access,
+            approval=approval,
         )
 
     def approve_and_apply(
@@ -140,7 +144,17 @@ class DecisionService:
                     "Approve it and write the change file.",
                 )
             try:
-                self.decide(digest, Decision.APPROVED, person, comment, change_digest)
+                with self.store.together():
+                    approval = approvals.approve(
+                        self.store,
+                        digest,
+                        by=person,
+                        now=self.clock(),
+                        comment=comment,
+                        change_digest=change_digest,
+                        access=access,
+                    )
+                    return self.apply(approval.digest, person, approval)
             except StalePlanError:
                 # Another click, of this tab or another, may have decided since the look above.
                 if self.stored(digest).state == State.PROPOSED:
@@ -295,7 +309,10 @@ class DecisionService:
         """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
         path = Path(self.settings().apply.stop_file)
         made = stop(path, by=person.actor, reason=reason, at=self.clock())
-        ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
+        try:
+            ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
+        except StoreError as error:  # no applier works without the store either
+            logger.warning("applying is stopped, and the record does not say so yet: %s", error)
         return made
 
     def resume(self, person: Person) -> bool:

@@ -63,7 +63,7 @@ def test_words_of_one_script_stay_as_they_are() -> None:
         "сервис поиска",
         "Ωμέγα",
         "學習-gpu7",
-        "größe_α",
+        "größe_x",
         "naïve 日本語モデル",
         "αβγ-7",
         "ısı",

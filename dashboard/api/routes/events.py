@@ -43,7 +43,9 @@ def add_events(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
 
     async def seat(who: anyone) -> AsyncIterator[Caller]:
         name = who.person.name
-        if streams[name] >= _MOST_OF_A_CALLER or streams.total() >= _MOST_STREAMS:
+        # The first of each caller is never refused: others could take all there are.
+        crowded = streams[name] > 0 and streams.total() >= _MOST_STREAMS
+        if streams[name] >= _MOST_OF_A_CALLER or crowded:
             raise TooManyRequestsError(
                 f"{streams[name]} streams of {name} are open, of {streams.total()}",
                 retry_after_seconds=_BUSY_SECONDS,

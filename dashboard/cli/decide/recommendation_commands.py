@@ -213,7 +213,7 @@ def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
 
     path = f"findings/{quote(options.id, safe='')}/preview"
     if asks_a_server(options):
-        found = TypeAdapter(ChangePreview).validate_python(server_of(options).ask("GET", path))
+        found = server_of(options).one(path, ChangePreview)
     else:
         with open_for_reading(settings_of(options)) as store:
             answer = ask_holder(options, store, "GET", f"/api/v1/{path}")

@@ -6,6 +6,7 @@ role in the database and credentials on the cluster that allow its own part alon
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
+_WORKER_LOOKS, _NOTIFIER_LOOKS = timedelta(seconds=2), timedelta(seconds=5)
+"""How often the store is asked while this process, its only writer, writes nothing."""
 _REPORT_PAUSE = _RENEWAL_PAUSE = _URGENT_PAUSE = timedelta(minutes=1)
 
 
@@ -82,7 +85,11 @@ class Parts:
             *(
                 Loop(
                     f"trimtab-notify-{sink}",
-                    guarded(claim, partial(notifier.deliver_once, sink)),
+                    when_changed(
+                        self.store,
+                        guarded(claim, partial(notifier.deliver_once, sink)),
+                        else_after=_NOTIFIER_LOOKS,
+                    ),
                     _NOTIFIER_PAUSE,
                 )
                 for sink in SINKS
@@ -109,6 +116,29 @@ class Parts:
         except StoreError as error:
             return str(error)
         return "no process applies: start `trimtab serve --only apply`"
+
+
+def when_changed(
+    store: Store, tick: Callable[[], bool], *, else_after: timedelta
+) -> Callable[[], bool]:
+    """Return the tick that asks the store again once it has changed, or after a while.
+
+    What comes due by time alone, such as a second try, comes so much later at most. Where other
+    processes write too the store is asked each time.
+    """
+    seen: int | None = None
+    until = 0.0
+
+    def tick_if_changed() -> bool:
+        nonlocal seen, until
+        commits = store.commits
+        if commits is not None and commits == seen and time.monotonic() < until:
+            return False
+        busy = tick()
+        seen, until = commits, time.monotonic() + else_after.total_seconds()
+        return busy
+
+    return tick_if_changed
 
 
 def guarded(claim: SoleHolder, tick: Callable[[], bool]) -> Callable[[], bool]:
@@ -146,7 +176,8 @@ def claimed_parts(
         appliers = partial(build_appliers, clock=clock)
         worker = Worker(store=store, settings=settings, appliers=appliers, clock=clock)
         tick = guarded(claims["apply"], worker.work_once) if "apply" in claims else worker.work_once
-        working = Loop("trimtab-apply", tick, _WORKER_PAUSE, doing=lambda: worker.doing)
+        looking = when_changed(store, tick, else_after=_WORKER_LOOKS)
+        working = Loop("trimtab-apply", looking, _WORKER_PAUSE, doing=lambda: worker.doing)
         worker.stopping = lambda: working.stopping
         yield Parts(
             store=store,

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+from dashboard.api.http.pagination import PageOfRows
 from dashboard.cli.show.samples_command import remote_samples
 from dashboard.cli.terminal.output import print_json
 from dashboard.cli.terminal.remote_server import RemoteServer
@@ -80,7 +81,9 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
     names = ("state", "kind", "team", "risk", "sort", "all")
     query = {name: given[name] for name in names if given.get(name)}
     rows: list[FindingRow] = server.rows("findings", FindingRow, query)
-    hidden = 0 if rows else int(server.ask("GET", "findings?state=resolved&limit=1")["total"])
+    hidden = (
+        0 if rows else server.one("findings?state=resolved&limit=1", PageOfRows[FindingRow]).total
+    )
     print_findings([shown_of(row) for row in rows], options.format, hidden=hidden)
     return 0
 
@@ -110,10 +113,8 @@ def _document(
                 "Give --format json.",
             )
         given = {name: _text(value) for name, value in query(options).items()}
-        found = server.ask(
-            "GET", path, query={name: value for name, value in given.items() if value is not None}
-        )
-        print_json(found)
+        query_of = {name: value for name, value in given.items() if value is not None}
+        print_json(server.one(path, dict[str, Any] | list[Any], query_of))
         return 0
 
     return command

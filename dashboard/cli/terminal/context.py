@@ -182,7 +182,8 @@ def _asked_of_server(options: argparse.Namespace, path: str, body: object) -> "W
     from dashboard.cli.terminal.remote_server import server_of
     from dashboard.decisions.requests import WishOutcome
 
-    told = WishOutcome.model_validate(server_of(options).ask("POST", path, body=body))
+    server = server_of(options)
+    told: WishOutcome = server.read(WishOutcome, server.ask("POST", path, body=body))
     if told.by != options.by:
         say(f"The token is of {told.by}: it is by them.", file=sys.stderr)
     return told

@@ -5,20 +5,25 @@ Who a command is by is whom the token names, with no more rights than these give
 
 import argparse
 import json
+import time
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from dashboard.api.http.pagination import PageOfRows
 from data.base.errors import SettingsError, StoreError
 from data.store.handles.remote_store import refusal_of
 
 _ANSWERS_WITHIN = 120.0
 """Seconds: a what-if is solved, a report is made."""
 _PAGE = 1000
+_MOST_ROWS = 1_000_000
+_MAX_BYTES = 256 * 2**20
+"""Of one answer: a whole plan, a year of samples."""
 Row = TypeVar("Row")
 
 
@@ -37,49 +42,77 @@ class RemoteServer:
         A redirect is not followed: the token is for this address alone.
         """
         import requests  # takes 0.1 s that no other command needs
+        from urllib3.exceptions import HTTPError
 
+        from collectors.shared.http_deadline import sent, whole_body
+
+        ends = time.monotonic() + _ANSWERS_WITHIN
         try:
-            answer = requests.request(
+            with sent(
                 method,
                 f"{self._url}/api/v1/{path}",
+                seconds=_ANSWERS_WITHIN,
+                trust_env=True,
                 params=query,
                 json=body,
                 headers=self._headers,
-                timeout=_ANSWERS_WITHIN,
-                allow_redirects=False,
-            )
-        except requests.RequestException as error:
+            ) as answer:
+                content = whole_body(answer, ends=ends, max_bytes=_MAX_BYTES)
+                status = answer.status_code
+        except (requests.RequestException, HTTPError, OSError) as error:
             raise StoreError(
                 f"the server {self._url} does not answer ({type(error).__name__})",
                 "See that it runs, and whether --server is the address that browsers use.",
             ) from error
-        if answer.status_code >= 300:
-            raise refusal_of(answer.content, answer.status_code, f"the server {self._url}")
+        if status >= 300:
+            raise refusal_of(content, status, f"the server {self._url}")
         try:
-            return answer.json()
-        except ValueError as error:
-            raise StoreError(
-                f"what answers at {self._url} is no Trimtab", "Look at --server."
-            ) from error
+            return json.loads(content, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            raise self._stranger() from error
+
+    def _stranger(self) -> StoreError:
+        return StoreError(
+            f"what answers at {self._url} is no Trimtab of this version", "Look at --server."
+        )
 
     def rows(self, path: str, kind: type[Row], query: Mapping[str, Any] | None = None) -> list[Row]:
         """Return all rows of a list, page by page. Errors: as `ask`."""
-        found: list[object] = []
+        found: list[Row] = []
         cursor: str | None = ""
+        seen: set[str] = set()
         while cursor is not None:
-            page = self.ask("GET", path, query={**(query or {}), "limit": _PAGE, "cursor": cursor})
-            found += page["items"]
-            cursor = page["next"]
-        return [_read(kind, row) for row in found]
+            asked = {**(query or {}), "limit": _PAGE, "cursor": cursor}
+            page = self.read(PageOfRows[Any], self.ask("GET", path, query=asked))
+            # A cursor leads on: one that is given twice, or behind a page without rows, never ends.
+            if page.next in seen or (page.next is not None and not page.items):
+                raise self._stranger()
+            found += [self.read(kind, row) for row in page.items]
+            if len(found) > _MOST_ROWS:
+                raise StoreError(
+                    f"the server {self._url} has more than {_MOST_ROWS:,} rows of {path}",
+                    "Ask for fewer, by the filters of the command.",
+                )
+            cursor = page.next
+            seen.add(cursor or "")
+        return found
 
-    def one(self, path: str, kind: type[Row]) -> Row:
+    def one(self, path: str, kind: Any, query: Mapping[str, Any] | None = None) -> Any:
         """Return what a resource holds. Errors: as `ask`."""
-        return _read(kind, self.ask("GET", path))
+        return self.read(kind, self.ask("GET", path, query=query))
+
+    def read(self, kind: Any, told: object) -> Any:
+        """Return what was told as what it has to be. Errors: StoreError where it is not."""
+        try:
+            # As text, so that times are read back.
+            return TypeAdapter(kind).validate_json(json.dumps(told))
+        except ValidationError as error:
+            raise self._stranger() from error
 
 
-def _read(kind: type[Row], told: object) -> Row:
-    # As text, so that times are read back.
-    return TypeAdapter(kind).validate_json(json.dumps(told))
+def _no_number(name: str) -> float:
+    """Refuse what JSON does not know. Errors: ValueError."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def server_of(options: argparse.Namespace) -> RemoteServer:

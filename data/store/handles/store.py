@@ -119,6 +119,7 @@ class Store:
         self._begin = engine.begin if head is None else head.transaction
         # The processes of a PostgreSQL store wait for one another by `bridge.Lock`.
         self._writing = nullcontext() if is_postgres(engine) else threading.Lock()
+        self._joined = threading.local()
         self.reader = StoreReader(engine)
         self.commands = Commands(self._transaction)
         self.outbox = Outbox(self._transaction)
@@ -137,6 +138,11 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def commits(self) -> int | None:
+        """How often this process wrote, None where others write too."""
+        return None if self._head is None else self._head.commits
 
     def reader_for_pages(self) -> CachedReader:
         """Return a reader that answers again what it answered before, until the data change."""
@@ -189,6 +195,11 @@ class Store:
 
         One writer at a time of what the locks name; on DuckDB of everything.
         """
+        joined: sa.Connection | None = getattr(self._joined, "connection", None)
+        if joined is not None:
+            hold(joined, *locks)
+            yield joined
+            return
         try:
             with self._writing, self._begin() as connection:
                 hold(connection, *locks)
@@ -199,6 +210,19 @@ class Store:
                 f"nothing was kept: the text {scrub(ascii(error.object), limit=80)} is no Unicode",
                 "Mend the source that sent it; such text cannot be stored or shown.",
             ) from error
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Keep all that this thread writes into the record within the block, or nothing of it.
+
+        The store's readers see it afterwards.
+        """
+        with self._transaction(Lock.RECORD) as connection:
+            self._joined.connection = connection
+            try:
+                yield
+            finally:
+                del self._joined.connection
 
     def keep(self, *collected: Collected, progress: Progress | None = None) -> int:
         """Keep the facts of one or more sources and roll them up; give the number of new samples.
