@@ -225,3 +225,53 @@ def test_a_token_goes_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture
     with hosting(tmp_path) as host:
         assert main(["--server", host.url, "--token-file", str(token), "jobs"]) == 1
     assert "token" in capsys.readouterr().err
+
+
+ROW = b'{"sequence": 1}'
+ODD = {
+    "no JSON": b"<html>sign in</html>", "nothing": b"", "a number": b"7", "a list": b"[]",
+    "no items": b'{"total": 0}', "other items": b'{"items": 3, "total": 1, "next": null}',
+    "other rows": b'{"items": [' + ROW + b'], "total": 1, "next": null}',
+    "an odd cursor": b'{"items": [], "total": 1, "next": 7}',
+    "an endless cursor": b'{"items": [], "total": 1, "next": "x"}',
+    "no number": b'{"items": [NaN], "total": 1, "next": null}', "deep": b"[" * 100_000,
+    "half a letter": b'{"items": ["\\ud800"], "total": 1, "next": null}',
+}  # fmt: skip
+ASKED = ("jobs", "findings list", "findings show TT-1", "audit list", "recommendations approve TT-1 --by ann",
+         "recommendations approve TT-1 --by ann --live", "plan --format json", "samples --gpu GPU-0")  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_what_is_no_answer_of_the_api_is_refused_in_words(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another server, another version, or one that means harm: no traceback, no loop."""
+    token = tmp_path / "token"
+    token.write_text("trimtab_x\n")
+    for name, body in ODD.items():
+        with faulty_server(says(200, body)) as server:
+            given = ["--server", server.url, "--token-file", str(token), *words.split()]
+            if words.startswith("plan") and name in ("a list", "no items", "an endless cursor"):
+                continue  # a document of the API has no other schema than JSON
+            code = main(given)
+            asked = len(server.asked)
+        _out, error = capsys.readouterr()
+        if words.startswith("plan") and code == 0:
+            continue
+        assert (code, asked) == (1, 1), name
+        assert "is no Trimtab of this version" in error, name
+
+
+def test_an_endless_list_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cursor that was given before leads nowhere."""
+    token = tmp_path / "token"
+    token.write_text("trimtab_x\n")
+    with hosting(tmp_path) as host:
+        words = host.words("vera", "viewer")
+        assert main([*words, "jobs", "--format", "json"]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    body = json.dumps({"items": [row], "total": 1, "next": "x"}).encode()
+    with faulty_server(says(200, body)) as server:
+        assert main(["--server", server.url, "--token-file", str(token), "jobs"]) == 1
+        assert len(server.asked) == 2
+    assert "is no Trimtab of this version" in capsys.readouterr().err

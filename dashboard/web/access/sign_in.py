@@ -43,6 +43,7 @@ class OpenIdRoutes:
         self._access = access
         self._sign_ins = sign_ins
         self._client = _client_of(access)
+        self._unbelieved, self._too_large = _errors()
         self._key_looks = RequestLimit(time.monotonic)
 
     def routes(self) -> list[Route]:
@@ -62,7 +63,7 @@ class OpenIdRoutes:
             redirect = await self._client.authorize_redirect(
                 request, self._access.oidc_redirect_uri
             )
-        except Exception:  # the provider, the network and three libraries: nobody signs in
+        except self._unbelieved:
             logger.exception("no sign-in can begin: %s", self._access.oidc_metadata_url)
             return _next(_page("answer"))
         return _next(redirect.headers["location"])
@@ -75,9 +76,9 @@ class OpenIdRoutes:
             token = await self._client.authorize_access_token(request)
             claims = dict(token["userinfo"])
             issuer = str((await self._client.load_server_metadata())["issuer"])
-        except Exception as error:  # as above
+        except self._unbelieved as error:
             logger.warning("a sign-in is not believed", exc_info=True)
-            refusal = "size" if type(error).__name__ == "ExceededSizeError" else "answer"
+            refusal = "size" if isinstance(error, self._too_large) else "answer"
             return RedirectResponse(_page(refusal), status_code=302)
         person = claimed(claims, self._access)
         if person is None:
@@ -127,7 +128,7 @@ class OpenIdRoutes:
                 id_token_hint=hint,
                 client_id=self._client.client_id,
             )
-        except Exception:  # as above; the session here has ended already
+        except self._unbelieved:  # the session here has ended already
             logger.warning("the provider is not told of a sign-out", exc_info=True)
             return "/"
         return str(ending["url"])
@@ -140,7 +141,7 @@ class OpenIdRoutes:
             claims = await self._ending(str(token or ""))
         except TooManyRequestsError as error:
             return problem_of(error)
-        except Exception as error:  # as above: nothing ends  # noqa: BLE001
+        except self._unbelieved as error:
             logger.warning("a provider's end of a session is not believed: %r", error)
             return problem(400, "invalid_request", "the logout token cannot be believed")
         await run_in_threadpool(
@@ -204,6 +205,27 @@ def _client_of(access: AccessSettings) -> Any:
         authorize_params={"prompt": "select_account"},
         client_kwargs={"scope": "openid email profile", "code_challenge_method": "S256"},
     )
+
+
+def _errors() -> tuple[tuple[type[Exception], ...], type[Exception]]:
+    """Return what a provider, or the way to it, can do to a sign-in, and that a token is too long.
+
+    Three libraries have a base of their own; Python's are those of answers of another shape, and
+    of metadata that name no address.
+    """
+    authlib = importlib.import_module("authlib.common.errors")
+    from httpx import HTTPError, InvalidURL
+    from joserfc.errors import ExceededSizeError, JoseError
+
+    of_libraries = (authlib.AuthlibBaseError, JoseError, HTTPError, InvalidURL)
+    return (
+        *of_libraries,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+    ), ExceededSizeError
 
 
 def _page(refusal: str) -> str:

@@ -20,7 +20,7 @@ from dashboard.web.access.identity import acting, ask_name, remember_name, signe
 from dashboard.web.access.session import current_world
 from dashboard.web.frame.page import plain, table
 from data.base.clock import utc_now
-from data.base.errors import ChangeRefusedError, TrimtabError
+from data.base.errors import ChangeRefusedError, NotSignedInError, TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.commands import Person
 from data.settings.access import AccessSettings
@@ -97,11 +97,12 @@ def _submit(shown: SubmissionProposal | None) -> None:
 
 def _attempt(action: Callable[[Person], None]) -> None:
     """Run a command for who asked; its refusal is kept until the page is drawn."""
-    person = acting(current_world().decision_service.settings().access, _BY)
-    if person is None:
-        return
     try:
-        action(person)
+        person = acting(current_world().decision_service.settings().access, _BY)
+        if person is not None:
+            action(person)
+    except NotSignedInError:
+        return  # the page that is drawn next shows the way in
     except TrimtabError as error:
         st.session_state[_SAID] = (False, str(error))
 
