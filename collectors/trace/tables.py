@@ -33,6 +33,8 @@ _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"
 _UNREADABLE = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ": "compressed by xz"}
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _UTF8 = "utf-8-sig"
+_FREELY_UNPACKED, _MAX_UNPACKED_RATIO = 256 * 2**20, 100
+"""Readings of CSV pack to a tenth or a thirtieth; zeros to a thousandth."""
 MAX_ROW_BYTES = 4 * 2**20
 """A row of CSV has at most this size."""
 
@@ -263,8 +265,15 @@ def _require_rows(stream: Any, path: Path, encoding: str, fields: QuotedFields) 
     Its threads call back into Python for a wrong row, and wait for it without end after an error.
     """
     decode = codecs.getincrementaldecoder(encoding)()
-    decoder, line = io.IncrementalNewlineDecoder(decode, translate=True), 0
+    decoder, line, whole = io.IncrementalNewlineDecoder(decode, translate=True), 0, 0
+    most = max(_FREELY_UNPACKED, _MAX_UNPACKED_RATIO * path.stat().st_size)
     while block := stream.read(_HEADER_BYTES):
+        whole += len(block)
+        if whole > most:
+            raise UnexpectedAnswerError(
+                f"{path} unpacks to more than {most >> 20:,} MiB",
+                f"No recording packs to 1/{_MAX_UNPACKED_RATIO}: unpack it, and look at it.",
+            )
         text = decoder.decode(block)
         first, last = block.find(b"\n"), block.rfind(b"\n")
         line = line + len(block) if first < 0 else len(block) - last

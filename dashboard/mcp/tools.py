@@ -201,17 +201,25 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
 
 
 def _add_resources(server: "MCPServer", ask: Ask) -> None:
+    from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+
+    def read(*words: str, rows: int | None = None) -> Answer:
+        try:
+            return ask(*words, rows=rows)
+        except ToolError as error:  # else the protocol's library takes it for a defect
+            raise ResourceNotFoundError(str(error)) from error
+
     @server.resource("trimtab://findings", mime_type="application/json")
     def open_findings() -> Answer:
         """Every finding that is not resolved, the urgent ones first."""
-        return ask("findings", "list", "--format=json", rows=_MAX_ROWS)
+        return read("findings", "list", "--format=json", rows=_MAX_ROWS)
 
     @server.resource("trimtab://findings/{name}", mime_type="application/json")
     def one_finding(name: str) -> Answer:
         """One finding by its number, with all that people said of it."""
-        return ask("findings", "show", "--format=json", "--", name)
+        return read("findings", "show", "--format=json", "--", name)
 
     @server.resource("trimtab://reports/weekly", mime_type="application/json")
     def weekly_report() -> Answer:
         """The report of the last 168 hours."""
-        return ask("report", "weekly", "--format=json")
+        return read("report", "weekly", "--format=json")

@@ -94,6 +94,9 @@ def require(condition: bool, name: str, value: object, rule: str) -> None:
         raise SettingsError(f"{name} is {shown_value(value)}", f"It must be {rule}.")
 
 
+_LINE_ENDS = frozenset("\r\n\0")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A section of the settings, whose fields are `documented`; `section` is its name.
@@ -110,7 +113,11 @@ class Section:
     def __post_init__(self) -> None:
         for setting in fields(self):
             limits: Limits = setting.metadata["limits"]
-            self.require(limits.admit(getattr(self, setting.name)), setting.name, limits.rule())
+            value = getattr(self, setting.name)
+            # It ends up in headers, commands and files, where a line more is another one.
+            one_line = not isinstance(value, str) or _LINE_ENDS.isdisjoint(value)
+            self.require(one_line, setting.name, "one line")
+            self.require(limits.admit(value), setting.name, limits.rule())
         self._check()
 
     def _check(self) -> None:

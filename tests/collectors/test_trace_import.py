@@ -332,3 +332,18 @@ def test_a_small_file_takes_little_memory(make: object, said: str, tmp_path: Pat
     told, grown = done.stdout.strip().rsplit("\n", 1)
     assert said in told
     assert int(grown) < 400
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few kB that become a GiB are no recording; the file is named, and nothing is kept."""
+    monkeypatch.setattr("collectors.trace.tables._FREELY_UNPACKED", 2**20)
+    path, mapping = tmp_path / "bomb.csv.gz", tmp_path / "map.toml"
+    mapping.write_text(PLAIN)
+    path.write_bytes(gzip.compress(b"at,gpu,util,power\n" + b"0,0,0,0\n" * 500_000))
+    store = tmp_path / "t.duckdb"
+    words = ["--store", f"duckdb:///{store}", "import", str(path), "--map", str(mapping)]
+    assert main(words) == 1
+    assert "bomb.csv.gz unpacks to more than" in capsys.readouterr().err
+    assert not store.exists()

@@ -339,3 +339,25 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     path.write_text("[planning]\nslot_minutes = 30\n", encoding="utf-8-sig")
     assert load_settings(path, environ={}).settings.planning.slot_minutes == 30
+
+
+TEXTS = [
+    (section, field)
+    for section, field in FIELDS
+    if isinstance(getattr(getattr(Settings(), section), field), str)
+]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0"])
+def test_no_text_of_the_settings_holds_a_line_end(end: str) -> None:
+    """In a header, a command or a file it would begin another."""
+    taken = []
+    for section, field in TEXTS:
+        name = f"{section}.{field}"
+        try:
+            load_settings(environ={}, overrides={name: f"a{end}X-Evil: 1"})
+        except SettingsError as error:
+            assert name.rpartition(".")[2] in str(error)
+        else:
+            taken.append(name)
+    assert taken == []

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
-_WORKER_LOOKS, _NOTIFIER_LOOKS = timedelta(seconds=2), timedelta(seconds=5)
+_WORKER_LOOKS, _NOTIFIER_LOOKS = timedelta(seconds=5), timedelta(seconds=15)
 """How often the store is asked while this process, its only writer, writes nothing."""
 _REPORT_PAUSE = _RENEWAL_PAUSE = _URGENT_PAUSE = timedelta(minutes=1)
 

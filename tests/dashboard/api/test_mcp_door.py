@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from beds.api_clients import problem
 from starlette.testclient import TestClient
 
@@ -91,3 +92,14 @@ def test_no_verb_acts_and_no_text_is_one(as_: Callable[..., TestClient], store: 
         found = tool(alex, "findings", team=text)
         assert text == "" or "refused" in found or found["total"] == 0
     assert store.reader.audit() == ()
+
+
+def test_a_resource_that_is_not_there_is_told_in_words(
+    as_: Callable[..., TestClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody knows is no defect: the client reads why, and no traceback is logged."""
+    for name in ("findings/TT-99", "findings/x y", "nothing"):
+        found = asked(as_("vera"), "resources/read", uri=f"trimtab://{name}")
+        assert found["code"] == -32602
+        assert name.rpartition("/")[2] in found["message"].replace("%20", " ")
+    assert [record for record in caplog.records if record.exc_info] == []
