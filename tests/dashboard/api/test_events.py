@@ -119,8 +119,11 @@ def _entry(store: Store, detail: str) -> None:
     store.append_audit(at=utc_now(), actor="a", event="stopped", digest="", detail=detail)
 
 
-def test_a_caller_has_so_many_streams(as_: Callable[..., TestClient]) -> None:
-    """The next is told to wait; when they end there is room again."""
+def test_a_caller_has_so_many_streams(
+    as_: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next is told to wait, and another person has a seat though all are taken."""
+    monkeypatch.setattr("dashboard.api.routes.events._MOST_STREAMS", 8)
     vera = as_("vera")
     token = as_("alex").post("/api/v1/tokens", json={"person": "vera"}).json()
 
