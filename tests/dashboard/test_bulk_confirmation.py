@@ -1,0 +1,40 @@
+"""What a person confirms for many findings at once."""
+
+from pathlib import Path
+
+from beds.page_world import register_world
+from beds.stores import cycle
+from factories import NOW, make_recommendation
+from streamlit.testing.v1 import AppTest
+
+from data.settings.all_settings import Settings
+from data.store import open_store
+
+COUNT = 12
+
+
+def _page() -> None:
+    from factories import NOW
+
+    from dashboard.web.access.session import whole_world
+    from dashboard.web.findings.actions import VERBS
+    from dashboard.web.findings.decision_dialog import _summary
+
+    stored = list(whole_world().store.reader.recommendations(now=NOW))
+    _summary(VERBS["approve"], stored, [(f"TT-{number}", "it is away") for number in range(12)])
+
+
+def test_a_confirmation_lists_every_finding(tmp_path: Path) -> None:
+    """None hides behind "and 4 more": who approves twelve has read twelve, and what is refused."""
+    jobs = [f"search/job{number}-\u202ex" for number in range(COUNT)]
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        cycle(store, 0, *(make_recommendation(job_id=job) for job in jobs), at=NOW)
+        register_world(store, Settings())
+        app = AppTest.from_function(_page, default_timeout=60).run()
+        told = [entry.value for entry in app.markdown]
+        refused = [entry.value for entry in app.warning]
+    assert not app.exception
+    for job in jobs:
+        name = job.partition("/")[2].replace("-\u202e", "\\-⟨202E⟩")
+        assert sum(name in line for line in told) == 1, name
+    assert len(refused) == COUNT
