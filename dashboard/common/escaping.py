@@ -47,8 +47,8 @@ def isolated(text: object, *, limit: int | None = None) -> str:
     return _isolated(shown(text, limit=limit))
 
 
-def _isolated(seen: str) -> str:
-    return _FROM_THE_RIGHT.sub(f"{_ISOLATE}\\g<0>{_END_OF_ISOLATE}", seen)
+def _isolated(text: str) -> str:
+    return _FROM_THE_RIGHT.sub(f"{_ISOLATE}\\g<0>{_END_OF_ISOLATE}", text)
 
 
 def markdown(text: object, *, limit: int | None = None) -> str:

@@ -128,8 +128,12 @@ def _connected(line: Connection, address: str) -> Driver:
     """Return the driver, with the cluster's CPUs, or as lost where there is no cluster."""
     seconds = ANSWER_SECONDS if address == LOCAL else CONNECT_SECONDS
     try:
-        begun = line.poll(ANSWER_SECONDS) and line.recv() == _BEGUN
-        word = line.recv() if begun and line.poll(seconds) else f"no answer within {seconds:.0f} s"
+        connecting = line.poll(ANSWER_SECONDS) and line.recv() == _BEGUN
+        word = (
+            line.recv()
+            if connecting and line.poll(seconds)
+            else f"no answer within {seconds:.0f} s"
+        )
     except (EOFError, OSError):
         word = "Ray ended its process while it connected"
     if isinstance(word, int):
@@ -161,10 +165,10 @@ def why_absent(address: str, seconds: float = CONNECT_SECONDS) -> str:
                 return ""
             link.sendall(_HELLO)
             link.settimeout(max(0.1, ends - time.monotonic()))
-            said = link.recv(_FRAME_HEAD)
+            head = link.recv(_FRAME_HEAD)
     except (OSError, OverflowError) as error:
         return scrub(str(error)) or type(error).__name__
-    return "" if said[3:4] == _SETTINGS else "what answers is no Ray head"
+    return "" if head[3:4] == _SETTINGS else "what answers is no Ray head"
 
 
 def _drive(line: Connection, address: str, work: Work) -> None:

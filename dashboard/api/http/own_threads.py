@@ -48,6 +48,6 @@ class SharedAnswer(Generic[Answer]):
                 began = time.monotonic()
                 self._answer = await self._threads.run(self._make)
                 ended = time.monotonic()
-                kept = (ended - began) / _SHARE
-                self._fresh_until = ended + min(_MOST_SECONDS, max(_LEAST_SECONDS, kept))
+                seconds = (ended - began) / _SHARE
+                self._fresh_until = ended + min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds))
             return self._answer

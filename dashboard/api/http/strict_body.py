@@ -29,9 +29,9 @@ class _StrictRequest(Request):
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         names = [name for name, _value in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise HTTPException(422, f"the key {twice[:100]!a} is given twice")
-    return found
+    return document

@@ -182,9 +182,9 @@ class GitCopy:
             for form in ("%H", "%P", "%an", "%B")
         )
         raw = self._git("diff-tree", "-r", "-z", "--no-renames", "--root", "-m", ref)
-        told = raw.decode("utf-8", "replace").split("\0")
-        facts = [entry.split() for entry in told if entry.startswith(":")]
-        paths = [told[index + 1] for index, entry in enumerate(told) if entry.startswith(":")]
+        entries = raw.decode("utf-8", "replace").split("\0")
+        facts = [entry.split() for entry in entries if entry.startswith(":")]
+        paths = [entries[index + 1] for index, entry in enumerate(entries) if entry.startswith(":")]
         files = tuple(
             (
                 GitFile(path=path, mode=old_mode[1:], blob=old),
@@ -263,8 +263,9 @@ class GitCopy:
             complaint.seek(0)
             found = told.read(_MAX_OUTPUT + 1)
             if process.returncode or len(found) > _MAX_OUTPUT:
-                said = b"\n".join((complaint.read(_MAX_COMPLAINT), found[:_MAX_COMPLAINT]))
-                raise GitFailedError(words[0], self._without_token(said.decode("utf-8", "replace")))
+                output = b"\n".join((complaint.read(_MAX_COMPLAINT), found[:_MAX_COMPLAINT]))
+                text = output.decode("utf-8", "replace")
+                raise GitFailedError(words[0], self._without_token(text))
         return found
 
     def _without_token(self, said: str) -> str:

@@ -148,8 +148,8 @@ def _check_ray(settings: Settings) -> tuple[str, str]:
     address = settings.ray.address
     require_extra("ray", f"ray.address is {address!r}")
     why = why_absent(address, _RAY_SECONDS)
-    told = f"no head answers at {address} ({why}): cycles compute here, and take longer"
-    return ("warning", told) if why else ("ok", address)
+    words = f"no head answers at {address} ({why}): cycles compute here, and take longer"
+    return ("warning", words) if why else ("ok", address)
 
 
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:

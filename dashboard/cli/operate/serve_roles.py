@@ -126,16 +126,16 @@ def when_changed(
     What comes due by time alone, such as a second try, comes so much later at most. Where other
     processes write too the store is asked each time.
     """
-    seen: int | None = None
+    count: int | None = None
     until = 0.0
 
     def tick_if_changed() -> bool:
-        nonlocal seen, until
+        nonlocal count, until
         commits = store.commits
-        if commits is not None and commits == seen and time.monotonic() < until:
+        if commits is not None and commits == count and time.monotonic() < until:
             return False
         busy = tick()
-        seen, until = commits, time.monotonic() + else_after.total_seconds()
+        count, until = commits, time.monotonic() + else_after.total_seconds()
         return busy
 
     return tick_if_changed

@@ -78,34 +78,34 @@ class RemoteServer:
 
     def rows(self, path: str, kind: type[Row], query: Mapping[str, Any] | None = None) -> list[Row]:
         """Return all rows of a list, page by page. Errors: as `ask`."""
-        found: list[Row] = []
+        rows: list[Row] = []
         cursor: str | None = ""
-        seen: set[str] = set()
+        cursors: set[str] = set()
         while cursor is not None:
-            asked = {**(query or {}), "limit": _PAGE, "cursor": cursor}
-            page = self.read(PageOfRows[Any], self.ask("GET", path, query=asked))
+            parameters = {**(query or {}), "limit": _PAGE, "cursor": cursor}
+            page = self.read(PageOfRows[Any], self.ask("GET", path, query=parameters))
             # A cursor leads on: one that is given twice, or behind a page without rows, never ends.
-            if page.next in seen or (page.next is not None and not page.items):
+            if page.next in cursors or (page.next is not None and not page.items):
                 raise self._stranger()
-            found += [self.read(kind, row) for row in page.items]
-            if len(found) > _MOST_ROWS:
+            rows += [self.read(kind, row) for row in page.items]
+            if len(rows) > _MOST_ROWS:
                 raise StoreError(
                     f"the server {self._url} has more than {_MOST_ROWS:,} rows of {path}",
                     "Ask for fewer, by the filters of the command.",
                 )
             cursor = page.next
-            seen.add(cursor or "")
-        return found
+            cursors.add(cursor or "")
+        return rows
 
     def one(self, path: str, kind: Any, query: Mapping[str, Any] | None = None) -> Any:
         """Return what a resource holds. Errors: as `ask`."""
         return self.read(kind, self.ask("GET", path, query=query))
 
-    def read(self, kind: Any, told: object) -> Any:
+    def read(self, kind: Any, document: object) -> Any:
         """Return what was told as what it has to be. Errors: StoreError where it is not."""
         try:
             # As text, so that times are read back.
-            return TypeAdapter(kind).validate_json(json.dumps(told))
+            return TypeAdapter(kind).validate_json(json.dumps(document))
         except ValidationError as error:
             raise self._stranger() from error
 

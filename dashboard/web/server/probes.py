@@ -27,10 +27,13 @@ def probes(world: WebWorld) -> list[Route]:
             latest = world.store.reader.latest_sample_at()
         except TrimtabError as error:
             return {"ready": False, "reason": str(error)}
-        told = {"ready": True, "newest_sample_at": None if latest is None else latest.isoformat()}
+        document = {
+            "ready": True,
+            "newest_sample_at": None if latest is None else latest.isoformat(),
+        }
         address = world.settings.settings.ray.address
         why = why_absent(address, _RAY_SECONDS) if address else ""
-        return told | ({"ray": f"no head answers at ray.address: {why}"} if why else {})
+        return document | ({"ray": f"no head answers at ray.address: {why}"} if why else {})
 
     store_readiness = SharedAnswer(readiness)
     own_metrics = OwnMetrics(
@@ -45,10 +48,10 @@ def probes(world: WebWorld) -> list[Route]:
         return PlainTextResponse("ok\n")
 
     async def ready(_request: Request) -> Response:
-        told, state = await store_readiness.get(), world.cycle_state()
-        if told["ready"]:
-            told = told | {"cycle_running": state.running, "last_error": state.last_error}
-        return JSONResponse(told, status_code=200 if told["ready"] else 503)
+        document, state = await store_readiness.get(), world.cycle_state()
+        if document["ready"]:
+            document = document | {"cycle_running": state.running, "last_error": state.last_error}
+        return JSONResponse(document, status_code=200 if document["ready"] else 503)
 
     async def metrics(_request: Request) -> Response:
         return Response(await exposition.get(), media_type="text/plain; version=0.0.4")
