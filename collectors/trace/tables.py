@@ -265,11 +265,11 @@ def _require_rows(stream: Any, path: Path, encoding: str, fields: QuotedFields) 
     Its threads call back into Python for a wrong row, and wait for it without end after an error.
     """
     decode = codecs.getincrementaldecoder(encoding)()
-    decoder, line, whole = io.IncrementalNewlineDecoder(decode, translate=True), 0, 0
+    decoder, line, size = io.IncrementalNewlineDecoder(decode, translate=True), 0, 0
     most = max(_FREELY_UNPACKED, _MAX_UNPACKED_RATIO * path.stat().st_size)
     while block := stream.read(_HEADER_BYTES):
-        whole += len(block)
-        if whole > most:
+        size += len(block)
+        if size > most:
             raise UnexpectedAnswerError(
                 f"{path} unpacks to more than {most >> 20:,} MiB",
                 f"No recording packs to 1/{_MAX_UNPACKED_RATIO}: unpack it, and look at it.",

@@ -173,13 +173,13 @@ def ask_to_apply(
                 "Set apply.enabled and the `enabled` of the target's section, or write the "
                 "change file.",
             )
-    approved = approval or store.reader.approval_row(digest)
+    row = approval or store.reader.approval_row(digest)
     asked = store.commands.ask(
         kind=CommandKind.APPLY,
         digest=digest,
         subject=digest,
         target=recommendation.job_id,
-        change_digest=(approved.change_digest or "") if approved else "",
+        change_digest=(row.change_digest or "") if row else "",
         person=person,
         at=now,
     )

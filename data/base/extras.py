@@ -19,16 +19,16 @@ _FROM_AFAR = frozenset({"ray"})
 
 def require_extra(extra: str, why: str) -> None:
     """Refuse (SettingsError) to go on without an extra; `why` says what asks for it."""
-    module, lacking = EXTRAS[extra], ""
+    module, absent = EXTRAS[extra], ""
     try:
         if extra not in _FROM_AFAR:
             import_module(module)
         elif find_spec(module) is None:
-            lacking = module
+            absent = module
     except ImportError as error:
-        lacking = error.name or module
-    if lacking:
+        absent = error.name or module
+    if absent:
         raise SettingsError(
-            f"{why}, and a library for it is not installed: {lacking}",
+            f"{why}, and a library for it is not installed: {absent}",
             f"Install the extra: pip install 'trimtab[{extra}]'.",
         )

@@ -44,15 +44,15 @@ class ApiWorld:
     asked: RepeatedAsks = field(default_factory=RepeatedAsks)
     limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
-    def let_in(self, request: Request, limited_as: str = "") -> Caller:
-        """Return who asks and may look, each parameter once; `limited_as` has a limit of its own.
+    def let_in(self, request: Request, bucket: str = "") -> Caller:
+        """Return who asks and may look, each parameter once; `bucket` has a limit of its own.
 
         Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.
         """
         who = self.known(request)
         if who.person.via in LIMITED:
             most = self.service.settings().access.requests_per_minute
-            self.limit.take((limited_as, who.person.via, who.person.name), most)
+            self.limit.take((bucket, who.person.via, who.person.name), most)
         given = [name for name, _ in request.query_params.multi_items()]
         if len(set(given)) < len(given):
             raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")

@@ -223,7 +223,7 @@ class GitCopy:
             return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
         except GitFailedError as error:
             # Git ends with an error for a refusal and for a lost line alike: a look decides.
-            refusal = _refusal(error.said)
+            refusal = _refusal(error.output)
             if refusal:
                 return StepResult(outcome=StepOutcome.REFUSED, detail=refusal)
             return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
@@ -305,22 +305,22 @@ class GitCopy:
 
 
 class GitFailedError(ApplyError):
-    """A command ended with an error; `said` is all that it wrote, without the token."""
+    """A command ended with an error; `output` is all that it wrote, without the token."""
 
-    def __init__(self, command: str, said: str) -> None:
+    def __init__(self, command: str, output: str) -> None:
         super().__init__(
-            f"git {command} failed: {scrub(said)}",
+            f"git {command} failed: {scrub(output)}",
             "Look at apply_git.repository, base_branch and token_file.",
         )
-        self.said = said
+        self.output = output
 
 
-def _refusal(said: str) -> str:
+def _refusal(output: str) -> str:
     """Return the server's own answer to a push that it did not take, '' where none is known."""
-    reason = _REFUSED.search(said) or _ANSWERED.search(said)
+    reason = _REFUSED.search(output) or _ANSWERED.search(output)
     if reason is None:
         return ""
-    words = " ".join(match[1] for match in _REMOTE.finditer(said))
+    words = " ".join(match[1] for match in _REMOTE.finditer(output))
     return scrub(f"the server refuses the push ({reason[1]})" + (f": {words}" if words else ""))
 
 

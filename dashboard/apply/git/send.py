@@ -216,8 +216,8 @@ def _foreign_commit(settings: GitApplySettings, change: Change) -> str:
         mine = newest.is_on_base and newest.message.strip() == order.message.strip()
         if mine and (mine := len(newest.files) == 1):
             ((before, after),) = newest.files
-            named = (before.path, before.mode, before.blob) == (order.path, order.mode, order.blob)
-            mine = named and after.mode == order.mode
+            same = (before.path, before.mode, before.blob) == (order.path, order.mode, order.blob)
+            mine = same and after.mode == order.mode
             mine = mine and _edited(copy.text(before), change) == copy.text(after)
     if mine:
         return ""

@@ -181,7 +181,7 @@ def doctor(options: argparse.Namespace) -> int:
     numberless = without_number(settings.serving, settings.serve.cycle_minutes)
     checks |= {
         name: check
-        for name, wanted, check in (
+        for name, condition, check in (
             ("prices", not of_its_own, _check_prices),
             ("grid forecast", settings.energy.forecast_file or settings.grid.in_use,
              _check_grid_forecast),
@@ -193,7 +193,7 @@ def doctor(options: argparse.Namespace) -> int:
             ("submission", settings.submit.enabled, _check_submission),
             ("links", _is_told(settings), _check_links),
         )
-        if wanted
+        if condition
     }  # fmt: skip
     rows: list[dict[str, object]] = []
     for name, check in checks.items():

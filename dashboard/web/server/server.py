@@ -55,7 +55,7 @@ def _policy() -> str:
         base64.b64encode(hashlib.sha256(text).digest()).decode()
         for text in _INLINE.findall(page + _SCRIPT)
     }
-    inline = " ".join(f"'sha256-{found}'" for found in sorted(hashes))
+    inline = " ".join(f"'sha256-{digest}'" for digest in sorted(hashes))
     return "; ".join(
         (
             "default-src 'self'",

@@ -195,10 +195,10 @@ class Store:
 
         One writer at a time of what the locks name; on DuckDB of everything.
         """
-        joined: sa.Connection | None = getattr(self._joined, "connection", None)
-        if joined is not None:
-            hold(joined, *locks)
-            yield joined
+        outer: sa.Connection | None = getattr(self._joined, "connection", None)
+        if outer is not None:
+            hold(outer, *locks)
+            yield outer
             return
         try:
             with self._writing, self._begin() as connection:
