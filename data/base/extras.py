@@ -1,4 +1,4 @@
-"""What each extra of the package brings, and the sentence where it is not installed."""
+"""The modules that each extra of the package brings, and the sentence where it is absent."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What machines ask without a sign-in: is it alive, is it ready, and its metrics.
+"""Answers for machines without a sign-in: alive, ready, and the metrics.
 
 Whoever reaches the port may ask as often as they like, so each answer is one for all who ask.
 """
