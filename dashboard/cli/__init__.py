@@ -48,8 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the command, and say what ended it that has words of its own."""
-    if getattr(options, "renamed", ""):
-        logger.warning("%s: the next release refuses the old name", options.renamed)
     try:
         return int(options.run(options))
     except TrimtabError as error:

@@ -12,7 +12,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "trimtab --settings /etc/trimtab/trimtab.toml serve --host 0.0.0.0 --port 8501",
     ),
     "demo-exporter": ("trimtab demo-exporter --port 9400 --nodes 4",),
-    "fleet": ("trimtab fleet --port 9400",),
     "agent": ("trimtab agent --directory /shared/trimtab --secret-file /etc/trimtab/agent.secret",),
     "cycle": ("trimtab cycle --prometheus http://prometheus:9090 --lookback 24",),
     "collect": ("trimtab collect --prometheus http://prometheus:9090",),

@@ -105,15 +105,15 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _add_demo_exporter(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    about = "serve the simulated fleet as DCGM exposition text on /metrics"
-    for name, renamed in (("demo-exporter", ""), ("fleet", "now called demo-exporter")):
-        exporter = add_command(
-            commands, name, ("operate.serve_commands", "demo_exporter"), renamed or about
-        )
-        exporter.set_defaults(renamed=renamed and f"trimtab {name} is {renamed}")
-        exporter.add_argument("--host", default="127.0.0.1")
-        for option, default in (("--port", 9400), ("--seed", 7), ("--nodes", 8)):
-            exporter.add_argument(option, type=int, default=default)
+    exporter = add_command(
+        commands,
+        "demo-exporter",
+        ("operate.serve_commands", "demo_exporter"),
+        "serve the simulated fleet as DCGM exposition text on /metrics",
+    )
+    exporter.add_argument("--host", default="127.0.0.1")
+    for option, default in (("--port", 9400), ("--seed", 7), ("--nodes", 8)):
+        exporter.add_argument(option, type=int, default=default)
 
 
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
