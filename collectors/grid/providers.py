@@ -88,8 +88,8 @@ class _GridProvider:
                 "Check the token, and that it is good for this zone.",
             )
         if status != requests.codes.ok:
-            said = scrub(body[:200].decode(errors="replace"))
-            raise UnexpectedAnswerError(f"{self.name} answered {status}: {said}", "Ask later.")
+            text = scrub(body[:200].decode(errors="replace"))
+            raise UnexpectedAnswerError(f"{self.name} answered {status}: {text}", "Ask later.")
         return body
 
     def token(self, path: str, setting: str) -> str:
@@ -122,29 +122,29 @@ class _GridProvider:
 
     def hours(self, pairs: list[tuple[object, object]], times: float = 1.0) -> Hours:
         """Return (time, value) pairs as hours; one that is neither is an error."""
-        found: Hours = {}
+        hours: Hours = {}
         for at, value in pairs:
             start = _time(at)
             if start is None or isinstance(value, bool) or not isinstance(value, int | float):
                 raise self.odd(f"{scrub(repr(value))} for {scrub(repr(at))}")
             if not math.isfinite(value) or abs(value) > _LARGEST:
                 raise self.odd(f"{value} for {start:%Y-%m-%d %H:%M} UTC")
-            found[start] = float(value) * times
-        if not found:
+            hours[start] = float(value) * times
+        if not hours:
             raise self.odd("no hour at all")
-        return found
+        return hours
 
 
 def _electricity_maps(asking: _GridProvider, _now: datetime) -> Hours:
     settings = asking.settings
-    told = asking.json(
+    document = asking.json(
         asking.get(
             f"{settings.carbon_url.rstrip('/')}/v3/carbon-intensity/forecast",
             {"auth-token": asking.token(settings.token_file, "grid.token_file")},
             zone=settings.zone,
         )
     )
-    rows = _rows(told, "forecast")
+    rows = _rows(document, "forecast")
     return asking.hours([(row.get("datetime"), row.get("carbonIntensity")) for row in rows])
 
 
@@ -156,7 +156,7 @@ def _watttime(asking: _GridProvider, _now: datetime) -> Hours:
     token = login.get("token") if isinstance(login, dict) else None
     if not isinstance(token, str) or not token.isprintable():
         raise asking.odd("no token")
-    told = asking.json(
+    document = asking.json(
         asking.get(
             f"{base}/v3/forecast",
             {"Authorization": f"Bearer {token}"},
@@ -164,20 +164,20 @@ def _watttime(asking: _GridProvider, _now: datetime) -> Hours:
             signal_type="co2_aoer",
         )
     )
-    meta = told.get("meta") if isinstance(told, dict) else None
+    meta = document.get("meta") if isinstance(document, dict) else None
     units = meta.get("units") if isinstance(meta, dict) else None
     if units != "lbs_co2_per_mwh":
         raise asking.odd(f"values in {scrub(repr(units))}, not in lbs_co2_per_mwh")
-    rows = _rows(told, "data")
+    rows = _rows(document, "data")
     pairs = [(row.get("point_time"), row.get("value")) for row in rows]
     return asking.hours(pairs, _GRAMS_PER_POUND / 1000)
 
 
 def _uk(asking: _GridProvider, now: datetime) -> Hours:
     base = asking.settings.carbon_url.rstrip("/")
-    told = asking.json(asking.get(f"{base}/intensity/{now:%Y-%m-%dT%H:%MZ}/fw48h", {}))
+    document = asking.json(asking.get(f"{base}/intensity/{now:%Y-%m-%dT%H:%MZ}/fw48h", {}))
     pairs = []
-    for row in _rows(told, "data"):
+    for row in _rows(document, "data"):
         intensity = row.get("intensity")
         value = intensity.get("forecast") if isinstance(intensity, dict) else None
         pairs.append((row.get("from"), value))
@@ -200,17 +200,17 @@ def _entsoe(asking: _GridProvider, now: datetime, currency: str) -> Hours:
     document = _xml(asking, body)
     if (why := _text(document, ".//Reason/text")) and document.find(".//TimeSeries") is None:
         raise asking.odd(f"no prices: {scrub(why)}")
-    found: Hours = {}
+    price_by_start: Hours = {}
     for series in document.iterfind(".//TimeSeries"):
-        said = _text(series, "currency_Unit.name"), _text(series, "price_Measure_Unit.name")
-        if said != (currency, "MWH"):
+        units = _text(series, "currency_Unit.name"), _text(series, "price_Measure_Unit.name")
+        if units != (currency, "MWH"):
             raise asking.odd(
-                f"prices in {scrub(' per '.join(said))}, energy.currency is {currency}"
+                f"prices in {scrub(' per '.join(units))}, energy.currency is {currency}"
             )
         for period in series.iterfind("Period"):
-            found |= _of_period(asking, period)
+            price_by_start |= _of_period(asking, period)
     added = settings.price_added_per_kwh
-    prices = asking.hours(list(found.items()), 1 / 1000)
+    prices = asking.hours(list(price_by_start.items()), 1 / 1000)
     return {at: price + added for at, price in prices.items()}
 
 
@@ -224,19 +224,19 @@ def _of_period(asking: _GridProvider, period: Xml.Element) -> Hours:
     count = int((end - start) / step)
     if not 0 < count <= 1000:
         raise asking.odd(f"a period of {count} prices")
-    told: dict[int, float] = {}
+    price_by_position: dict[int, float] = {}
     for point in period.iterfind("Point"):
         try:
-            told[int(_text(point, "position"))] = float(_text(point, "price.amount"))
+            price_by_position[int(_text(point, "position"))] = float(_text(point, "price.amount"))
         except ValueError as error:
             raise asking.odd("a price that is no number") from error
-    if 1 not in told:
+    if 1 not in price_by_position:
         raise asking.odd("a period without its first price")
-    found, price = {}, told[1]
+    price_by_start, price = {}, price_by_position[1]
     for position in range(1, count + 1):
-        price = told.get(position, price)
-        found[start + (position - 1) * step] = price
-    return found
+        price = price_by_position.get(position, price)
+        price_by_start[start + (position - 1) * step] = price
+    return price_by_start
 
 
 def _xml(asking: _GridProvider, body: bytes) -> Xml.Element:
@@ -256,8 +256,8 @@ def _text(element: Xml.Element, path: str) -> str:
     return (element.findtext(path) or "").strip()
 
 
-def _rows(told: object, name: str) -> list[dict[str, Any]]:
-    rows = told.get(name) if isinstance(told, dict) else None
+def _rows(document: object, name: str) -> list[dict[str, Any]]:
+    rows = document.get(name) if isinstance(document, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 

@@ -150,31 +150,31 @@ class KubernetesApi:
         return answer.document
 
     def whole_list(
-        self, path: str, query: Mapping[str, str] | None = None, *, kept: Callable[[Any], Any]
+        self, path: str, query: Mapping[str, str] | None = None, *, read: Callable[[Any], Any]
     ) -> list[Any] | None:
-        """Return what `kept` gives of each entry of a list, None where the path is not served.
+        """Return what `read` gives of each entry of a list, None where the path is not served.
 
         A list whose continue token expired is begun again. Errors: CollectorError.
         """
         for _attempt in range(1 + _RESTARTS):
-            found: list[Any] = []
+            entries: list[Any] = []
             try:
                 for page in self._pages(path, query):
                     if page is None:
                         return None
-                    found += [kept(entry) for entry in page]
+                    entries += [read(entry) for entry in page]
             except _ListExpiredError:
                 continue
-            return found
+            return entries
         raise UnexpectedAnswerError(
             f"{self.name}: the list {path} changed faster than it could be read",
             "Raise kubernetes.page_size, so that it takes fewer pages.",
         )
 
     def _pages(self, path: str, query: Mapping[str, str] | None) -> Iterator[list[Any] | None]:
-        asked = {"limit": str(self._settings.page_size), **(query or {})}
+        parameters = {"limit": str(self._settings.page_size), **(query or {})}
         for _page in range(_MAX_PAGES):
-            document = self.read(path, asked)
+            document = self.read(path, parameters)
             if document is None:
                 yield None
                 return
@@ -188,14 +188,14 @@ class KubernetesApi:
             token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
             if not token:
                 return
-            asked["continue"] = token
+            parameters["continue"] = token
         raise UnexpectedAnswerError(
             f"{self.name}: {path} has more than {_MAX_PAGES} pages", "Raise kubernetes.page_size."
         )
 
     def refusal(self, answer: ApiAnswer, path: str) -> CollectorError:
         """Return the error of an answer that is not what was asked for."""
-        said = f"{self.name} answered {answer.status} to {path}: {answer.text}"
+        message = f"{self.name} answered {answer.status} to {path}: {answer.text}"
         if answer.status == 401:
             return SourceRefusedError(
                 f"{self.name} does not know this user: {answer.text}",
@@ -207,12 +207,12 @@ class KubernetesApi:
                 f"Bind the role of {self._role} to this user.",
             )
         if answer.status == 410:
-            return _ListExpiredError(said, "Ask again.")
+            return _ListExpiredError(message, "Ask again.")
         if answer.is_busy:
             return SourceUnreachableError(
-                said, "It is overloaded or starting: try again in a moment."
+                message, "It is overloaded or starting: try again in a moment."
             )
-        return UnexpectedAnswerError(said, "Is this the address of a Kubernetes API?")
+        return UnexpectedAnswerError(message, "Is this the address of a Kubernetes API?")
 
     def _request(
         self,
@@ -252,38 +252,38 @@ class KubernetesApi:
         reason = error.args[0] if error.args else None
         reason = reason.reason if isinstance(reason, MaxRetryError) else reason
         # The reason says it all; around it the client repeats the address, a cut would end there.
-        said = scrub(str(reason or error))[:160]
-        asked, kubeconfig = f"{method} {path} at {self.name}", f"{self._section}.kubeconfig"
+        cause = scrub(str(reason or error))[:160]
+        request, kubeconfig = f"{method} {path} at {self.name}", f"{self._section}.kubeconfig"
         if isinstance(error, LargeAnswerError) and method == "GET":
-            return UnexpectedAnswerError(f"{asked}: {said}", "Lower kubernetes.page_size.")
+            return UnexpectedAnswerError(f"{request}: {cause}", "Lower kubernetes.page_size.")
         if isinstance(error, requests.exceptions.SSLError) and (
             method == "GET" or "CERTIFICATE_VERIFY_FAILED" in str(error)
         ):
             return SourceRefusedError(
-                f"{asked} was not sent: no trusted connection ({said})",
+                f"{request} was not sent: no trusted connection ({cause})",
                 f"Check certificate-authority and client-certificate of {kubeconfig}.",
             )
         if isinstance(error, requests.exceptions.InvalidHeader | UnicodeEncodeError):
             return SourceNotConfiguredError(
-                f"{asked} was not sent: the token has characters that no header can carry",
+                f"{request} was not sent: the token has characters that no header can carry",
                 f"Write the token alone, without line breaks, into {kubeconfig}.",
             )
         if method != "GET" and isinstance(error, ValueError):  # an answer's broken Location
             hint = "Its answer redirects to a broken address: is a proxy in front of it?"
-            return CutError(f"{asked} was sent and not answered ({said})", hint)
+            return CutError(f"{request} was sent and not answered ({cause})", hint)
         if not isinstance(error, _OF_REQUESTS):
             return SourceNotConfiguredError(
-                f"{asked} was not sent: a certificate or key cannot be read ({said})",
+                f"{request} was not sent: a certificate or key cannot be read ({cause})",
                 f"Check certificate-authority and client-certificate of {kubeconfig}.",
             )
-        told = f"({type(error).__name__}: {said})"
+        detail = f"({type(error).__name__}: {cause})"
         hint = (
             "Is the API server up, does this machine reach it, and does it answer within "
             f"{self._section}.timeout_seconds ({self._settings.timeout_seconds:g} s)?"
         )
         if isinstance(error, _BEFORE_SENDING) or isinstance(reason, _BEFORE_SENDING):
-            return SourceUnreachableError(f"{asked} was not sent {told}", hint)
-        return CutError(f"{asked} was sent and not answered {told}", hint)
+            return SourceUnreachableError(f"{request} was not sent {detail}", hint)
+        return CutError(f"{request} was sent and not answered {detail}", hint)
 
     def _signed_in(self) -> Any:
         """Return the official client's configuration, loaded once."""
@@ -311,22 +311,22 @@ def _answer(response: requests.Response, body: bytes) -> ApiAnswer:
         document = None
     if not isinstance(document, dict):
         document = None
-    said = (document or {}).get("message") or body[:200].decode("utf-8", "replace")
+    text = (document or {}).get("message") or body[:200].decode("utf-8", "replace")
     wait = response.headers.get("Retry-After", "")
-    whole = wait.isascii() and wait.isdecimal() and len(wait) < 6
+    valid = wait.isascii() and wait.isdecimal() and len(wait) < 6
     return ApiAnswer(
         status=response.status_code,
         document=document,
-        text=scrub(str(said)),
+        text=scrub(str(text)),
         at=_server_time(response.headers.get("Date", "")),
-        retry_after_seconds=float(min(int(wait), _MAX_RETRY_AFTER_SECONDS)) if whole else None,
+        retry_after_seconds=float(min(int(wait), _MAX_RETRY_AFTER_SECONDS)) if valid else None,
     )
 
 
 def _server_time(date: str) -> datetime | None:
     """Return the time that an answer's Date names: pods' ages are told by the same clock."""
     try:
-        found = parsedate_to_datetime(date)
-        return found.astimezone(UTC) if found.tzinfo else None
+        server_time = parsedate_to_datetime(date)
+        return server_time.astimezone(UTC) if server_time.tzinfo else None
     except (ValueError, TypeError, OverflowError):
         return None

@@ -47,7 +47,7 @@ class ClaimedDevice:
 
 def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
     """Return what the ResourceSlices of NVIDIA's driver say of their devices."""
-    found = {}
+    device_by_name = {}
     for document in slices:
         if text_in(document, "spec", "driver") != BOARD_CLASS:
             continue
@@ -56,28 +56,28 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
             # Before v1 the attributes stood in `basic`.
             attributes = part(entry, "attributes") or part(entry, "basic", "attributes")
             uuid = _UUID.fullmatch(text_in(attributes, "uuid", "string"))
-            found[pool, text_in(entry, "name")] = ClaimedDevice(
+            device_by_name[pool, text_in(entry, "name")] = ClaimedDevice(
                 node=text_in(document, "spec", "nodeName") or pool,
                 gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
                 gpu_index="",
                 product=text_in(attributes, "productName", "string"),
                 mig_profile=text_in(attributes, "profile", "string"),
             )
-    return found
+    return device_by_name
 
 
 def claimed_devices(
-    claim: Document, known: Mapping[DeviceName, ClaimedDevice]
+    claim: Document, device_by_name: Mapping[DeviceName, ClaimedDevice]
 ) -> tuple[ClaimedDevice, ...]:
     """Return the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
-    found = []
+    devices = []
     users = max(1, len(list_in(claim, "status", "reservedFor")))
     for result in list_in(claim, "status", "allocation", "devices", "results"):
         if text_in(result, "driver") != BOARD_CLASS or part(result, "adminAccess") is True:
             continue
         pool, name = text_in(result, "pool"), text_in(result, "device")
         board = _BOARD_NAME.fullmatch(name)
-        device = known.get((pool, name)) or ClaimedDevice(
+        device = device_by_name.get((pool, name)) or ClaimedDevice(
             node=pool,
             gpu_uuid="",
             gpu_index=board.group(1) if board else "",
@@ -86,27 +86,27 @@ def claimed_devices(
         )
         # The board of an instance is not the pod's own.
         uuid = "" if device.mig_profile else device.gpu_uuid
-        found.append(replace(device, gpu_uuid=uuid, ratio=1 / users))
-    return tuple(found)
+        devices.append(replace(device, gpu_uuid=uuid, ratio=1 / users))
+    return tuple(devices)
 
 
 def with_claims(
-    pod: PodFacts, claims: Sequence[Document], known: Mapping[DeviceName, ClaimedDevice]
+    pod: PodFacts, claims: Sequence[Document], device_by_name: Mapping[DeviceName, ClaimedDevice]
 ) -> PodFacts | None:
     """Return the pod with the GPUs of its claims counted, None when it has no GPU at all."""
-    claimed = [request for claim in claims for request in _requests(claim, known)]
+    claimed = [request for claim in claims for request in _requests(claim, device_by_name)]
     if claimed:
         return replace(pod, requests=(*pod.requests, *claimed))
     return pod if pod.requests else None
 
 
-def _requests(claim: Document, known: Mapping[DeviceName, ClaimedDevice]) -> Iterator[GpuRequest]:
+def _requests(claim: Document, devices: Mapping[DeviceName, ClaimedDevice]) -> Iterator[GpuRequest]:
     """Yield what a claim was given; what it asks for until then."""
     shared = len(list_in(claim, "status", "reservedFor")) > 1
     if part(claim, "status", "allocation") is None:
         yield from _asked(claim)
         return
-    profiles = [device.mig_profile for device in claimed_devices(claim, known)]
+    profiles = [device.mig_profile for device in claimed_devices(claim, devices)]
     for profile in sorted(set(profiles)):
         count = profiles.count(profile)
         yield GpuRequest(mig_profile=profile, shared=shared, count=count)

@@ -55,10 +55,10 @@ class KubernetesClient(KubernetesApi):
 
         Errors: CollectorError when neither nodes nor pods may be read, or either fails otherwise.
         """
-        found = Inventory(namespaces=self._settings.namespaces)
+        inventory = Inventory(namespaces=self._settings.namespaces)
         errors: dict[str, CollectorError] = {}
         for kind in KINDS:
-            if kind in ASKED_WHERE and not ASKED_WHERE[kind](found.objects):
+            if kind in ASKED_WHERE and not ASKED_WHERE[kind](inventory.objects):
                 continue
             silent = [
                 collector_error
@@ -67,7 +67,7 @@ class KubernetesClient(KubernetesApi):
             ]
             if len(silent) > 1:
                 # The server is gone: every further kind would wait as long.
-                found.missing[kind] = f"not asked: {silent[-1]}"
+                inventory.missing[kind] = f"not asked: {silent[-1]}"
                 continue
             try:
                 listed = self.listed(kind)
@@ -77,23 +77,23 @@ class KubernetesClient(KubernetesApi):
                     raise
                 if errors.keys() >= set(NEEDED):
                     raise errors[NEEDED[0]] from error
-                found.missing[kind] = str(error)
+                inventory.missing[kind] = str(error)
                 continue
             if listed is not None:
-                found.objects[kind] = [entry for entry in listed if isinstance(entry, dict)]
-                found.unreadable += len(listed) - len(found.objects[kind])
+                inventory.objects[kind] = [entry for entry in listed if isinstance(entry, dict)]
+                inventory.unreadable += len(listed) - len(inventory.objects[kind])
             elif kind in NEEDED:
                 raise UnexpectedAnswerError(
                     f"{self.name} knows no {kind}s: {KINDS[kind][0]} answered 404",
                     "Is this the address of a Kubernetes API?",
                 )
-        self._read_mig_config(found)
+        self._read_mig_config(inventory)
         if not any(isinstance(error, SourceUnreachableError) for error in errors.values()):
             with suppress(CollectorError):  # unknown then: nothing that needs a release is offered
-                found.version = version_of(self.read("version"))
-        return found
+                inventory.version = version_of(self.read("version"))
+        return inventory
 
-    def _read_mig_config(self, found: Inventory) -> None:
+    def _read_mig_config(self, inventory: Inventory) -> None:
         """Add the ConfigMap of MIG layouts where one is named: without it none is known."""
         source = self._settings.mig_layouts
         if not source:
@@ -101,12 +101,12 @@ class KubernetesClient(KubernetesApi):
         try:
             layouts = self.read(path_of_config_map(source))
         except CollectorError as error:
-            found.warnings.append(f"no MIG layout is known: {error}")
+            inventory.warnings.append(f"no MIG layout is known: {error}")
             return
         if layouts is None:
-            found.warnings.append(f"no ConfigMap {source}. Correct kubernetes.mig_layouts.")
+            inventory.warnings.append(f"no ConfigMap {source}. Correct kubernetes.mig_layouts.")
         else:
-            found.mig_config, found.mig_source = layouts, source
+            inventory.mig_config, inventory.mig_source = layouts, source
 
     def listed(self, kind: str) -> list[Any] | None:
         """Return every entry of a kind's list, None when the server does not know the kind.
@@ -115,11 +115,11 @@ class KubernetesClient(KubernetesApi):
         """
         for path in KINDS[kind]:
             lists = [
-                self.whole_list(asked, kept=partial(lean, kind))
-                for asked in self._paths(kind, path)
+                self.whole_list(place, read=partial(lean, kind))
+                for place in self._paths(kind, path)
             ]
-            if all(found is not None for found in lists):
-                return [entry for found in lists for entry in found or []]
+            if all(entries is not None for entries in lists):
+                return [entry for entries in lists for entry in entries or []]
         return None
 
     def _paths(self, kind: str, path: str) -> list[str]:

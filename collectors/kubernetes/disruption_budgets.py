@@ -49,8 +49,8 @@ class FullBudgets:
     def over(self, pod: Document) -> str:
         """Return the name of a budget that a pod is under, '' where there is none."""
         labels = labels_of(pod)
-        known = self._by_namespace.get(text_in(pod, "metadata", "namespace"), ())
-        under = (entry for entry in known if _selects(part(entry, "spec", "selector"), labels))
+        budgets = self._by_namespace.get(text_in(pod, "metadata", "namespace"), ())
+        under = (entry for entry in budgets if _selects(part(entry, "spec", "selector"), labels))
         return next((text_in(entry, "metadata", "name") for entry in under), "")
 
 
@@ -61,7 +61,7 @@ def _selects(selector: object, labels: Mapping[str, str]) -> bool:
     """
     if not isinstance(selector, Mapping):
         return False
-    named = selector.get("matchLabels")
-    asked = named.items() if isinstance(named, Mapping) else ()
-    same = all(labels.get(str(key)) == value for key, value in asked)
+    match_labels = selector.get("matchLabels")
+    pairs = match_labels.items() if isinstance(match_labels, Mapping) else ()
+    same = all(labels.get(str(key)) == value for key, value in pairs)
     return same and all(matches(entry, labels) for entry in list_in(selector, "matchExpressions"))

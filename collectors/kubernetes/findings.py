@@ -60,7 +60,7 @@ def _devices(nodes: list[Document], unread: UnreadAccelerators) -> Iterator[Find
     """Yield what nodes offer: never ok of a cluster that is not understood whole."""
     state = "missing" if unread.nodes else "ok"
     offers = {text_in(node, "metadata", "name"): gpu_resources(node) for node in nodes}
-    offering = {name: found for name, found in offers.items() if found}
+    offering = {name: offer for name, offer in offers.items() if offer}
     if not offering:
         yield (
             "GPU resources",
@@ -69,7 +69,7 @@ def _devices(nodes: list[Document], unread: UnreadAccelerators) -> Iterator[Find
         )
         return
     boards = sum(map(boards_of, nodes))
-    instances = sum(count for found in offering.values() for _profile, count in mig_offer(found))
+    instances = sum(count for offer in offering.values() for _profile, count in mig_offer(offer))
     yield (
         "GPU resources",
         state,
@@ -103,17 +103,17 @@ def _mig(nodes: list[Document]) -> Iterator[Finding]:
     strategies = {text_in(document, "metadata", "labels", MIG_STRATEGY_LABEL) for document in cut}
     strategies.discard("")
     if cut:
-        said = (
+        names = (
             ", ".join(sorted(scrub(strategy, limit=20) for strategy in strategies))
             or "mixed (no label)"
         )
-        yield "MIG strategy", "ok", f"{said}, on {count_text(len(cut), 'node')}"
+        yield "MIG strategy", "ok", f"{names}, on {count_text(len(cut), 'node')}"
 
 
 def _claims(inventory: Inventory) -> Finding:
     what = "GPUs by resource claim (DRA)"
     if "ResourceClaim" not in inventory.objects:
         return what, "ok", "not served; telemetry alone tells which board a pod holds"
-    known = devices_of(inventory.of("ResourceSlice"))
-    given = sum(len(claimed_devices(entry, known)) for entry in inventory.of("ResourceClaim"))
-    return what, "ok", f"{given} devices are given to claims, {len(known)} are described"
+    devices = devices_of(inventory.of("ResourceSlice"))
+    count = sum(len(claimed_devices(entry, devices)) for entry in inventory.of("ResourceClaim"))
+    return what, "ok", f"{count} devices are given to claims, {len(devices)} are described"

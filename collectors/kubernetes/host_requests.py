@@ -20,23 +20,23 @@ _SHOWN = 5
 
 def asked_of_host(pod_spec: object) -> HostRequest | None:
     """Return what a pod of this spec requests, None where that cannot be read."""
-    main, first, beside = HostRequest(), HostRequest(), HostRequest()
+    main, first, sidecars = HostRequest(), HostRequest(), HostRequest()
     try:
         for container in list_in(pod_spec, "containers"):
             main += _of_container(container)
         for container in list_in(pod_spec, "initContainers"):
-            own = _of_container(container)
+            amounts = _of_container(container)
             if text_in(container, "restartPolicy") == "Always":
-                main, beside = main + own, beside + own
-                own = HostRequest()
-            first = first.most(own + beside)
-        inside, whole = main.most(first), part(pod_spec, "resources")
-        limits = _amounts(part(whole, "limits"), inside)
+                main, sidecars = main + amounts, sidecars + amounts
+                amounts = HostRequest()
+            first = first.most(amounts + sidecars)
+        inside, pod_resources = main.most(first), part(pod_spec, "resources")
+        limits = _amounts(part(pod_resources, "limits"), inside)
         unless_told = HostRequest(
             inside.cpu_milli or limits.cpu_milli, inside.memory_bytes or limits.memory_bytes
         )
-        asked = _amounts(part(whole, "requests"), unless_told)
-        return asked + _amounts(part(pod_spec, "overhead"), HostRequest())
+        requests = _amounts(part(pod_resources, "requests"), unless_told)
+        return requests + _amounts(part(pod_spec, "overhead"), HostRequest())
     except _UnreadableError:
         return None
 
@@ -51,35 +51,35 @@ def _of_container(container: object) -> HostRequest:
     return _amounts(part(container, "resources", "requests"), limits)
 
 
-def _amounts(told: object, otherwise: HostRequest) -> HostRequest:
-    if told is None:
+def _amounts(quantities: object, otherwise: HostRequest) -> HostRequest:
+    if quantities is None:
         return otherwise
-    if not isinstance(told, Mapping):
+    if not isinstance(quantities, Mapping):
         raise _UnreadableError
     return HostRequest(
-        _whole(told.get("cpu"), MILLI, otherwise.cpu_milli),
-        _whole(told.get("memory"), 1, otherwise.memory_bytes),
+        _whole(quantities.get("cpu"), MILLI, otherwise.cpu_milli),
+        _whole(quantities.get("memory"), 1, otherwise.memory_bytes),
     )
 
 
-def _whole(told: object, times: int, otherwise: int) -> int:
-    if told is None:
+def _whole(value: object, times: int, otherwise: int) -> int:
+    if value is None:
         return otherwise
-    found = quantity(told)
-    if found is None:
+    amount = quantity(value)
+    if amount is None:
         raise _UnreadableError
-    return math.ceil(found * times)
+    return math.ceil(amount * times)
 
 
 def asked_by_pods(pods: Iterable[Document]) -> dict[str, HostRequest | None]:
     """Return what pods request by the node to which they are bound, None where that is unknown."""
-    found: dict[str, HostRequest | None] = {}
+    by_node: dict[str, HostRequest | None] = {}
     for pod in pods:
         node = text_in(pod, "spec", "nodeName")
         if node and text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
-            held, asked = found.get(node, HostRequest()), asked_of_host(part(pod, "spec"))
-            found[node] = None if held is None or asked is None else held + asked
-    return found
+            total, more = by_node.get(node, HostRequest()), asked_of_host(part(pod, "spec"))
+            by_node[node] = None if total is None or more is None else total + more
+    return by_node
 
 
 def allocatable(node: Document) -> HostRequest | None:
@@ -96,24 +96,24 @@ def free_on_nodes(inventory: Inventory) -> dict[str, HostRequest | None]:
 
     Nothing is known where pods of some namespaces alone, or not all pods, could be read.
     """
-    asked = asked_by_pods(inventory.of("Pod"))
-    whole = not (inventory.namespaces or inventory.unreadable or "Pod" in inventory.missing)
-    found = {}
+    requests = asked_by_pods(inventory.of("Pod"))
+    complete = not (inventory.namespaces or inventory.unreadable or "Pod" in inventory.missing)
+    free = {}
     for node in inventory.of("Node"):
         name = text_in(node, "metadata", "name")
-        has, held = allocatable(node), asked.get(name, HostRequest())
-        found[name] = has - held if whole and has is not None and held is not None else None
-    return found
+        has, used = allocatable(node), requests.get(name, HostRequest())
+        free[name] = has - used if complete and has is not None and used is not None else None
+    return free
 
 
 def why_unchecked(inventory: Inventory, nodes: Sequence[str]) -> tuple[str, ...]:
     """Return the warning that plans do not look at CPU and memory of these nodes, () of none."""
     if not nodes:
         return ()
-    shown = ", ".join(nodes[:_SHOWN]) + f" and {len(nodes) - _SHOWN} more" * (len(nodes) > _SHOWN)
+    names = ", ".join(nodes[:_SHOWN]) + f" and {len(nodes) - _SHOWN} more" * (len(nodes) > _SHOWN)
     why = (
         f"kubernetes.namespaces ({inventory.namespaces}) leaves out pods that are on them"
         if inventory.namespaces
         else "what they can allocate, or what a pod on them requests, cannot be read"
     )
-    return (f"plans do not check the CPU and memory of {shown}: {why}",)
+    return (f"plans do not check the CPU and memory of {names}: {why}",)

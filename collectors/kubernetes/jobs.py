@@ -159,10 +159,10 @@ class _View:
         for kind in KINDS_WITH_TEMPLATES:
             for document in inventory.of(kind):
                 workload = self._owners.workload_over(kind, document)
-                wanted = demand_of(kind, document)
+                demand = demand_of(kind, document)
                 self.dropped["unread-pod-count"] += bool(unread_count(kind, document))
-                if workload is not None and wanted:
-                    self._wanted.setdefault(workload, wanted)
+                if workload is not None and demand:
+                    self._wanted.setdefault(workload, demand)
                     self._pods.setdefault(workload, [])
 
     def _pod(self, document: Document) -> PodFacts | None:
@@ -177,12 +177,12 @@ class _View:
         if not pod.name or not pod.namespace:
             self.dropped["unreadable-object"] += 1
             return None
-        named = [self._claims.get((pod.namespace, claim)) for claim in pod.claims]
-        known = [name for name in named if name is not None]
-        self.dropped.update(["claim-not-visible"] * (len(named) - len(known)))
-        counted = with_claims(pod, known, self._devices)
+        claims = [self._claims.get((pod.namespace, claim)) for claim in pod.claims]
+        visible_claims = [name for name in claims if name is not None]
+        self.dropped.update(["claim-not-visible"] * (len(claims) - len(visible_claims)))
+        counted = with_claims(pod, visible_claims, self._devices)
         if counted is None:
-            self.dropped["no-gpu-pod"] += len(known) == len(named)
+            self.dropped["no-gpu-pod"] += len(visible_claims) == len(claims)
             return None
         rules, queue = rules_of(part(document, "spec")), queue_of_pod(document)
         budget = self._budgets.over(document)
@@ -198,27 +198,27 @@ class _View:
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every workload whose pods ask for GPUs, or that wants such pods and has none."""
-        found = []
+        jobs = []
         for workload in sorted(self._pods, key=lambda pod: pod.job_id):
             pods = self._pods[workload]
             standing = self._standing(workload, pods)
             over = standing.ended_at is not None and standing.ended_at < self.window.start
             if standing.count and (pods or not over):
-                found.append(self._job(workload, pods, standing))
-        return tuple(found)
+                jobs.append(self._job(workload, pods, standing))
+        return tuple(jobs)
 
     def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
         """Return where a workload stands: what Kueue keeps suspended before it first runs waits."""
-        found = standing_of(workload, pods, self._wanted.get(workload, ()))
-        said = self._admissions.get(workload.key)
-        if said is None or not said.is_new or found.state is not JobState.SUSPENDED:
-            return found
-        return replace(found, state=JobState.PENDING, reason=said.word)
+        standing = standing_of(workload, pods, self._wanted.get(workload, ()))
+        admission = self._admissions.get(workload.key)
+        if admission is None or not admission.is_new or standing.state is not JobState.SUSPENDED:
+            return standing
+        return replace(standing, state=JobState.PENDING, reason=admission.word)
 
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
-        made = (time_in(entry, "metadata", "creationTimestamp") for entry in workload.chain)
-        created = [pod.created_at for pod in pods if pod.created_at] or list(filter(None, made))
+        times = (time_in(entry, "metadata", "creationTimestamp") for entry in workload.chain)
+        created = [pod.created_at for pod in pods if pod.created_at] or list(filter(None, times))
         last = standing.ended_at or self.window.end
         models = self._models(pods)
         if len(models) > 1:
@@ -261,7 +261,7 @@ class _View:
 
         Of pods that all wait, the one model that their rules let them have.
         """
-        named = {
+        claimed_models = {
             self.catalogue.recognise(device.product)
             for pod in pods
             if pod.holds
@@ -269,24 +269,24 @@ class _View:
             if device.product
         }
         nodes = (self._nodes.get(pod.node, {}) for pod in pods if pod.holds)
-        held = named or {model_of(node, self.catalogue) for node in nodes} - {""}
-        wanted = self._open.only_model({pod.rules for pod in pods if pod.waits})
-        return sorted(held) or [wanted] * bool(wanted)
+        models = claimed_models or {model_of(node, self.catalogue) for node in nodes} - {""}
+        open_model = self._open.only_model({pod.rules for pod in pods if pod.waits})
+        return sorted(models) or [open_model] * bool(open_model)
 
     def _memory(self, model: str, profile: str, pods: Sequence[PodFacts]) -> float | None:
         """Return the MiB of a board as its node says, else as the catalogue does.
 
         Of an instance.
         """
-        known = self.catalogue.find(model)
+        entry = self.catalogue.find(model)
         if profile:
-            instance = known.mig_profile(profile) if known else None
+            instance = entry.mig_profile(profile) if entry else None
             return float(instance.memory_mib) if instance else None
         nodes = [self._nodes.get(pod.node, {}) for pod in pods if pod.holds]
-        told = {count_of(text_in(node, "metadata", "labels", MEMORY_LABEL)) for node in nodes} - {0}
-        if len(told) == 1:
-            return float(told.pop())
-        return float(known.memory_mib) if known else None
+        mib = {count_of(text_in(node, "metadata", "labels", MEMORY_LABEL)) for node in nodes} - {0}
+        if len(mib) == 1:
+            return float(mib.pop())
+        return float(entry.memory_mib) if entry else None
 
     def _extra(
         self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState
@@ -304,8 +304,8 @@ class _View:
             yield from unit_facts(workload.kind, workload.chain[0])
         top = workload.chain[0] if workload.chain else {}
         yield from host_facts(holding or waiting, workload.kind, top)
-        if said := self._admissions.get(workload.key):
-            yield "kueue", scrub(said.text, limit=_MAX_REASON)
+        if admission := self._admissions.get(workload.key):
+            yield "kueue", scrub(admission.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         for fact, value in (
             ("queue", self._owners.queue_of(workload)),
@@ -337,8 +337,8 @@ class _View:
 
     def _closed_to(self, pods: Sequence[PodFacts]) -> str:
         """Return the GPU models that the other rules of pods keep them from, '' when none."""
-        found = {model for pod in pods for model in self._open.closed_models(pod.rules)}
-        return scrub(", ".join(sorted(found)), limit=_MAX_REASON)
+        models = {model for pod in pods for model in self._open.closed_models(pod.rules)}
+        return scrub(", ".join(sorted(models)), limit=_MAX_REASON)
 
     def allocations(self) -> pd.DataFrame:
         """Return who held what: a row for each name by which telemetry may know the pod."""

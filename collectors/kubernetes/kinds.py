@@ -147,19 +147,19 @@ def lean(kind: str, entry: Any) -> Any:
         return {"metadata": entry.get("metadata")}
     if kind != "Pod" or not isinstance(entry, dict) or _may_hold_devices(entry):
         return entry
-    kept = {"metadata": _only(entry.get("metadata"), "name", "namespace")}
+    fields = {"metadata": _only(entry.get("metadata"), "name", "namespace")}
     if spec := _only(entry.get("spec"), "nodeName", "resources", "overhead"):
         for place in ("containers", "initContainers"):
-            told = entry["spec"].get(place)
-            if isinstance(told, list) and told:
-                spec[place] = [_only(own, "resources", "restartPolicy") for own in told]
-        kept |= {"spec": spec, "status": _only(entry.get("status"), "phase")}
-    return kept
+            group = entry["spec"].get(place)
+            if isinstance(group, list) and group:
+                spec[place] = [_only(item, "resources", "restartPolicy") for item in group]
+        fields |= {"spec": spec, "status": _only(entry.get("status"), "phase")}
+    return fields
 
 
-def _only(found: Any, *names: str) -> dict[str, Any]:
+def _only(entry: Any, *names: str) -> dict[str, Any]:
     return (
-        {name: found[name] for name in names if found.get(name)} if isinstance(found, dict) else {}
+        {name: entry[name] for name in names if entry.get(name)} if isinstance(entry, dict) else {}
     )
 
 
@@ -232,37 +232,37 @@ def excerpt_text(document: Mapping[str, Any]) -> str:
 
 def excerpt(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of an object that decides about its GPUs; of a node its MIG layout too."""
-    found: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
+    fields: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
     layout = part(document, "metadata", "labels", MIG_LAYOUT_LABEL)
     if layout is not None:
-        found["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
-    return found
+        fields["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
+    return fields
 
 
-def _lean(value: Any, *, whole: bool = False) -> Any:
+def _lean(value: Any, *, all_names: bool = False) -> Any:
     if isinstance(value, list):
         return [_lean(entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    found = {
-        name: entry if name in _WHOLE else _lean(entry, whole=name.endswith("ReplicaSpecs"))
+    fields = {
+        name: entry if name in _WHOLE else _lean(entry, all_names=name.endswith("ReplicaSpecs"))
         for name, entry in value.items()
         # Roles go by names of their own under the one field that holds them.
-        if whole or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
+        if all_names or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
     }
     for name in _OF_CONTAINERS:
         if isinstance(value.get(name), list):
-            found[name] = [_lean_container(entry) for entry in value[name]]
-    return found
+            fields[name] = [_lean_container(entry) for entry in value[name]]
+    return fields
 
 
 def _lean_container(container: Any) -> dict[str, Any]:
-    found = {name: part(container, name) for name in ("name", "restartPolicy")}
+    fields = {name: part(container, name) for name in ("name", "restartPolicy")}
     resources = part(container, "resources")
     if isinstance(resources, Mapping):
-        found["resources"] = {
-            section: {name: entry for name, entry in asked.items() if is_of_vendor(name)}
-            for section, asked in resources.items()
-            if section in ("limits", "requests") and isinstance(asked, Mapping)
+        fields["resources"] = {
+            section: {name: entry for name, entry in quantities.items() if is_of_vendor(name)}
+            for section, quantities in resources.items()
+            if section in ("limits", "requests") and isinstance(quantities, Mapping)
         }
-    return {name: text for name, text in found.items() if text is not None}
+    return {name: text for name, text in fields.items() if text is not None}

@@ -43,16 +43,16 @@ def kueue_quotas(
         for flavor in inventory.of("ResourceFlavor")
     }
     reader = _Reader(source=source, observed_at=observed_at, models=models, dropped=dropped)
-    found: dict[str, list[Quota]] = {}
+    quotas_by_queue: dict[str, list[Quota]] = {}
     for document in inventory.of("ClusterQueue"):
-        rows = found.setdefault(text_in(document, "metadata", "name"), [])
+        rows = quotas_by_queue.setdefault(text_in(document, "metadata", "name"), [])
         rows += reader.of_cluster_queue(document)
-    quotas = [quota for rows in found.values() for quota in rows]
+    quotas = [quota for rows in quotas_by_queue.values() for quota in rows]
     lent = {(quota.resource, quota.flavor): quota for quota in quotas}
     for document in inventory.of("Cohort"):
         quotas += reader.of_cohort(document, lent.values())
     for document in inventory.of("LocalQueue"):
-        above = found.get(text_in(document, "spec", "clusterQueue"), [])
+        above = quotas_by_queue.get(text_in(document, "spec", "clusterQueue"), [])
         quotas += (_of_local_queue(document, quota) for quota in above)
     unique = {quota.key: quota for quota in quotas}
     dropped.update({"repeated-queue": len(quotas) - len(unique)})
@@ -74,18 +74,18 @@ class _Reader:
         cohort = text_in(spec, "cohortName") or text_in(spec, "cohort")
         yield from self._limits(document, QuotaKind.CLUSTER_QUEUE, cohort)
 
-    def of_cohort(self, document: Document, known: Iterable[Quota]) -> Iterator[Quota]:
+    def of_cohort(self, document: Document, quotas: Iterable[Quota]) -> Iterator[Quota]:
         """Yield what a cohort adds to the quotas of its queues, and what it borrows and lends.
 
-        Of the flavors of `known` quotas that it does not name it passes on what others lend.
+        Of the flavors of these quotas that it does not name it passes on what others lend.
         """
         spec = part(document, "spec")
         above = text_in(spec, "parentName") or text_in(spec, "parent")
-        own = list(self._limits(document, QuotaKind.COHORT, above))
-        yield from own
-        named = {(quota.resource, quota.flavor) for quota in own}
-        for quota in known if above else ():
-            if (quota.resource, quota.flavor) not in named:
+        limits = list(self._limits(document, QuotaKind.COHORT, above))
+        yield from limits
+        pairs = {(quota.resource, quota.flavor) for quota in limits}
+        for quota in quotas if above else ():
+            if (quota.resource, quota.flavor) not in pairs:
                 yield Quota(
                     source=self.source,
                     kind=QuotaKind.COHORT,
@@ -171,9 +171,9 @@ def is_device(resource: str) -> bool:
 def _total(status: object, where: str, flavor: str, resource: str) -> float | None:
     """Return how much of a flavor's resource a status counts, None where it does not."""
     for entry in list_in(status, where):
-        for told in list_in(entry, "resources"):
-            if (text_in(entry, "name"), text_in(told, "name")) == (flavor, resource):
-                return quantity_of(part(told, "total"))
+        for usage in list_in(entry, "resources"):
+            if (text_in(entry, "name"), text_in(usage, "name")) == (flavor, resource):
+                return quantity_of(part(usage, "total"))
     return None
 
 
@@ -183,20 +183,20 @@ def _workloads(status: object, name: str) -> int | None:
 
 
 def _preempts(spec: object) -> str:
-    told = (
+    pairs = (
         (name, text_in(spec, "preemption", name))
         for name in ("reclaimWithinCohort", "withinClusterQueue")
     )
-    return ", ".join(f"{name}: {policy}" for name, policy in told if policy not in ("", "Never"))
+    return ", ".join(f"{name}: {policy}" for name, policy in pairs if policy not in ("", "Never"))
 
 
 def _limit(entry: object, name: str, *, absent: float | None) -> float | None:
     """Return a limit, `absent` where none is set. Errors: ValueError for what is no quantity."""
-    said = part(entry, name)
-    found = quantity_of(said)
-    if said is not None and found is None:
+    value = part(entry, name)
+    limit = quantity_of(value)
+    if value is not None and limit is None:
         raise ValueError(name)
-    return absent if said is None else found
+    return absent if value is None else limit
 
 
 def quantity_of(value: object) -> float | None:

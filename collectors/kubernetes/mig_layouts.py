@@ -32,17 +32,17 @@ def mig_manager_of(
         return None
     model = catalogue.find(model_of(node, catalogue))
     boards = count_of(text_in(labels, COUNT_LABEL))
-    known = () if model is None else layouts_in(file_of(config), model, boards)
+    layouts = () if model is None else layouts_in(file_of(config), model, boards)
     return MigManager(
         layout=text_in(labels, MIG_LAYOUT_LABEL),
         state=text_in(labels, MIG_STATE_LABEL),
         strategy=text_in(labels, MIG_STRATEGY_LABEL),
-        source=source if known else "",
-        layouts=known,
+        source=source if layouts else "",
+        layouts=layouts,
     )
 
 
 def file_of(config: Document | None) -> str:
     """Return the text of a ConfigMap's layouts, '' when there is none."""
-    found = part(config, "data", _FILE)
-    return found if isinstance(found, str) else ""
+    text = part(config, "data", _FILE)
+    return text if isinstance(text, str) else ""

@@ -30,23 +30,23 @@ def read_nodes(
 ) -> tuple[Node, ...]:
     """Return every node that offers accelerators, by name: without boards where none is read."""
     free = free_on_nodes(inventory)
-    found = []
+    nodes = []
     for document in inventory.of("Node"):
         if not (gpu_resources(document) or unread_reason(document)):
             continue
         node = read_node(document, catalogue, seen_at=seen_at, source=source)
-        left = free[node.name]
-        found.append(
+        free_host = free[node.name]
+        nodes.append(
             replace(
                 node,
                 mig_manager=mig_manager_of(
                     document, catalogue, inventory.mig_config, inventory.mig_source
                 ),
-                free_cpus=None if left is None else left.cpus,
-                free_memory_mib=None if left is None else left.memory_mib,
+                free_cpus=None if free_host is None else free_host.cpus,
+                free_memory_mib=None if free_host is None else free_host.memory_mib,
             )
         )
-    return tuple(sorted(found, key=lambda node: node.name))
+    return tuple(sorted(nodes, key=lambda node: node.name))
 
 
 def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, source: str) -> Node:

@@ -112,8 +112,8 @@ def part(document: object, *names: str) -> Any:
 
 def text_in(document: object, *names: str) -> str:
     """Return a text found by these names, '' when there is none."""
-    found = part(document, *names)
-    return fit(found) if isinstance(found, str) else ""
+    value = part(document, *names)
+    return fit(value) if isinstance(value, str) else ""
 
 
 def fit(text: str) -> str:
@@ -125,27 +125,27 @@ def fit(text: str) -> str:
 
 def list_in(document: object, *names: str) -> list[Any]:
     """Return a list found by these names, empty when there is none."""
-    found = part(document, *names)
-    return found if isinstance(found, list) else []
+    value = part(document, *names)
+    return value if isinstance(value, list) else []
 
 
 def time_in(document: object, *names: str) -> datetime | None:
     """Return a time (RFC 3339) found by these names, None when there is none."""
     try:
-        found = datetime.fromisoformat(text_in(document, *names))
-        return found.astimezone(UTC) if found.tzinfo else None
+        time = datetime.fromisoformat(text_in(document, *names))
+        return time.astimezone(UTC) if time.tzinfo else None
     except (ValueError, OverflowError):  # an hour west of the year 1 is no time
         return None
 
 
 def labels_of(document: Document) -> dict[str, str]:
     """Return the labels and annotations of an object together."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for where in ("labels", "annotations"):
         pairs = part(document, "metadata", where)
         if isinstance(pairs, Mapping):
-            found |= {str(name): fit(str(value)) for name, value in pairs.items()}
-    return found
+            labels |= {str(name): fit(str(value)) for name, value in pairs.items()}
+    return labels
 
 
 def controller_of(document: Document) -> Owner | None:
@@ -179,18 +179,18 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
         for name, count in _asked(container):
             main[name] = max(main.get(name, 0), count)
     pieces = any(name in PIECES for name in main)
-    found = []
+    requests = []
     for name, count in sorted(main.items()):
         if name not in PIECES:
             mig = _MIG.fullmatch(name)
-            found.append(
+            requests.append(
                 GpuRequest(
                     mig_profile=mig.group(1) if mig else "",
                     shared=pieces or name == SHARED_GPU or name.endswith(".shared"),
                     count=count,
                 )
             )
-    return tuple(found)
+    return tuple(requests)
 
 
 def _asked(container: object) -> Iterator[tuple[str, int]]:
@@ -275,11 +275,11 @@ def _serving(spec: object) -> list[Any]:
 
 def _runs(spec: object) -> str:
     """Return a digest, as a command may hold secrets."""
-    told = [
+    containers = [
         [text_in(entry, "image"), *(list_in(entry, name) for name in ("command", "args"))]
         for entry in _serving(spec)
     ]
-    return digest_of([str(told), requests_of(spec)])[:SHORT_ID_LENGTH]
+    return digest_of([str(containers), requests_of(spec)])[:SHORT_ID_LENGTH]
 
 
 def _start_seconds(spec: object, status: object) -> float | None:
@@ -346,13 +346,13 @@ def gpu_resources(node: Document) -> dict[str, int]:
     if not isinstance(offered, Mapping):
         return {}
     profile = single_profile(node)
-    found: dict[str, int] = {}
+    count_by_resource: dict[str, int] = {}
     for name, amount in offered.items():
         count = count_of(amount)
         if _is_gpu(str(name)) and count:
             resource = resource_of(profile) if profile and name == WHOLE_GPU else str(name)
-            found[resource] = found.get(resource, 0) + count
-    return found
+            count_by_resource[resource] = count_by_resource.get(resource, 0) + count
+    return count_by_resource
 
 
 def single_profile(node: Document) -> str:

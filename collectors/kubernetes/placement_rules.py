@@ -31,10 +31,10 @@ def rules_of(pod_spec: object) -> str:
 
 def admits(rules: str, node: object) -> bool:
     """Return whether a pod of these rules may be on a node; an unknown operator matches none."""
-    told = _read(rules)
+    document = _read(rules)
     labels = part(node, "metadata", "labels")
     labels = labels if isinstance(labels, Mapping) else {}
-    selector, terms = told.get("nodeSelector"), told.get("terms")
+    selector, terms = document.get("nodeSelector"), document.get("terms")
     if isinstance(selector, Mapping) and any(
         labels.get(name) != value for name, value in selector.items()
     ):
@@ -69,18 +69,18 @@ class OpenNodes:
         '' where they may on all with GPUs; of more nodes than are named that there are such.
         """
         admitted = [self._nodes(entry) for entry in rules]
-        named = set[str]().union(*(names for names in admitted if names is not None))
+        nodes = set[str]().union(*(names for names in admitted if names is not None))
         if None in admitted or not admitted:
             return "required_nodes", ""
-        if len(named) > _MAX_NAMES:
-            return "bound_to", f"{len(named)} nodes"
-        return "required_nodes", ",".join(sorted(named)) or NO_NODE
+        if len(nodes) > _MAX_NAMES:
+            return "bound_to", f"{len(nodes)} nodes"
+        return "required_nodes", ",".join(sorted(nodes)) or NO_NODE
 
     def _nodes(self, rules: str) -> tuple[str, ...] | None:
         """Return the names of the nodes with GPUs that rules admit, None where they admit all."""
         if rules not in self._names:
-            known = (node for entries in self._by_model.values() for node in entries)
-            nodes = [node for node in known if gpu_resources(node)]
+            entries_of_all = (node for entries in self._by_model.values() for node in entries)
+            nodes = [node for node in entries_of_all if gpu_resources(node)]
             admitted = [node for node in nodes if admits(rules, node)]
             names = tuple(text_in(node, "metadata", "name") for node in admitted)
             self._names[rules] = names if len(admitted) < len(nodes) else None
@@ -93,14 +93,14 @@ class OpenNodes:
         they are.
         """
         if rules not in self._closed:
-            told = _read(rules)
+            document = _read(rules)
             self._closed[rules] = tuple(
                 sorted(
                     model
                     for model, entries in self._by_model.items()
                     if rules
                     and model
-                    and not any(admits(_asking_for(told, node), node) for node in entries)
+                    and not any(admits(_asking_for(document, node), node) for node in entries)
                 )
             )
         return self._closed[rules]
@@ -111,8 +111,8 @@ class OpenNodes:
         A pod without rules may be put on any. A node with GPUs of an unknown model may be of
         another.
         """
-        found = set[str]().union(*map(self._models, rules))
-        return found.pop() if len(found) == 1 else ""
+        models = set[str]().union(*map(self._models, rules))
+        return models.pop() if len(models) == 1 else ""
 
     def _models(self, rules: str) -> frozenset[str]:
         if rules not in self._allowed:
@@ -124,11 +124,11 @@ class OpenNodes:
         return self._allowed[rules]
 
 
-def _asking_for(told: Mapping[str, Any], node: object) -> str:
+def _asking_for(document: Mapping[str, Any], node: object) -> str:
     """Return the rules of a pod that asks for the model of a node."""
-    selector = dict(told.get("nodeSelector") or {})
+    selector = dict(document.get("nodeSelector") or {})
     label = text_in(node, "metadata", "labels", PRODUCT_LABEL)
-    return canonical_json({**told, "nodeSelector": {**selector, PRODUCT_LABEL: label}})
+    return canonical_json({**document, "nodeSelector": {**selector, PRODUCT_LABEL: label}})
 
 
 @lru_cache(maxsize=1024)
@@ -138,18 +138,18 @@ def _read(rules: str) -> dict[str, Any]:
 
 def _holds(term: object, labels: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
     """Return whether all of a term holds; one that says nothing matches no node."""
-    asked = [
+    expressions = [
         *((entry, labels) for entry in list_in(term, "matchExpressions")),
         *((entry, fields) for entry in list_in(term, "matchFields")),
     ]
-    return bool(asked) and all(matches(entry, values) for entry, values in asked)
+    return bool(expressions) and all(matches(entry, values) for entry, values in expressions)
 
 
 def matches(entry: object, values: Mapping[str, Any]) -> bool:
     """Return whether values, such as labels, are what an expression of a selector asks for."""
-    found = values.get(text_in(entry, "key"))
+    value = values.get(text_in(entry, "key"))
     test = _OPERATORS.get(text_in(entry, "operator"))
-    return test is not None and test(found, tuple(map(str, list_in(entry, "values"))))
+    return test is not None and test(value, tuple(map(str, list_in(entry, "values"))))
 
 
 def _number(text: object) -> int | None:
@@ -159,9 +159,9 @@ def _number(text: object) -> int | None:
         return None
 
 
-def _beyond(found: object, values: _Values, sign: int) -> bool:
-    own, limit = _number(found), _number(values[0]) if values else None
-    return own is not None and limit is not None and sign * own > sign * limit
+def _beyond(value: object, values: _Values, sign: int) -> bool:
+    number, limit = _number(value), _number(values[0]) if values else None
+    return number is not None and limit is not None and sign * number > sign * limit
 
 
 _OPERATORS: Mapping[str, Callable[[Any, _Values], bool]] = {

@@ -179,25 +179,25 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     yield "fixed_gpus", str(max(0, total - units * each))
     if len(specs) == 1:
         containers = list_in(specs[0][1], "containers")
-        holding = [own for own in containers if _gpus({"containers": [own]})]
+        holding = [entry for entry in containers if _gpus({"containers": [entry]})]
         yield "gpu_containers", str(len(holding))
         if len(holding) == 1 and (command := engine_command(holding[0])):
             yield "engine_command", command
-        named = [
+        gpu_counts = [
             count
-            for own in holding
-            for count, _text in gpus_named_by(own)
+            for entry in holding
+            for count, _text in gpus_named_by(entry)
             if count <= _gpus(specs[0][1])
         ]
-        if named:
-            yield "named_gpus", str(max(named))
+        if gpu_counts:
+            yield "named_gpus", str(max(gpu_counts))
         for fact, reader, limit in (
             ("named_pods", pods_named_by, units),
             ("named_processes", processes_named_by, total),
         ):
-            told = [count for own in holding for count, _text in reader(own) if count <= limit]
-            if told:
-                yield fact, str(max(told))
+            fits = [count for entry in holding for count, _text in reader(entry) if count <= limit]
+            if fits:
+                yield fact, str(max(fits))
 
 
 def gpus_named_by(container: object) -> list[tuple[int, str]]:
@@ -222,8 +222,8 @@ def _named_in(container: object, reader: Reader) -> list[tuple[int, str]]:
     }
     variables = (f"{name}={value}" for name, value in values.items())
     lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
-    told = (_VARIABLE.sub(lambda used: values.get(used[1], "") or used[0], line) for line in lines)
-    return [found for line in told for found in reader(line)]
+    texts = (_VARIABLE.sub(lambda used: values.get(used[1], "") or used[0], line) for line in lines)
+    return [pair for line in texts for pair in reader(line)]
 
 
 def _gpus(spec: object) -> int:
@@ -286,17 +286,17 @@ def host_facts(pods: Sequence[PodFacts], kind: str, document: object) -> Iterato
     """
     is_read = kind in _BY_KIND and not unread_count(kind, document)
     templates = _BY_KIND[kind](document) if is_read else ()
-    found = [pod.asks for pod in pods] or [
+    requests = [pod.asks for pod in pods] or [
         asks and asks.times(count)
         for count, spec in templates
         if requests_of(spec)
         for asks in (asked_of_host(spec),)
     ]
-    known = [asks for asks in found if asks is not None]
-    if known and len(known) == len(found):
-        asked = sum(known, HostRequest())
-        yield "cpus", str(asked.cpus).removesuffix(".0")
-        yield "memory_mib", str(asked.memory_mib).removesuffix(".0")
+    readable = [asks for asks in requests if asks is not None]
+    if readable and len(readable) == len(requests):
+        total = sum(readable, HostRequest())
+        yield "cpus", str(total.cpus).removesuffix(".0")
+        yield "memory_mib", str(total.memory_mib).removesuffix(".0")
 
 
 def added(requests: Iterable[GpuRequest]) -> tuple[GpuRequest, ...]:
@@ -325,22 +325,22 @@ def engine_command(container: object) -> str:
     except ValueError:  # a quote that does not close
         return ""
     line = " ".join(words)
-    for name, (starts, shown) in _ENGINES.items():
+    for name, (starts, program) in _ENGINES.items():
         begun = starts.search(line)
         if begun:
-            return _cut(shown, line[begun.end() :].split())
+            return _cut(program, line[begun.end() :].split())
         if not list_in(container, "command") and f"/{name}" in f"/{text_in(container, 'image')}":
-            return _cut(shown, words)  # the image's own entrypoint
+            return _cut(program, words)  # the image's own entrypoint
     return ""
 
 
-def _cut(shown: str, words: list[str]) -> str:
+def _cut(program: str, words: list[str]) -> str:
     """Return the options that are kept of those given, '' where another one matters."""
     if len(words) > _MAX_WORDS:
         return ""
-    kept, place = [shown], 0
+    options, place = [program], 0
     if words and not words[0].startswith("-"):
-        kept.append(words[0])
+        options.append(words[0])
         place = 1
     while place < len(words):
         flag, stated, value = words[place].partition("=")
@@ -352,10 +352,10 @@ def _cut(shown: str, words: list[str]) -> str:
             if not stated:
                 value = words[place] if place < len(words) else ""
                 place += 1
-            kept += [f"--{name}", value]
+            options += [f"--{name}", value]
         elif _UNREAD.search(name) or (
             name == "dtype" and (value or "".join(words[place : place + 1])) not in _HALF
         ):
             return ""
-    plain = all(_PLAIN.fullmatch(word) and len(word) <= _MAX_LENGTH for word in kept[1:])
-    return " ".join(kept) if plain and len(kept) > 1 else ""
+    plain = all(_PLAIN.fullmatch(word) and len(word) <= _MAX_LENGTH for word in options[1:])
+    return " ".join(options) if plain and len(options) > 1 else ""

@@ -73,13 +73,13 @@ def progress_of_workloads(
     rows = []
     for workload in workloads:
         readers = _READERS.get(workload.kind, ()) if workload.chain and not workload.group else ()
-        told = next(filter(None, (read(workload.chain[0], seen_at) for read in readers)), None)
-        if told is None:
+        pair = next(filter(None, (read(workload.chain[0], seen_at) for read in readers)), None)
+        if pair is None:
             continue
-        if told[1] is None or told[0] > seen_at + MAX_SKEW:
+        if pair[1] is None or pair[0] > seen_at + MAX_SKEW:
             dropped[IMPLAUSIBLE] += 1
             continue
-        rows.append({"label_id": workload.job_id, "reported_at": told[0], "done_ratio": told[1]})
+        rows.append({"label_id": workload.job_id, "reported_at": pair[0], "done_ratio": pair[1]})
     if not rows:
         return empty_frame(PROGRESS)
     frame = pd.DataFrame(rows)

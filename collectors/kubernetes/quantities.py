@@ -53,9 +53,9 @@ class HostRequest:
         )
 
 
-def quantity(found: object) -> Decimal | None:
+def quantity(value: object) -> Decimal | None:
     """Return a quantity of Kubernetes such as 7910m or 527Gi, None for anything else."""
-    match = _QUANTITY.fullmatch(str(found))
+    match = _QUANTITY.fullmatch(str(value))
     if match is None:
         return None
     unit = match[2] or ""

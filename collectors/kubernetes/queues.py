@@ -54,19 +54,19 @@ def _kai(document: Document) -> Iterator[dict[str, Any]]:
 def _volcano(document: Document) -> Iterator[dict[str, Any]]:
     """Yield the limit of a queue of Volcano on each GPU resource that it names."""
     spec, status = part(document, "spec"), part(document, "status")
-    told = {
+    sections = {
         "deserved": part(spec, "deserved"),
         "capability": part(spec, "capability"),
         "guarantee": part(spec, "guarantee", "resource"),
         "allocated": part(status, "allocated"),
     }
-    lists = {name: found for name, found in told.items() if isinstance(found, Mapping)}
+    lists = {name: amounts for name, amounts in sections.items() if isinstance(amounts, Mapping)}
     waiting = [_count(part(status, name)) for name in ("pending", "inqueue")]
-    for resource in sorted({str(name) for found in lists.values() for name in found}):
+    for resource in sorted({str(name) for amounts in lists.values() for name in amounts}):
         if not is_device(resource):
             continue
-        deserved, most, kept, used = (
-            quantity_of(lists.get(name, {}).get(resource)) for name in told
+        deserved, most, guarantee, used = (
+            quantity_of(lists.get(name, {}).get(resource)) for name in sections
         )
         nominal = most if deserved is None else deserved
         yield {
@@ -76,8 +76,8 @@ def _volcano(document: Document) -> Iterator[dict[str, Any]]:
             "lending_limit": 0.0
             if part(spec, "reclaimable") is False
             else None
-            if kept is None or nominal is None
-            else max(0.0, nominal - kept),
+            if guarantee is None or nominal is None
+            else max(0.0, nominal - guarantee),
             "used": used,
             "admitted": _count(part(status, "running")),
             "pending": None if None in waiting else sum(filter(None, waiting)),
@@ -107,11 +107,11 @@ QUEUE_SCHEDULERS: Mapping[str, tuple[str, QueueScheduler]] = MappingProxyType(
 
 def queue_of_pod(pod: Document) -> str:
     """Return the queue of its scheduler that a pod is in, '' where it has none or none is told."""
-    known = QUEUE_SCHEDULERS.get(text_in(pod, "spec", "schedulerName"))
-    if known is None:
+    scheduler = QUEUE_SCHEDULERS.get(text_in(pod, "spec", "schedulerName"))
+    if scheduler is None:
         return ""
     marks = labels_of(pod)
-    return next((marks[mark] for mark in known[1].marks if marks.get(mark)), known[1].usual)
+    return next((marks[mark] for mark in scheduler[1].marks if marks.get(mark)), scheduler[1].usual)
 
 
 def quotas_of(
@@ -127,8 +127,8 @@ def quotas_of(
     """
     kueue = kueue_quotas(inventory, catalogue, source, observed_at, dropped)
     kinds = dict(QUEUE_SCHEDULERS.values())
-    found = [*resource_quotas(inventory, source, observed_at, dropped)]
-    found += [
+    quotas = [*resource_quotas(inventory, source, observed_at, dropped)]
+    quotas += [
         Quota(
             source=source,
             kind=QuotaKind.QUEUE,
@@ -136,14 +136,14 @@ def quotas_of(
             observed_at=observed_at,
             **limits,
         )
-        for kind, known in kinds.items()
+        for kind, scheduler in kinds.items()
         for document in inventory.of(kind)
-        for limits in known.limits(document)
+        for limits in scheduler.limits(document)
     ]
     may_hide = kinds.keys() | {"ResourceQuota"}
-    if not found and (kueue is None or may_hide & inventory.missing.keys()):
+    if not quotas and (kueue is None or may_hide & inventory.missing.keys()):
         return kueue or None
-    unique = {quota.key: quota for quota in (*(kueue or ()), *found)}
+    unique = {quota.key: quota for quota in (*(kueue or ()), *quotas)}
     return tuple(unique[key] for key in sorted(unique))
 
 

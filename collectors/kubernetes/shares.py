@@ -88,27 +88,27 @@ def share_of(
 
 def _pieces(document: Document) -> list[int]:
     """Return the percentages of a board that a pod asks HAMi for, 0 where it asks otherwise."""
-    found = []
+    percentages = []
     for container in part(document, "spec", "containers") or ():
         limits = part(container, "resources", "limits")
         if isinstance(limits, Mapping):
-            found += [
+            percentages += [
                 int(str(limits[name]))
                 if name in PERCENTAGES and str(limits[name]).isdecimal()
                 else 0
                 for name in limits
                 if name in PIECES
             ]
-    return found
+    return percentages
 
 
 def _ratio(text: str, *, of: int = 1) -> float | None:
     """Return a part of a board above 0 and below 1, None for anything else."""
     try:
-        found = float(text) / of
+        ratio = float(text) / of
     except ValueError:
         return None
-    return found if 0 < found < 1 else None
+    return ratio if 0 < ratio < 1 else None
 
 
 def device_rows(
@@ -119,25 +119,25 @@ def device_rows(
     A slice is no board, and of a node with several boards a part of nobody knows which takes none:
     a count would claim the node's boards for this pod.
     """
-    named: list[dict[str, object]] = [
+    rows: list[dict[str, object]] = [
         {"gpu_uuid": device.gpu_uuid, "gpu_index": device.gpu_index, "gpu_count": device.ratio}
         for device in devices
         if device.node == pod.node and (device.gpu_uuid or device.gpu_index)
     ]
     sliced = any(request.mig_profile for request in pod.requests)
     share = pod.share
-    if share is not None and not named:
+    if share is not None and not rows:
         part_of = share.ratio or _UNKNOWN_PART
-        named = [{"gpu_uuid": board, "gpu_count": part_of} for board in share.boards]
+        rows = [{"gpu_uuid": board, "gpu_count": part_of} for board in share.boards]
         alone = boards_of(node) == 1 and not sliced
-        yield from named or [{"gpu_count": part_of if alone else None}]
+        yield from rows or [{"gpu_count": part_of if alone else None}]
         return
-    yield from named
+    yield from rows
     if sliced or share is not None:
-        if not named:
+        if not rows:
             yield {"gpu_count": None}
-    elif not named or pod.gpus != len(named):
-        yield {"gpu_count": float(pod.gpus - len(named))}
+    elif not rows or pod.gpus != len(rows):
+        yield {"gpu_count": float(pod.gpus - len(rows))}
 
 
 _UNKNOWN_PART = 0.5
@@ -184,8 +184,8 @@ def share_facts(
 
 def replicas_in_use(pods: Iterable[PodFacts], nodes: Mapping[str, Document]) -> dict[str, int]:
     """Return the replicas by node that pods hold, of nodes that hand boards out to several."""
-    found: Counter[str] = Counter()
+    count: Counter[str] = Counter()
     for pod in pods:
         if pod.holds and shares_gpus(nodes.get(pod.node, {})):
-            found[pod.node] += sum(entry.count for entry in pod.requests if not entry.mig_profile)
-    return dict(found)
+            count[pod.node] += sum(entry.count for entry in pod.requests if not entry.mig_profile)
+    return dict(count)

@@ -67,11 +67,11 @@ def unread_resources(node: Document) -> dict[str, str]:
 
 def unread_reason(node: Document) -> str:
     """Return what a node holds that is not read, '' of a node that is understood whole."""
-    held = ", ".join(
+    resources = ", ".join(
         f"{scrub(quantity, limit=20)} {scrub(name, limit=80)}"
         for name, quantity in sorted(unread_resources(node).items())
     )
-    return f"holds {held}, {NOT_READ}" if held else ""
+    return f"holds {resources}, {NOT_READ}" if resources else ""
 
 
 def _is_unread(name: str, quantity: object) -> bool:

@@ -48,9 +48,9 @@ class WorkloadState:
 
 
 def standing_of(
-    workload: Workload, pods: Sequence[PodFacts], wanted: tuple[GpuRequest, ...]
+    workload: Workload, pods: Sequence[PodFacts], requests: tuple[GpuRequest, ...]
 ) -> WorkloadState:
-    """Return where a workload stands; `wanted` is what its pod templates ask for in all."""
+    """Return where a workload stands; `requests` is what its pod templates ask for in all."""
     holding = [pod for pod in pods if pod.holds]
     living = holding or [pod for pod in pods if pod.waits]
     if living:
@@ -64,12 +64,12 @@ def standing_of(
         )
     state, reason, ended_at = _without_living(workload, pods)
     over = state in (JobState.FINISHED, JobState.FAILED)
-    held = _at_once(pods) if pods else ()
+    at_once = _at_once(pods) if pods else ()
     return WorkloadState(
         state=state,
         reason=reason,
         ended_at=ended_at if over else None,
-        devices=held or wanted if over else wanted or held,
+        devices=at_once or requests if over else requests or at_once,
     )
 
 
@@ -80,10 +80,10 @@ def _without_living(
     last = max((pod.ended_at for pod in pods if pod.ended_at), default=None)
     waiting = ""
     for document in workload.chain:
-        state, said, ended_at = _own_word(document)
+        state, reason, ended_at = _own_word(document)
         if state is not None:
-            return state, said, last or ended_at
-        waiting = waiting or said
+            return state, reason, last or ended_at
+        waiting = waiting or reason
     if any(is_suspended(document) for document in workload.chain):
         return JobState.SUSPENDED, "suspended", None
     if not pods:
@@ -102,13 +102,13 @@ def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None
     waiting = ""
     for entry in list_in(status, "conditions"):
         kind, holds = text_in(entry, "type"), text_in(entry, "status")
-        said = ": ".join(filter(None, (text_in(entry, "reason"), text_in(entry, "message"))))
+        reason = ": ".join(filter(None, (text_in(entry, "reason"), text_in(entry, "message"))))
         if holds == "True" and kind in _FINISHED:
             return JobState.FINISHED, "", ended_at or time_in(entry, "lastTransitionTime")
         if holds == "True" and kind in _FAILED:
-            return JobState.FAILED, said, ended_at or time_in(entry, "lastTransitionTime")
+            return JobState.FAILED, reason, ended_at or time_in(entry, "lastTransitionTime")
         if (kind, holds) in _WHY_NO_PODS:
-            waiting = said
+            waiting = reason
     word = text_in(status, "jobStatus")  # RayJob has no condition for it
     if word in _FINISHED | _FAILED:
         state = JobState.FINISHED if word in _FINISHED else JobState.FAILED
@@ -121,17 +121,17 @@ def deadline_of(chain: Sequence[Document]) -> str:
 
     It counts from the start that the object's status tells, which a suspension takes away.
     """
-    told = (
+    limits = (
         (time_in(document, "status", "startTime"), part(document, "spec", *where, _DEADLINE))
         for document in chain
         for where in ((), ("runPolicy",))
     )
-    found = [
+    ends = [
         started_at + timedelta(seconds=seconds)
-        for started_at, seconds in told
+        for started_at, seconds in limits
         if started_at is not None and type(seconds) is int and 0 < seconds < _MAX_SECONDS
     ]
-    return min(found).isoformat() if found else ""
+    return min(ends).isoformat() if ends else ""
 
 
 def is_suspended(document: Mapping[str, Any]) -> bool:
@@ -146,13 +146,13 @@ def _at_once(pods: Sequence[PodFacts]) -> tuple[GpuRequest, ...]:
     for pod in pods:
         if pod.started_at is not None and pod.ended_at is not None:
             moments += [(pod.started_at, 1, pod), (pod.ended_at, 0, pod)]
-    held: list[PodFacts] = []
+    holders: list[PodFacts] = []
     most = [max(pods, key=lambda facts: facts.gpus)]
     for _moment, begins, pod in sorted(moments, key=lambda moment: moment[:2]):
         if begins:
-            held.append(pod)
-        elif pod in held:
-            held.remove(pod)
-        if sum(facts.gpus for facts in held) > sum(facts.gpus for facts in most):
-            most = list(held)
+            holders.append(pod)
+        elif pod in holders:
+            holders.remove(pod)
+        if sum(facts.gpus for facts in holders) > sum(facts.gpus for facts in most):
+            most = list(holders)
     return added(request for facts in most for request in facts.requests)

@@ -91,8 +91,8 @@ class Owners:
                 text_in(entry, "metadata", "namespace"),
                 text_in(entry, "metadata", "name"),
             ): entry
-            for kind, found in inventory.objects.items()
-            for entry in found
+            for kind, entries in inventory.objects.items()
+            for entry in entries
         }
         self._scaled: dict[tuple[str, str, str], list[Document]] = {}
         for entry in inventory.of(AUTOSCALER):
@@ -109,16 +109,16 @@ class Owners:
         An owner that may not be read ends the walk: it is named, and what owns it stays unknown.
         Only of a ReplicaSet it can be told: its name is its Deployment's and the hash of its pods.
         """
-        found = self._above(pod.namespace, Owner(kind="Pod", name=pod.name), pod.owner)
-        name = found.name.removesuffix(f"-{pod.template_hash}")
-        if found.kind == "ReplicaSet" and not found.chain and name != found.name:
+        workload = self._above(pod.namespace, Owner(kind="Pod", name=pod.name), pod.owner)
+        name = workload.name.removesuffix(f"-{pod.template_hash}")
+        if workload.kind == "ReplicaSet" and not workload.chain and name != workload.name:
             return Workload(
                 namespace=pod.namespace,
                 kind="Deployment",
                 name=name,
                 assumed=(("workload", f"deployment/{name}: its ReplicaSet cannot be read"),),
             )
-        return found
+        return workload
 
     def workload_over(self, kind: str, document: Document) -> Workload | None:
         """Return the workload of an object; None when another known object controls it."""
@@ -140,17 +140,17 @@ class Owners:
             if owner is None or owner.kind == "Node":  # a static pod is of its node
                 break
             top = owner
-            found = self._object(namespace, owner)
-            if found is None:
+            document = self._object(namespace, owner)
+            if document is None:
                 break
-            chain.insert(0, found)
-            owner = controller_of(found)
-        known = GROUPS.get(top.kind)
+            chain.insert(0, document)
+            owner = controller_of(document)
+        group = GROUPS.get(top.kind)
         return Workload(
             namespace=namespace,
             kind=top.kind,
             name=top.name,
-            group=top.group if known is not None and top.group != known else "",
+            group=top.group if group is not None and top.group != group else "",
             chain=tuple(chain),
         )
 
@@ -167,9 +167,9 @@ class Owners:
         elastic = (part(document, "spec", "elasticPolicy") for document in workload.chain[:1])
         policy = scaler or next(elastic, None)
         for fact, name in (("min_replicas", "minReplicas"), ("max_replicas", "maxReplicas")):
-            found = part(policy, name)
-            if isinstance(found, int):
-                yield fact, str(found)
+            bound = part(policy, name)
+            if isinstance(bound, int):
+                yield fact, str(bound)
         marks = labels_of(workload.chain[0]) if workload.chain else {}
         if policy is None and workload.kind == "Job" and is_elastic_in_kueue(marks):
             for fact, name in (("min_replicas", _LEAST), ("max_replicas", _MOST)):
@@ -180,16 +180,16 @@ class Owners:
         if scalers:
             kept_by = ", ".join(self._keepers_of(workload, scalers))
             yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))
-            if not kept_by and (held := excerpt_text(self._holder_of(scalers[0]))):
-                yield SCALER_EXCERPT, held
+            if not kept_by and (excerpt := excerpt_text(self._holder_of(scalers[0]))):
+                yield SCALER_EXCERPT, excerpt
 
     def _holder_of(self, scaler: Document) -> Document:
         """Return the object that holds an autoscaler's bounds, an empty one where it is unknown."""
         if holder_of(scaler).startswith(AUTOSCALER.lower()):
             return scaler
         owner = controller_of(scaler)
-        found = owner and self._object(text_in(scaler, "metadata", "namespace"), owner)
-        return found or {}
+        holder = owner and self._object(text_in(scaler, "metadata", "namespace"), owner)
+        return holder or {}
 
     def _stops_the_last(self, scaler: Document) -> bool:
         """Return whether an autoscaler may stop the last replica, and something starts it again."""
@@ -220,15 +220,15 @@ class Owners:
         marks: dict[str, str] = {}
         for document in reversed(workload.chain):
             marks |= labels_of(document)
-        found = [name for name, holds in _MANAGERS.items() if holds(marks)]
+        managers = [name for name, holds in _MANAGERS.items() if holds(marks)]
         if self._autoscalers_of(workload):
-            found.append(AUTOSCALER)
+            managers.append(AUTOSCALER)
         for document in workload.chain:
             cluster = part(document, "spec", "rayClusterSpec") or part(document, "spec")
             if part(cluster, "enableInTreeAutoscaling") is True:
-                found.append("Ray autoscaler")
-            found += _appliers(document)
-        return tuple(dict.fromkeys(found))
+                managers.append("Ray autoscaler")
+            managers += _appliers(document)
+        return tuple(dict.fromkeys(managers))
 
     def user_of(self, workload: Workload) -> str:
         """Return whose workload it is, as its own labels say; no field of Kubernetes does."""
@@ -258,10 +258,10 @@ def holder_of(scaler: Document) -> str:
 
 def _tells_demand(metric: object) -> bool:
     """Return whether a metric of an autoscaler tells where no pod runs, and is not Trimtab's."""
-    named = text_in(metric, "external", "metric", "name") or text_in(
+    name = text_in(metric, "external", "metric", "name") or text_in(
         metric, "object", "metric", "name"
     )
-    return bool(named) and named not in _OURS
+    return bool(name) and name not in _OURS
 
 
 def _triggers_at_zero(trigger: object) -> bool:
@@ -276,8 +276,8 @@ def _triggers_at_zero(trigger: object) -> bool:
 
 
 def _helm(marks: Mapping[str, str]) -> bool:
-    named = marks.get("app.kubernetes.io/managed-by") == "Helm"
-    return named or "meta.helm.sh/release-name" in marks
+    is_managed = marks.get("app.kubernetes.io/managed-by") == "Helm"
+    return is_managed or "meta.helm.sh/release-name" in marks
 
 
 def _argo(marks: Mapping[str, str]) -> bool:
@@ -342,21 +342,21 @@ class KueueWord:
 
 def admissions(inventory: Inventory) -> dict[tuple[str, str, str], KueueWord]:
     """Return Kueue's word on objects, by (kind, namespace, name)."""
-    found = {}
+    word_by_object = {}
     for entry in inventory.of("Workload"):
         owner = controller_of(entry)
         if owner is None or owner.group not in ("", GROUPS.get(owner.kind)):
             continue
         conditions = list_in(entry, "status", "conditions")
-        said = {text_in(condition, "type"): condition for condition in conditions}
-        admitted = text_in(said.get("Admitted"), "status") == "True"
-        waiting = text_in(said.get("QuotaReserved"), "message") or "waits for quota"
-        stopped = "Evicted" in said or part(entry, "spec", "active") is False
+        condition_by_type = {text_in(condition, "type"): condition for condition in conditions}
+        admitted = text_in(condition_by_type.get("Admitted"), "status") == "True"
+        waiting = text_in(condition_by_type.get("QuotaReserved"), "message") or "waits for quota"
+        stopped = "Evicted" in condition_by_type or part(entry, "spec", "active") is False
         priority = part(entry, "spec", "priority")
         namespace = text_in(entry, "metadata", "namespace")
-        found[(owner.kind, namespace, owner.name)] = KueueWord(
+        word_by_object[(owner.kind, namespace, owner.name)] = KueueWord(
             word="admitted" if admitted else waiting,
             priority=priority if isinstance(priority, int) else None,
             is_new=not admitted and not stopped,
         )
-    return found
+    return word_by_object

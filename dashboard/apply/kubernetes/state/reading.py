@@ -145,7 +145,7 @@ def _all(
 ) -> list[Document] | None:
     """Return a whole list, None where it cannot be had."""
     try:
-        found = api.whole_list(path, query, kept=lambda entry: entry)
+        found = api.whole_list(path, query, read=lambda entry: entry)
     except CollectorError:
         return None
     return None if found is None else [entry for entry in found if isinstance(entry, dict)]
