@@ -59,22 +59,22 @@ class SimulatedCluster:
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return None
-        held = fleet.settlement.holding_at(tenant, now)
+        holding = fleet.settlement.holding_at(tenant, now)
         return SimulatedJob(
             identity=f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}",
-            configuration=_configuration(fleet, tenant, held),
-            places=tuple(_place(fleet.settlement.device(key)) for key in held.places),
+            configuration=_configuration(fleet, tenant, holding),
+            places=tuple(_place(fleet.settlement.device(key)) for key in holding.places),
             changes=sum(change.tenant == tenant.number for change in fleet.changes),
         )
 
-    def room_for(self, job_id: str, wanted: Configuration, at: datetime) -> str:
+    def room_for(self, job_id: str, target: Configuration, at: datetime) -> str:
         """Return why the job could not have what is wanted, '' when it could."""
         fleet, now = self.fleet(), _next_second(at)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return f"{job_id} does not run"
         try:
-            _places_for(fleet, tenant, wanted, now)
+            _places_for(fleet, tenant, target, now)
         except ChangeRefusedError as refusal:
             return str(refusal)
         return ""
@@ -129,11 +129,11 @@ class SimulatedCluster:
         if not tenant.period_seconds:
             return change
         settlement = self._with((*changes, change)).settlement
-        own = settlement.own_time(tenant)
-        now = change.since if own is None else int(own.at(np.array([change.since]))[0])
+        work_time = settlement.own_time(tenant)
+        now = change.since if work_time is None else int(work_time.at(np.array([change.since]))[0])
         period = (now + tenant.offset_seconds) // tenant.period_seconds + 1
         end = period * tenant.period_seconds - tenant.offset_seconds
-        until = end if own is None else own.when(end)
+        until = end if work_time is None else work_time.when(end)
         return Holding(**asdict(change) | {"until": max(until, change.since + 1)})
 
     @contextmanager
@@ -170,12 +170,12 @@ class SimulatedCluster:
             "changes": [asdict(change) for change in changes],
         }
         # Written beside and moved, so that a killed writer leaves the old file.
-        beside = self.path.with_name(f"{self.path.name}.new")
-        with beside.open("w", encoding="utf-8") as file:
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        with temporary.open("w", encoding="utf-8") as file:
             json.dump(document, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self.path)
+        temporary.replace(self.path)
 
 
 def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
@@ -190,11 +190,11 @@ def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
 
 def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
-    own = settings.simulated_fleet
+    fleet = settings.simulated_fleet
     return SimulatedFleetCollector(
-        fleet=SimulatedFleet(seed=own.seed, nodes=own.nodes, slow_jobs=own.slow_jobs),
+        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes, slow_jobs=fleet.slow_jobs),
         step_seconds=settings.prometheus.step_seconds,
-        changed=cluster_of(own).fleet if own.state_file else None,
+        changed=cluster_of(fleet).fleet if fleet.state_file else None,
     )
 
 
@@ -223,13 +223,13 @@ def _tenant_of(fleet: SimulatedFleet, job_id: str, now: int) -> Tenant | None:
     return None
 
 
-def _configuration(fleet: SimulatedFleet, tenant: Tenant, held: Holding) -> Configuration:
-    device = fleet.settlement.device(held.places[0]) if held.places else tenant.devices[0]
+def _configuration(fleet: SimulatedFleet, tenant: Tenant, holding: Holding) -> Configuration:
+    device = fleet.settlement.device(holding.places[0]) if holding.places else tenant.devices[0]
     return Configuration(
         gpu_model=device.gpu_model,
-        gpu_count=len(held.places),
-        mig_profile=device.mig_profile if held.places else "",
-        power_cap_watts=held.cap_watts,
+        gpu_count=len(holding.places),
+        mig_profile=device.mig_profile if holding.places else "",
+        power_cap_watts=holding.cap_watts,
     )
 
 
@@ -239,26 +239,26 @@ def _place(device: SimulatedDevice) -> str:
 
 
 def _places_for(
-    fleet: SimulatedFleet, tenant: Tenant, wanted: Configuration, now: int
+    fleet: SimulatedFleet, tenant: Tenant, target: Configuration, now: int
 ) -> tuple[str, ...]:
     """Return devices for what is wanted: its own first, then its first ones, then free ones."""
-    held = fleet.settlement.holding_at(tenant, now)
-    mine = [fleet.settlement.device(key) for key in held.places]
+    holding = fleet.settlement.holding_at(tenant, now)
+    mine = [fleet.settlement.device(key) for key in holding.places]
     home = {device.node for device in (*mine, *tenant.devices)}
-    taken = _taken(fleet, tenant, now)
+    occupied = _taken(fleet, tenant, now)
     free = sorted(_on_offer(fleet, now), key=lambda device: device.node not in home)
     # A job that leaves a whole board may have it cut and keep a part.
     cuts = [part for device in mine if not device.mig_instance for part in slices_of(device)]
     fitting = [
         device.key
         for device in (*mine, *tenant.devices, *free, *cuts)
-        if (device.gpu_model, device.mig_profile) == (wanted.gpu_model, wanted.mig_profile)
-        and not _clashes(device, taken)
+        if (device.gpu_model, device.mig_profile) == (target.gpu_model, target.mig_profile)
+        and not _clashes(device, occupied)
     ]
-    places = tuple(dict.fromkeys(fitting))[: wanted.gpu_count]
-    if len(places) < wanted.gpu_count:
+    places = tuple(dict.fromkeys(fitting))[: target.gpu_count]
+    if len(places) < target.gpu_count:
         raise ChangeRefusedError(
-            f"the simulated cluster has room for {len(places)} of {wanted.describe()}",
+            f"the simulated cluster has room for {len(places)} of {target.describe()}",
             "Free boards first: reclaim what stands idle.",
         )
     return places
@@ -267,15 +267,15 @@ def _places_for(
 def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
     """Return what others hold, or will hold again when their next run begins."""
     others = [entry for entry in fleet.tenants if entry.number != tenant.number]
-    held = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
+    keys = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
     coming = {device.key for other in others if other.period_seconds for device in other.devices}
-    return frozenset(held | coming)
+    return frozenset(keys | coming)
 
 
-def _clashes(device: SimulatedDevice, taken: frozenset[str]) -> bool:
+def _clashes(device: SimulatedDevice, occupied: frozenset[str]) -> bool:
     if device.mig_instance:
-        return device.key in taken or device.gpu_uuid in taken
-    return any(key.partition("/")[0] == device.gpu_uuid for key in taken)
+        return device.key in occupied or device.gpu_uuid in occupied
+    return any(key.partition("/")[0] == device.gpu_uuid for key in occupied)
 
 
 def _on_offer(fleet: SimulatedFleet, now: int) -> list[SimulatedDevice]:

@@ -57,7 +57,7 @@ def dcgm_labels(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, s
     """Return what dcgm-exporter labels a reading with; `host` is its name of the node."""
 
     def labels(row: Any, index: int, model: str) -> dict[str, str]:
-        found = {
+        pairs = {
             "gpu": str(index),
             "UUID": row.gpu_uuid,
             "device": f"nvidia{index}",
@@ -65,8 +65,8 @@ def dcgm_labels(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, s
             host: row.node,
         }
         if row.mig_instance:
-            found |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
-        return found | holder_labels(row)
+            pairs |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
+        return pairs | holder_labels(row)
 
     return labels
 
@@ -103,10 +103,10 @@ def exposition(fleet: SimulatedFleet, at: datetime, dialect: Dialect = DCGM) -> 
     """Return what every exporter of the fleet would say at `at`, as one text."""
     rows = fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64))
     lines = []
-    for metric, found in sample_lines(fleet, rows, dialect).items():
+    for metric, values in sample_lines(fleet, rows, dialect).items():
         kind = BY_NAME[metric][0].kind if metric in BY_NAME else ReadingKind.GAUGE
         lines.append(f"# TYPE {metric} {'counter' if kind is ReadingKind.COUNTER else 'gauge'}\n")
-        lines += [f"{metric}{{{labels}}} {value}\n" for labels, value, _time in found]
+        lines += [f"{metric}{{{labels}}} {value}\n" for labels, value, _time in values]
     return "".join(lines)
 
 
@@ -118,9 +118,9 @@ def sample_lines(
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in dialect.metrics}
     if dialect.info is not None:
         lines[INFO] = []
-    told = samples.assign(last_xid=fleet.last_xids(samples)).reset_index(drop=True)
-    told = told.join(fleet.activity(samples))
-    rows: Iterable[Any] = told.itertuples(index=False)
+    table = samples.assign(last_xid=fleet.last_xids(samples)).reset_index(drop=True)
+    table = table.join(fleet.activity(samples))
+    rows: Iterable[Any] = table.itertuples(index=False)
     for row in rows:
         if row.mig_instance and dialect.whole_boards:
             continue
@@ -150,7 +150,7 @@ def _readings(row: Any) -> dict[str, float]:
     """
     activity, signal = row.utilization_ratio, row.utilization_signal
     coarse = activity if signal == "gpu_util" else float(coarse_utilization(np.array(activity)))
-    found = {
+    values = {
         "memory_used_mib": row.memory_used_mib,
         "memory_free_mib": row.memory_total_mib - row.memory_used_mib,
         "memory_reserved_mib": 0.0,
@@ -162,11 +162,11 @@ def _readings(row: Any) -> dict[str, float]:
         **{name: getattr(row, name) for name in HEALTH_QUANTITIES},
     }
     if not row.mig_instance:
-        found["gpu_util"] = coarse
+        values["gpu_util"] = coarse
     if signal == "sm_active":
-        found["sm_active"] = activity
-        found |= _profiled(row)
-    return {name: value for name, value in found.items() if value == value}
+        values["sm_active"] = activity
+        values |= _profiled(row)
+    return {name: value for name, value in values.items() if value == value}
 
 
 def _profiled(row: Any) -> dict[str, float]:
@@ -204,9 +204,9 @@ def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Answer /metrics with the exposition and everything else with 404."""
-            found = self.path.partition("?")[0] == "/metrics"
-            body = text().encode() if found else b"see /metrics\n"
-            self.send_response(200 if found else 404)
+            is_metrics = self.path.partition("?")[0] == "/metrics"
+            body = text().encode() if is_metrics else b"see /metrics\n"
+            self.send_response(200 if is_metrics else 404)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

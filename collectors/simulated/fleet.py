@@ -84,24 +84,24 @@ class SimulatedFleet:
         return (self.seed * 1_000_003 + device.board * 16 + instance * 2) % 2**31
 
     def _own(self, tenant: Tenant, times: Times) -> Times:
-        own = self.settlement.own_time(tenant)
-        return times if own is None else own.at(times)
+        work_time = self.settlement.own_time(tenant)
+        return times if work_time is None else work_time.at(times)
 
     def _utilization(self, epoch: Epoch, device: SimulatedDevice, times: Times) -> Values:
         if device.key not in epoch.holder:
             return np.zeros(len(times))
         tenant, _holding, effect = epoch.holder[device.key]
-        wanted = utilization(tenant, self._own(tenant, times))
-        wanted = wanted * slowed(tenant, device, slow_jobs=self.slow_jobs)
+        load = utilization(tenant, self._own(tenant, times))
+        load = load * slowed(tenant, device, slow_jobs=self.slow_jobs)
         if effect.load != 1:
-            wanted = np.minimum(wanted * effect.load, BUSIEST)
-        return noisy(wanted, self._stream(device), times)
+            load = np.minimum(load * effect.load, BUSIEST)
+        return noisy(load, self._stream(device), times)
 
     def _power(self, board: int, times: Times) -> Values:
-        found = np.zeros(len(times))
+        watts = np.zeros(len(times))
         for epoch, inside in self.settlement.parts(times):
-            found[inside] = self._power_within(epoch, board, times[inside])
-        return found
+            watts[inside] = self._power_within(epoch, board, times[inside])
+        return watts
 
     def _power_within(self, epoch: Epoch, board: int, times: Times) -> Values:
         devices = epoch.boards[board]
@@ -147,19 +147,19 @@ class SimulatedFleet:
 
     def _board_parts(self, epoch: Epoch, board: int, times: Times) -> list[pd.DataFrame]:
         node = board // 8
-        seen = times[~missing(self.seed * 31 + node * 2 + 500_000_003, times)]
-        if not len(seen):
+        read_at = times[~missing(self.seed * 31 + node * 2 + 500_000_003, times)]
+        if not len(read_at):
             return []
-        power, energy = self._power(board, seen), self._energy(board, seen)
-        stamps = pd.to_datetime(seen, unit="s", utc=True).astype("datetime64[us, UTC]")
+        power, energy = self._power(board, read_at), self._energy(board, read_at)
+        stamps = pd.to_datetime(read_at, unit="s", utc=True).astype("datetime64[us, UTC]")
         devices = epoch.boards[board]
         limit = POWER_WATTS[devices[0].gpu_model][1]
         limit = min(limit, _cap(epoch, devices) or limit)
         parts = []
         for device in devices:
             coarse = device.gpu_model == _UTIL_ONLY_MODEL
-            activity = self._utilization(epoch, device, seen)
-            used, job_ids = self._use(epoch, device, seen)
+            activity = self._utilization(epoch, device, read_at)
+            used, job_ids = self._use(epoch, device, read_at)
             parts.append(
                 pd.DataFrame(
                     {
@@ -190,12 +190,12 @@ class SimulatedFleet:
         if device.key not in epoch.holder:
             return np.full(len(times), _EMPTY_MEMORY), ""
         tenant = epoch.holder[device.key][0]
-        own = self._own(tenant, times)
-        used = memory_ratio(tenant, own)
+        work_times = self._own(tenant, times)
+        used = memory_ratio(tenant, work_times)
         usual = tenant.devices[0].memory_total_mib
         if device.memory_total_mib != usual:
             used = np.minimum(used * (usual / device.memory_total_mib), BUSIEST)
-        runs, codes = np.unique(run_of(tenant, own)[0], return_inverse=True)
+        runs, codes = np.unique(run_of(tenant, work_times)[0], return_inverse=True)
         names = np.array(["" if run < 0 else tenant.job_id(int(run)) for run in runs], dtype=object)
         return used, list(names[codes])
 
@@ -208,11 +208,11 @@ class SimulatedFleet:
         times = _seconds(samples)
         names = samples["gpu_uuid"] + "/" + samples["mig_instance"]
         profiled = samples["utilization_signal"].to_numpy() == "sm_active"
-        found = pd.DataFrame(np.nan, index=samples.index, columns=list(ACTIVITY.names[3:]))
-        found["engine_active"] = samples["utilization_ratio"].where(~profiled)
-        found["power_ratio"] = samples["power_watts"] / samples["power_limit_watts"]
-        told = health_of(samples, self._boards_of(samples))
-        found[told.columns] = told
+        table = pd.DataFrame(np.nan, index=samples.index, columns=list(ACTIVITY.names[3:]))
+        table["engine_active"] = samples["utilization_ratio"].where(~profiled)
+        table["power_ratio"] = samples["power_watts"] / samples["power_limit_watts"]
+        health = health_of(samples, self._boards_of(samples))
+        table[health.columns] = health
         activity = samples["utilization_ratio"].to_numpy()
         for name, places in names.groupby(names).indices.items():
             key = str(name).removesuffix("/")
@@ -220,16 +220,16 @@ class SimulatedFleet:
                 holder = epoch.holder.get(key)
                 rows = places[inside & profiled[places]]
                 if holder is not None and len(rows):
-                    told = readings(
+                    part = readings(
                         holder[0],
                         self.settlement.device(key),
                         activity[rows],
                         times[rows],
                         slow_jobs=self.slow_jobs,
                     )
-                    columns = found.columns.get_indexer(told.columns)
-                    found.iloc[rows, columns] = told.to_numpy()
-        return found
+                    columns = table.columns.get_indexer(part.columns)
+                    table.iloc[rows, columns] = part.to_numpy()
+        return table
 
     def _boards_of(self, samples: pd.DataFrame) -> Times:
         """Return the number of the board of each sample."""
@@ -256,40 +256,40 @@ class SimulatedFleet:
     def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
         """Return every job that ran in (start, end]."""
         first, last = int(start.timestamp()), int(end.timestamp())
-        found = []
+        jobs = []
         for tenant in self.tenants:
             for run, begins, ends in self.runs(tenant, first, last):
-                seen = min(last, ends)
-                holding = self.settlement.holding_at(tenant, seen)
+                last_seen = min(last, ends)
+                holding = self.settlement.holding_at(tenant, last_seen)
                 if not holding.places:
-                    seen = holding.since - 1
-                    holding = self.settlement.holding_at(tenant, seen)
-                if seen > first and holding.places:
+                    last_seen = holding.since - 1
+                    holding = self.settlement.holding_at(tenant, last_seen)
+                if last_seen > first and holding.places:
                     device = self.settlement.device(holding.places[0])
                     count = len(holding.places)
-                    found.append(_job(tenant, run, device, count, max(first, begins), seen))
-        return tuple(found)
+                    jobs.append(_job(tenant, run, device, count, max(first, begins), last_seen))
+        return tuple(jobs)
 
     def runs(self, tenant: Tenant, first: int, last: int) -> list[tuple[int, int, int]]:
         """Return (number, first second, last second) of the runs that overlap (first, last]."""
         if not tenant.period_seconds:
             return [(0, first, last)]
-        own = self.settlement.own_time(tenant)
+        clock = self.settlement.own_time(tenant)
         bounds = np.array([first, last], dtype=np.int64)
-        low, high = (int(bound) for bound in (bounds if own is None else own.at(bounds)))
+        low, high = (int(bound) for bound in (bounds if clock is None else clock.at(bounds)))
         numbers = range(
             (low + tenant.offset_seconds) // tenant.period_seconds,
             (high + tenant.offset_seconds) // tenant.period_seconds + 1,
         )
-        found = []
+        runs = []
         for number in numbers:
             begin = number * tenant.period_seconds - tenant.offset_seconds
             end = begin + tenant.run_seconds - 1
-            if own is not None:
-                begin, end = own.when(begin), own.when(end + 1) - 1
+            if clock is not None:
+                begin, end = clock.when(begin), clock.when(end + 1) - 1
             if begin <= last and end > first:
-                found.append((number, begin, end))
-        return found
+                runs.append((number, begin, end))
+        return runs
 
 
 def _seconds(samples: pd.DataFrame) -> Times:

@@ -61,9 +61,9 @@ class OwnTime:
         """Return the own time at each time, in whole s."""
         return np.asarray(np.floor(np.interp(times, self.clock, self.own)), dtype=np.int64)
 
-    def when(self, own: float) -> int:
+    def when(self, work_seconds: float) -> int:
         """Return the first whole second of the clock at which the own time has come."""
-        return int(np.ceil(np.interp(own, self.own, self.clock)))
+        return int(np.ceil(np.interp(work_seconds, self.own, self.clock)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,9 @@ class Settlement:
             self,
             "_own_times",
             {
-                number: own
+                number: clock
                 for number in {change.tenant for change in self.changes}
-                if (own := self._own_time(self.tenants[number])) is not None
+                if (clock := self._own_time(self.tenants[number])) is not None
             },
         )
         object.__setattr__(self, "epochs", tuple(self._epochs()))
@@ -163,11 +163,11 @@ class Settlement:
             return None
         clock = np.array([since for since, _pace in paces] + [_FAR], dtype=np.float64)
         steps = np.diff(clock) * np.array([pace for _since, pace in paces])
-        own = np.concatenate([[clock[0]], clock[0] + np.cumsum(steps)])
-        return OwnTime(clock=clock, own=own)
+        seconds = np.concatenate([[clock[0]], clock[0] + np.cumsum(steps)])
+        return OwnTime(clock=clock, own=seconds)
 
     def _epochs(self) -> Iterator[Epoch]:
-        times = {holding.since for held in self._holdings.values() for holding in held} | {_FAR}
+        times = {holding.since for group in self._holdings.values() for holding in group} | {_FAR}
         for since, until in pairwise(sorted(times)):
             holder = {
                 key: (tenant, holding, self.effect(tenant, holding))
@@ -177,13 +177,13 @@ class Settlement:
             }
             yield Epoch(since=since, until=until, boards=self._boards(holder), holder=holder)
 
-    def _boards(self, held: Iterable[str]) -> dict[int, list[SimulatedDevice]]:
+    def _boards(self, keys: Iterable[str]) -> dict[int, list[SimulatedDevice]]:
         """Return the devices by board: a board of which an instance is held is cut."""
-        cut = {key.partition("/")[0] for key in held if "/" in key}
+        cut = {key.partition("/")[0] for key in keys if "/" in key}
         boards: dict[int, list[SimulatedDevice]] = {}
         for device in self.devices:
-            whole = not device.mig_instance
-            parts = slices_of(device) if whole and device.gpu_uuid in cut else [device]
+            is_board = not device.mig_instance
+            parts = slices_of(device) if is_board and device.gpu_uuid in cut else [device]
             boards.setdefault(device.board, []).extend(parts)
         return boards
 

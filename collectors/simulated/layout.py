@@ -126,27 +126,27 @@ def settle_tenants(seed: int, devices: tuple[SimulatedDevice, ...]) -> tuple[Ten
     for device in devices:
         by_node.setdefault(device.node, []).append(device)
     for node_devices in by_node.values():
-        whole = [device for device in node_devices if not device.mig_instance]
+        boards = [device for device in node_devices if not device.mig_instance]
         for device in node_devices:
             if device.mig_instance and rng.random() < 0.7:
                 tenants.append(_serving(len(tenants), (device,), rng, oversized=False))
-        while whole:
+        while boards:
             draw = rng.random()
             if draw < 0.38:
-                size = min(len(whole), int(rng.choice([1, 2, 4, 8], p=[0.25, 0.33, 0.3, 0.12])))
-                tenants.append(_training(len(tenants), tuple(whole[:size]), rng))
+                size = min(len(boards), int(rng.choice([1, 2, 4, 8], p=[0.25, 0.33, 0.3, 0.12])))
+                tenants.append(_training(len(tenants), tuple(boards[:size]), rng))
             elif draw < 0.68:
-                size = min(len(whole), int(rng.choice([1, 2], p=[0.8, 0.2])))
+                size = min(len(boards), int(rng.choice([1, 2], p=[0.8, 0.2])))
                 oversized = bool(rng.random() < 0.65)
                 tenants.append(
-                    _serving(len(tenants), tuple(whole[:size]), rng, oversized=oversized)
+                    _serving(len(tenants), tuple(boards[:size]), rng, oversized=oversized)
                 )
             elif draw < 0.82:
                 size = 1
-                tenants.append(_held(len(tenants), (whole[0],), rng))
+                tenants.append(_held(len(tenants), (boards[0],), rng))
             else:
-                size = min(len(whole), 2)
-            whole = whole[size:]
+                size = min(len(boards), 2)
+            boards = boards[size:]
     return tuple(tenants)
 
 

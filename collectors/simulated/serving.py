@@ -92,8 +92,8 @@ def serving_history(
     first = int(start.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
     last = int(end.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
     parts = [part for service in services for part in _service(service, settlement, first, last)]
-    found = pd.concat(parts, ignore_index=True) if parts else None
-    return check_frame(pd.DataFrame() if found is None else found, SERVING)
+    history = pd.concat(parts, ignore_index=True) if parts else None
+    return check_frame(pd.DataFrame() if history is None else history, SERVING)
 
 
 def _service(
@@ -127,12 +127,12 @@ def _service(
 def _queue(came: Values, carried: Values, restarts: "np.ndarray") -> tuple[Values, Values]:
     """Return the mean requests that wait in each slot, and those that ended; none at a restart."""
     queued, ended = np.zeros(len(came)), np.zeros(len(came))
-    left = 0.0
+    rest = 0.0
     for slot, (arrived, rate) in enumerate(zip(came, carried, strict=True)):
-        before = 0.0 if restarts[slot] else left
+        before = 0.0 if restarts[slot] else rest
         ended[slot] = min(before + arrived, rate * SLOT_SECONDS)
-        left = min(before + arrived - ended[slot], rate * _PATIENCE_SECONDS)
-        queued[slot] = (before + left) / 2
+        rest = min(before + arrived - ended[slot], rate * _PATIENCE_SECONDS)
+        queued[slot] = (before + rest) / 2
     return queued, ended
 
 

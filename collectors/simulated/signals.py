@@ -56,9 +56,9 @@ def _training(tenant: Tenant, _times: Times, elapsed: Times) -> Values:
     ramp = np.clip(elapsed / _WARM_UP, 0.02, 1.0)
     phase = np.where(progress < 0.1, 0.9, np.where(progress > 0.95, 0.65, 1.0))
     epoch, within = np.divmod(elapsed, tenant.epoch_seconds)
-    left = tenant.epoch_seconds - within
-    dip = np.where(left <= _DIP, 0.06, 1.0)
-    evaluation = np.where((epoch % 5 == 4) & (left <= _LONG_DIP) & (left > _DIP), 0.4, 1.0)
+    rest = tenant.epoch_seconds - within
+    dip = np.where(rest <= _DIP, 0.06, 1.0)
+    evaluation = np.where((epoch % 5 == 4) & (rest <= _LONG_DIP) & (rest > _DIP), 0.4, 1.0)
     return np.asarray(ramp * phase * dip * evaluation)
 
 

@@ -70,16 +70,16 @@ class SimulatedXids:
             return codes
         at = np.array([error.board * _BOARD + error.at for error in errors], dtype=np.int64)
         last = np.searchsorted(at, boards * _BOARD + times, side="right") - 1
-        shown = (last >= 0) & (at[last] >= boards * _BOARD + driver_loaded(boards, times))
-        return np.where(shown, np.array([error.xid for error in errors])[last], codes)
+        visible = (last >= 0) & (at[last] >= boards * _BOARD + driver_loaded(boards, times))
+        return np.where(visible, np.array([error.xid for error in errors])[last], codes)
 
     def errors(self, boards: Times, first: int, last: int) -> list[XidError]:
         """Return errors of these boards that one of them may show in [first, last], in order."""
-        found = [
+        errors = [
             *self._at_work(boards, first, last),
             *self._fallen(set(boards.tolist()), first, last),
         ]
-        return sorted(found, key=lambda error: (error.board, error.at))
+        return sorted(errors, key=lambda error: (error.board, error.at))
 
     def _at_work(self, boards: Times, first: int, last: int) -> Iterator[XidError]:
         lives = (last - first) // DRIVER_LIFE_SECONDS + 2

@@ -130,14 +130,14 @@ def health_of(samples: pd.DataFrame, boards: npt.NDArray[np.int64]) -> pd.DataFr
     )
 
 
-def by_slot(told: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
+def by_slot(table: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
     """Return the activity (columns ACTIVITY) of the slots that lie whole in [start, end], s."""
-    slots = told["time"] // SLOT_SECONDS * SLOT_SECONDS
-    whole = (slots >= start) & (slots + SLOT_SECONDS <= end)
-    found = told[whole].assign(slot_start=slots[whole]).drop(columns="time")
-    if found.empty:
+    slots = table["time"] // SLOT_SECONDS * SLOT_SECONDS
+    complete = (slots >= start) & (slots + SLOT_SECONDS <= end)
+    rows = table[complete].assign(slot_start=slots[complete]).drop(columns="time")
+    if rows.empty:
         return empty_frame(ACTIVITY)
-    means = found.groupby(["slot_start", "gpu_uuid", "mig_instance"], as_index=False).mean()
+    means = rows.groupby(["slot_start", "gpu_uuid", "mig_instance"], as_index=False).mean()
     starts = pd.to_datetime(means["slot_start"], unit="s", utc=True).dt.as_unit("us")
     return check_frame(means.assign(slot_start=starts), ACTIVITY)
 
