@@ -93,7 +93,7 @@ class GpmActivity:
         if sample is None:
             return None
         try:
-            taken = (
+            result = (
                 calls.read(pynvml.nvmlGpmMigSampleGet, board, int(instance), sample)
                 if instance
                 else calls.read(pynvml.nvmlGpmSampleGet, board, sample)
@@ -101,31 +101,31 @@ class GpmActivity:
         except DeviceLostError:
             _free(sample)
             raise
-        if taken is None:
+        if result is None:
             _free(sample)
-        return taken
+        return result
 
 
 def _between(calls: NvmlCalls, before: Any, after: Any) -> Mapping[str, float]:
     """Return the known means between two samples; a driver that refuses all is asked for one."""
     reason = ""
     for names in (tuple(_METRICS), ("sm_active",)):
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(names)
-        asked.sample1, asked.sample2 = before, after
+        request = pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(names)
+        request.sample1, request.sample2 = before, after
         for place, name in enumerate(names):
-            asked.metrics[place].metricId = _METRICS[name][0]
-        _, reason = calls.attempt(pynvml.nvmlGpmMetricsGet, asked)
+            request.metrics[place].metricId = _METRICS[name][0]
+        _, reason = calls.attempt(pynvml.nvmlGpmMetricsGet, request)
         if not reason:
-            return _known(calls, dict(zip(names, asked.metrics, strict=False)))
+            return _known(calls, dict(zip(names, request.metrics, strict=False)))
     calls.missing[reason] += 1
     return {}
 
 
-def _known(calls: NvmlCalls, told: Mapping[str, Any]) -> Mapping[str, float]:
-    known = {}
-    for name, metric in told.items():
+def _known(calls: NvmlCalls, metric_by_name: Mapping[str, Any]) -> Mapping[str, float]:
+    means = {}
+    for name, metric in metric_by_name.items():
         _, called, (scale, max_raw) = _METRICS[name]
         status, raw = metric.nvmlReturn, float(metric.value)
         if status == pynvml.NVML_ERROR_NOT_SUPPORTED and name != "sm_active":
@@ -137,8 +137,8 @@ def _known(calls: NvmlCalls, told: Mapping[str, Any]) -> Mapping[str, float]:
         elif not 0 <= raw <= max_raw:
             calls.missing[f"GPM {called}: no ratio"] += 1
         else:
-            known[name] = min(1.0, raw * scale) if scale < 1 else raw * scale
-    return known
+            means[name] = min(1.0, raw * scale) if scale < 1 else raw * scale
+    return means
 
 
 def _free(sample: Any) -> None:

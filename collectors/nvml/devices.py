@@ -122,9 +122,9 @@ def _mig_device(calls: NvmlCalls, handle: Any) -> _MigDevice | None:
 def _profile(calls: NvmlCalls, handle: Any) -> str:
     """Return the profile's name: as the device is called, else from its slices and memory."""
     name = calls.read(pynvml.nvmlDeviceGetName, handle) or ""
-    found = _PROFILE.search(name)
-    if found:
-        return found[1]
+    match = _PROFILE.search(name)
+    if match:
+        return match[1]
     attributes = calls.read(pynvml.nvmlDeviceGetAttributes, handle)
     if attributes is None or not attributes.gpuInstanceSliceCount:
         return ""

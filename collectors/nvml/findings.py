@@ -31,10 +31,10 @@ def nvml_findings(settings: NvmlSettings, *, proc_root: Path = Path("/proc")) ->
     """Return findings of the library, driver, boards, permissions, processes and mapping files."""
     try:
         with nvml_session(settings):
-            found = [("NVML library", "ok", "loads and starts"), *_driver_and_boards()]
+            rows = [("NVML library", "ok", "loads and starts"), *_driver_and_boards()]
     except CollectorError as error:
         return [("NVML library", "missing", str(error))]
-    return [*found, _processes(settings, proc_root), *_mapping(settings)]
+    return [*rows, _processes(settings, proc_root), *_mapping(settings)]
 
 
 def _driver_and_boards() -> list[Finding]:
@@ -45,29 +45,27 @@ def _driver_and_boards() -> list[Finding]:
     except DeviceLostError as lost:
         calls.missing[lost.reason] += 1
     count, boards = find_boards(calls)
-    found: list[Finding] = [
+    rows: list[Finding] = [
         ("NVIDIA driver", "ok", scrub(version))
         if version
         else ("NVIDIA driver", "missing", "its version is not told; see `nvidia-smi`")
     ]
     if not count:
-        found.append(
-            ("GPUs", "missing", "the driver sees none; give this machine or container one")
-        )
+        rows.append(("GPUs", "missing", "the driver sees none; give this machine or container one"))
     elif len(boards) < count:
         reasons = ", ".join(sorted(calls.missing))
-        found.append(
+        rows.append(
             ("GPUs", "missing", f"{len(boards)} of {count} can be named ({reasons}); {_LOST}")
         )
     for board in boards:
-        found += _board(board)
-    return [*found, *_xid_events(boards)]
+        rows += _board(board)
+    return [*rows, *_xid_events(boards)]
 
 
 def _board(board: Board) -> list[Finding]:
     what = f"GPU {board.index}"
     calls = NvmlCalls()
-    asked = {
+    calls_by_name = {
         "power": pynvml.nvmlDeviceGetPowerUsage,
         "energy counter": pynvml.nvmlDeviceGetTotalEnergyConsumption,
         "power limit": pynvml.nvmlDeviceGetEnforcedPowerLimit,
@@ -77,18 +75,18 @@ def _board(board: Board) -> list[Finding]:
     try:
         refused = {
             name: reason
-            for name, call in asked.items()
+            for name, call in calls_by_name.items()
             if (reason := calls.attempt(call, board.handle)[1])
         }
         mig = _mig(board) if board.in_mig_mode else _utilization(calls, board)
     except DeviceLostError as lost:
         return [(what, "missing", f"{lost.reason}: {_LOST}")]
     model = scrub(f"{board.name} {board.uuid}", limit=120)
-    found: list[Finding] = [(what, "ok", f"{model} answers"), mig]
+    rows: list[Finding] = [(what, "ok", f"{model} answers"), mig]
     for name, reason in refused.items():
         fix = _FIXES.get(reason.partition(": ")[2], "see `nvidia-smi -q`")
-        found.append((f"{what} {name}", "missing", f"{reason}: {fix}"))
-    return found
+        rows.append((f"{what} {name}", "missing", f"{reason}: {fix}"))
+    return rows
 
 
 def _xid_events(boards: tuple[Board, ...]) -> list[Finding]:

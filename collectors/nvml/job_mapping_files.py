@@ -23,8 +23,8 @@ def booted_at(proc_root: Path) -> float | None:
         text = (proc_root / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = _BOOT.search(text)
-    return float(found[1]) if found else None
+    match = _BOOT.search(text)
+    return float(match[1]) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class MappingFiles:
         Why a file was not believed is appended to `reasons`.
         """
         for name in names:
-            found = self._holders_in(name)
-            if found:
-                return found
+            jobs = self._holders_in(name)
+            if jobs:
+                return jobs
         return ()
 
     def _holders_in(self, name: str) -> tuple[str, ...]:

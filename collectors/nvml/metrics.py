@@ -115,11 +115,11 @@ class NvmlCollector:
         samples, contradictions = _samples(rows, self.catalogue)
         activity = without_counters(_activity(readings, window), contradictions)
         texts = [frame.to_csv(index=False) for frame in (samples, xids, activity, contradictions)]
-        held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
+        of_jobs = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, *texts]),
             samples=samples,
-            jobs=jobs_of(held, self.name),
+            jobs=jobs_of(of_jobs, self.name),
             xids=xids,
             activity=activity,
             contradictions=contradictions,

@@ -79,12 +79,12 @@ class NvmlReader:
         for board in boards:
             reading = _BoardReading(self, calls, board, mapping, sees_the_host)
             try:
-                found, active = reading.rows()
+                samples, active = reading.rows()
             except DeviceLostError as lost:
                 calls.missing[lost.reason] += 1
                 self.activity.forget(board.uuid)
                 continue
-            rows += found
+            rows += samples
             activity += active
             boards_read += 1
         calls.missing.update(mapping.reasons if mapping else ())
@@ -167,22 +167,22 @@ class _BoardReading:
         """Return temperatures, clock and memory errors; what a board has no sensor for is NaN."""
         board = self.board.handle
         ecc = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-        asked = {
+        queries = {
             "temperature_celsius": (
                 pynvml.nvmlDeviceGetTemperature, (pynvml.NVML_TEMPERATURE_GPU,)
             ),
             "clock_mhz": (pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_SM,)),
             "uncorrected_errors": (pynvml.nvmlDeviceGetTotalEccErrors, ecc),
         }  # fmt: skip
-        found = {
+        values = {
             name: self.calls.attempt(call, board, *arguments)[0]
-            for name, (call, arguments) in asked.items()
+            for name, (call, arguments) in queries.items()
         }
-        found["memory_temperature_celsius"] = self._field(pynvml.NVML_FI_DEV_MEMORY_TEMP)
+        values["memory_temperature_celsius"] = self._field(pynvml.NVML_FI_DEV_MEMORY_TEMP)
         rows = self.calls.attempt(pynvml.nvmlDeviceGetRemappedRows, board)[0]
         if rows is not None:
-            _, found["remapped_rows"], _, found["remap_failed"] = rows
-        return {name: math.nan if value is None else float(value) for name, value in found.items()}
+            _, values["remapped_rows"], _, values["remap_failed"] = rows
+        return {name: math.nan if value is None else float(value) for name, value in values.items()}
 
     def _board_level(self) -> dict[str, object]:
         calls, handle = self.calls, self.board.handle

@@ -127,10 +127,10 @@ class NvmlSampler:
 
 
 def _build(settings: Settings, catalogue: GpuCatalogue) -> NvmlSampler:
-    own = settings.nvml
-    host = own.node or platform.node()
-    collector = NvmlCollector(own, catalogue, host, proc_root=Path(own.proc_root))
-    return NvmlSampler(collector, interval_seconds=own.interval_seconds)
+    nvml = settings.nvml
+    host = nvml.node or platform.node()
+    collector = NvmlCollector(nvml, catalogue, host, proc_root=Path(nvml.proc_root))
+    return NvmlSampler(collector, interval_seconds=nvml.interval_seconds)
 
 
 SOURCE = Source(build=_build, findings=lambda settings, _now: nvml_findings(settings.nvml))

@@ -66,8 +66,8 @@ class XidEvents:
             reason = self._register(calls, board)
             if not reason:
                 name = scrub(board.uuid, limit=_MAX_NAME)
-                known = self._boards.setdefault(board.uuid, _Watched(name, board.index))
-                self._registered[_address(board.handle)] = known
+                watched = self._boards.setdefault(board.uuid, _Watched(name, board.index))
+                self._registered[_address(board.handle)] = watched
             elif reason.endswith(_WITHOUT):
                 self.refused[board.uuid] = reason
             elif reason.endswith(": Unknown"):
@@ -91,12 +91,12 @@ class XidEvents:
             entry.show(xid, at, at)
             failed.add(entry.uuid)
         for board in boards:
-            known = self._registered.get(_address(board.handle))
-            if known is None:
+            state = self._registered.get(_address(board.handle))
+            if state is None:
                 continue
-            if known.since is not None and known.uuid not in failed:
-                known.show(NO_ERROR if known.shown is None else known.shown, known.since, at)
-            known.since = at
+            if state.since is not None and state.uuid not in failed:
+                state.show(NO_ERROR if state.shown is None else state.shown, state.since, at)
+            state.since = at
         return tuple(
             {
                 "gpu_uuid": watched.uuid,

@@ -82,10 +82,10 @@ class PrometheusClient:
     def take_warnings(self) -> tuple[str, ...]:
         """Return the server's warnings, what was left out, and the gaps of this collection."""
         broken = [f"{count} {what} left out" for what, count in self._broken.items()]
-        found = (*self._session.warnings, *broken, *self._named_gaps())
+        warnings = (*self._session.warnings, *broken, *self._named_gaps())
         self._session.warnings.clear()
         self._broken.clear()
-        return found
+        return warnings
 
     def _named_gaps(self) -> list[str]:
         """Return a line for each run of gaps of a metric that have one reason."""
@@ -123,18 +123,18 @@ class PrometheusClient:
         With a selector they are those of its series, where the server can tell (Prometheus 2.24).
         """
         params = {"match[]": f'{{__name__!="",{selector}}}'} if selector else None
-        found = self._tried(lambda: self._connect.all_metrics(params))
-        if not isinstance(found, list):
-            raise self._unexpected(found)
-        return frozenset(name for name in found if isinstance(name, str))
+        names = self._tried(lambda: self._connect.all_metrics(params))
+        if not isinstance(names, list):
+            raise self._unexpected(names)
+        return frozenset(name for name in names if isinstance(name, str))
 
     def scrape_seconds(self, metric: str, at: datetime) -> float | None:
         """Return the usual time between two readings of a metric, None when it cannot be told."""
         selector = f"{{{self._settings.selector}}}" if self._settings.selector else ""
         query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS * 1000 - 1}ms])"
         try:
-            found = self.instant(query, at)
-            counts = sorted(float(entry["value"][1]) for entry in found)
+            vector = self.instant(query, at)
+            counts = sorted(float(entry["value"][1]) for entry in vector)
         except (CollectorError, KeyError, IndexError, TypeError, ValueError, OverflowError):
             return None
         middle = counts[len(counts) // 2] if counts else 0.0
@@ -142,12 +142,12 @@ class PrometheusClient:
 
     def instant(self, query: str, at: datetime) -> list[dict[str, Any]]:
         """Return the vector that a query answers at a time. Errors: CollectorError."""
-        found = self._tried(
+        vector = self._tried(
             lambda: self._connect.custom_query(query, params={"time": at.timestamp()})
         )
-        if not isinstance(found, list):
-            raise self._unexpected(found)
-        return found
+        if not isinstance(vector, list):
+            raise self._unexpected(vector)
+        return vector
 
     def range(
         self, query: str, *, start: datetime, end: datetime, step_seconds: int
@@ -184,7 +184,7 @@ class PrometheusClient:
         step = int(part.step.total_seconds())
         query = pushed_down(part.metric, part.vector(), step, scrape_seconds)
         try:
-            found = self._answer(query, part)
+            series = self._answer(query, part)
         except (TooMuchAskedError, TooSlowError) as error:
             for range_part in self._smaller(part, error):
                 yield from self._split(range_part, scrape_seconds)
@@ -197,7 +197,7 @@ class PrometheusClient:
         else:
             self._slow = 0
             self._answers += 1
-            yield from found
+            yield from series
 
     def _smaller(
         self, part: RangePart, error: TooMuchAskedError | TooSlowError
@@ -217,15 +217,15 @@ class PrometheusClient:
 
     def _answer(self, query: str, part: RangePart) -> list[dict[str, Any]]:
         step = part.step // timedelta(seconds=1)
-        found = self._tried(
+        result = self._tried(
             lambda: self._connect.custom_query_range(
                 query=query, start_time=part.start, end_time=part.end, step=str(step)
             )
         )
-        if not isinstance(found, list):
-            raise self._unexpected(found)
-        answer = read_answer(found, part.start, part.end)
-        if found and answer.broken_series == len(found):
+        if not isinstance(result, list):
+            raise self._unexpected(result)
+        answer = read_answer(result, part.start, part.end)
+        if result and answer.broken_series == len(result):
             raise UnexpectedAnswerError(
                 f"{self.url} answered a range query with something that is no matrix",
                 "Is this the address of a Prometheus?",
@@ -272,9 +272,9 @@ class PrometheusClient:
                 "Is this the address of a Prometheus?",
             ) from error
 
-    def _unexpected(self, found: object) -> UnexpectedAnswerError:
+    def _unexpected(self, answer: object) -> UnexpectedAnswerError:
         return UnexpectedAnswerError(
-            f"{self.url} answered {type(found).__name__} where a list of series was expected",
+            f"{self.url} answered {type(answer).__name__} where a list of series was expected",
             "Is this the address of a Prometheus?",
         )
 
@@ -315,7 +315,7 @@ class ReadAnswer:
     broken_readings: int
 
 
-def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAnswer:
+def read_answer(result: Sequence[Any], start: datetime, end: datetime) -> ReadAnswer:
     """Return the series (`metric`, `values`) of the `result` of a matrix, within [start, end].
 
     A value is left as the server wrote it; that it is no number is for the reader of values.
@@ -324,22 +324,22 @@ def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAns
     series, broken, readings = [], 0, 0
     # Prometheus rounds times to ms, and the library the question to s.
     first, last = start.timestamp() - 1, end.timestamp() + 1
-    for entry in found:
+    for entry in result:
         labels = entry.get("metric") if isinstance(entry, dict) else None
         values = entry.get("values") if isinstance(entry, dict) else None
         if not _are_labels(labels) or not isinstance(values, list):
             broken += 1
             continue
-        kept = [point for point in values if _is_reading(point, first, last)]
-        readings += len(values) - len(kept)
-        if kept:
+        inside = [point for point in values if _is_reading(point, first, last)]
+        readings += len(values) - len(inside)
+        if inside:
             metric = {storable(name): storable(value) for name, value in (labels or {}).items()}
-            series.append({"metric": metric, "values": kept})
+            series.append({"metric": metric, "values": inside})
     return ReadAnswer(series=series, broken_series=broken, broken_readings=readings)
 
 
-def _are_labels(found: object) -> bool:
-    return isinstance(found, dict) and all(isinstance(entry, str) for entry in found.values())
+def _are_labels(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values())
 
 
 def _is_reading(point: object, first: float, last: float) -> bool:

@@ -68,9 +68,9 @@ def prometheus_findings(
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:
     """Return what the exporter lacks; where none is scraped, that alone."""
-    held = sorted(name for name in names if name in BY_NAME or name in INFOS)
+    present = sorted(name for name in names if name in BY_NAME or name in INFOS)
     dcgm = any(name.startswith("DCGM_FI_") for name in names)
-    if not held and not dcgm:
+    if not present and not dcgm:
         yield (
             "GPU exporter",
             "missing",
@@ -81,31 +81,31 @@ def _metrics(names: frozenset[str]) -> Iterator[Finding]:
         )
         return
     if not dcgm:
-        yield "exporter", "ok", f"no dcgm-exporter, but metrics such as {held[0]}"
+        yield "exporter", "ok", f"no dcgm-exporter, but metrics such as {present[0]}"
         return
-    told = {BY_NAME[name][0].quantity: name for name in reversed(held) if name in BY_NAME}
+    metrics = {BY_NAME[name][0].quantity: name for name in reversed(present) if name in BY_NAME}
     for what, quantities in _FIELDS.items():
-        found = [told[part] for part in quantities.split() if part in told]
+        hits = [metrics[part] for part in quantities.split() if part in metrics]
         fix = f"Add the line `{_LINES[what]}` to the counters of dcgm-exporter (-f FILE). "
-        yield what, "ok" if found else "missing", found[0] if found else fix + _until(what, told)
-    lacking = [name for quantity, name in _CAUSES.items() if quantity not in told]
-    more = f"Add {', '.join(lacking)} (gauge) to the counters of dcgm-exporter. Until then some "
+        yield what, "ok" if hits else "missing", hits[0] if hits else fix + _until(what, metrics)
+    missing = [name for quantity, name in _CAUSES.items() if quantity not in metrics]
+    more = f"Add {', '.join(missing)} (gauge) to the counters of dcgm-exporter. Until then some "
     yield (
         "causes of slow work",
-        "missing" if lacking else "ok",
-        more + "causes are not told, or weakly." if lacking else "all counters are there",
+        "missing" if missing else "ok",
+        more + "causes are not told, or weakly." if missing else "all counters are there",
     )
 
 
-def _until(what: str, told: Mapping[str, str]) -> str:
+def _until(what: str, names: Mapping[str, str]) -> str:
     """Return what is done without the counter, from those that are there."""
     if what == "SM activity":
-        known = next((told[entry] for entry in UTILIZATION_PREFERENCE if entry in told), "unknown")
-        tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in known else ""
-        return f"{_SM_ACTIVITY}Until then utilization is {known}{tiny}."
+        best = next((names[entry] for entry in UTILIZATION_PREFERENCE if entry in names), "unknown")
+        tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in best else ""
+        return f"{_SM_ACTIVITY}Until then utilization is {best}{tiny}."
     if what == "memory size":
         return "Until then a board's size comes from the catalogue only."
-    if what == "energy counter" and {"power_watts", "power_instant_watts"} & told.keys():
+    if what == "energy counter" and {"power_watts", "power_instant_watts"} & names.keys():
         return "Until then energy is the integral of power."
     return f"Until then {'memory use' if what == 'memory used' else what} is unknown."
 
@@ -121,10 +121,10 @@ def _series(
     if probe is None:
         return
     # MIG boards have no utilization by GPU_UTIL: what else a board shows is asked for beside it.
-    asked = [probe, *sorted(name for name in names - {probe} if name in _OF_EVERY_BOARD)]
-    matchers = ",".join([f'__name__=~"{"|".join(asked)}"', *filter(None, [settings.selector])])
+    metrics = [probe, *sorted(name for name in names - {probe} if name in _OF_EVERY_BOARD)]
+    matchers = ",".join([f'__name__=~"{"|".join(metrics)}"', *filter(None, [settings.selector])])
     try:
-        found = list(
+        results = list(
             client.range(
                 f"{{{matchers}}}",
                 start=now - timedelta(minutes=10),
@@ -135,15 +135,15 @@ def _series(
     except CollectorError as error:
         yield "series", "missing", str(error)
         return
-    labels = [dict(entry.get("metric") or {}) for entry in found]
+    labels = [dict(entry.get("metric") or {}) for entry in results]
     if not labels:
-        chosen = f", and prometheus.selector ({scrub(settings.selector)})"
+        selector = f", and prometheus.selector ({scrub(settings.selector)})"
         yield (
             "fresh samples",
             "missing",
             (
                 f"no {probe} in the last 10 min. Is the target up? See /targets"
-                f"{chosen if settings.selector else ''}."
+                f"{selector if settings.selector else ''}."
             ),
         )
         return

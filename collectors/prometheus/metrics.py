@@ -76,29 +76,29 @@ class PrometheusDcgmCollector:
         """Return the samples on the step grid in (start, end]. Errors: CollectorError."""
         self.client.begin()
         names = self.client.metric_names()
-        held = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
-        if not held:
+        present = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
+        if not present:
             others = "".join(f"; {text}" for text in unread_metrics(names))
             raise UnexpectedAnswerError(
                 f"{self.name} holds no GPU metric{others}",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
-        asked = [*held, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in names)]
+        metrics = [*present, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in names)]
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
         dropped = Dropped()
-        scrape = self.client.scrape_seconds(held[0], end)
+        scrape = self.client.scrape_seconds(present[0], end)
         read = [
             (
                 samples_of(day, self.catalogue, dropped),
                 xids_of(day, self.catalogue, dropped),
                 activity_of(day, self.catalogue, window, dropped),
             )
-            for day in self._days(asked, start, end, scrape, dropped)
+            for day in self._days(metrics, start, end, scrape, dropped)
         ]
         samples, xids, activity = (
-            pd.concat([found[part] for found in read] or [empty_frame(kind)], ignore_index=True)
+            pd.concat([frames[part] for frames in read] or [empty_frame(kind)], ignore_index=True)
             for part, kind in enumerate((SAMPLES, columns.XIDS, columns.ACTIVITY))
         )
         contradictions = pd.concat(
@@ -150,30 +150,30 @@ class PrometheusDcgmCollector:
     def _serving(self, names: list[str], window: Window, dropped: Dropped) -> pd.DataFrame:
         """Return what engines served in the whole slots of a window (columns SERVING)."""
         start, end = slots_of_window(window.start, window.end)
-        found = [empty_frame(SERVING)]
+        frames = [empty_frame(SERVING)]
         for first, last in _days(start, end, SLOT_SECONDS) if names else ():
             series = [
                 entry
                 for name in names
                 for entry in self._series(name, first, last, 0.0, dropped, step=SLOT_SECONDS)
             ]
-            found.append(serving_slots(series, dropped))
-        return pd.concat(found, ignore_index=True)
+            frames.append(serving_slots(series, dropped))
+        return pd.concat(frames, ignore_index=True)
 
-    def _progress(self, held: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
+    def _progress(self, names: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
         """Return what jobs reported at the ends of slots (columns PROGRESS)."""
         pair = self.settings.progress_metric, self.settings.progress_total_metric
-        if pair[0] not in held:
+        if pair[0] not in names:
             return empty_frame(PROGRESS)
         start, end = slots_of_window(window.start, window.end)
-        found = [empty_frame(PROGRESS)]
+        frames = [empty_frame(PROGRESS)]
         for first, last in _days(start, end, SLOT_SECONDS):
             done, totals = (
                 self._series(name, first, last, None, dropped, step=SLOT_SECONDS) if name else None
                 for name in pair
             )
-            found.append(progress_of(done or (), totals, dropped))
-        frame = pd.concat(found, ignore_index=True)
+            frames.append(progress_of(done or (), totals, dropped))
+        frame = pd.concat(frames, ignore_index=True)
         return frame.assign(label_id=frame["label_id"].map(key_text)).astype({"label_id": TEXT})
 
     def _days(
@@ -212,8 +212,8 @@ class PrometheusDcgmCollector:
         step = max(SLOT_SECONDS, self.settings.step_seconds)
         if start > end:
             return []
-        found = self._series(name, start, end, scrape_seconds, dropped, step=step)
-        return [replace(series, times=series.times - 1) for series in found]
+        rows = self._series(name, start, end, scrape_seconds, dropped, step=step)
+        return [replace(series, times=series.times - 1) for series in rows]
 
     def _series(
         self,
@@ -225,18 +225,18 @@ class PrometheusDcgmCollector:
         *,
         step: int = 0,
     ) -> list[Series]:
-        found = self.client.series(
+        entries = self.client.series(
             metric,
             start=start,
             end=end,
             step_seconds=step or self.settings.step_seconds,
             scrape_seconds=scrape_seconds,
         )
-        results = list(islice(found, self.settings.max_series))
-        for entry in found:
+        results = list(islice(entries, self.settings.max_series))
+        for entry in entries:
             dropped.counts[TOO_MANY] += len(entry["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}
-        return list(parse_answer(answer, dropped, wanted=(metric,)))
+        return list(parse_answer(answer, dropped, metrics=(metric,)))
 
 
 def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[datetime, datetime]]:
@@ -249,22 +249,22 @@ def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[d
 
 
 def _build(settings: Settings, catalogue: GpuCatalogue) -> PrometheusDcgmCollector:
-    own = settings.prometheus
-    return PrometheusDcgmCollector(PrometheusClient(own), own, catalogue)
+    prometheus = settings.prometheus
+    return PrometheusDcgmCollector(PrometheusClient(prometheus), prometheus, catalogue)
 
 
 def _findings(settings: Settings, now: datetime) -> tuple[Finding, ...]:
-    own = settings.prometheus
+    prometheus = settings.prometheus
     schedulers = {"slurm", "kubernetes"}.intersection(settings.sources_in_use())
-    return prometheus_findings(PrometheusClient(own), own, now, schedulers=schedulers)
+    return prometheus_findings(PrometheusClient(prometheus), prometheus, now, schedulers=schedulers)
 
 
 SOURCE = Source(build=_build, findings=_findings)
 
 
-def serving_names(held: Collection[str]) -> list[str]:
+def serving_names(names: Collection[str]) -> list[str]:
     """Return which of the metrics that a server holds are asked for; none where no engine is."""
-    return sorted(name for name in SERVING_NAMES.intersection(held) if not _is_bucket(name))
+    return sorted(name for name in SERVING_NAMES.intersection(names) if not _is_bucket(name))
 
 
 def _is_bucket(name: str) -> bool:
@@ -274,11 +274,11 @@ def _is_bucket(name: str) -> bool:
 def slots_of_window(start: datetime, end: datetime) -> tuple[datetime, datetime]:
     """Return the ends of the first and the last slot that lie in a window; none when reversed."""
     step = timedelta(seconds=SLOT_SECONDS)
-    whole = [
+    bounds = [
         datetime.fromtimestamp(at.timestamp() // SLOT_SECONDS * SLOT_SECONDS, UTC)
         for at in (start, end)
     ]
-    return whole[0] + step, whole[1]
+    return bounds[0] + step, bounds[1]
 
 
 def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
@@ -302,8 +302,8 @@ def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
             )
     rows = [
         {"slot_start": end - SLOT_SECONDS, **dict(_cells(sample))}
-        for end, found in sorted(by_end.items())
-        for sample in service_samples(found, dropped)
+        for end, group in sorted(by_end.items())
+        for sample in service_samples(group, dropped)
     ]
     if not rows:
         return empty_frame(SERVING)
@@ -314,11 +314,11 @@ def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
 
 def key_text(text: str) -> str:
     """Return a text that fits into a key: an index of PostgreSQL takes 2,704 bytes in all."""
-    whole = text.encode()
-    if len(whole) <= _KEY_BYTES:
+    encoded = text.encode()
+    if len(encoded) <= _KEY_BYTES:
         return text
-    digest = hashlib.sha256(whole).hexdigest()[:_DIGEST]
-    return f"{whole[: _KEY_BYTES - _DIGEST].decode(errors='ignore')}{digest}"
+    digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST]
+    return f"{encoded[: _KEY_BYTES - _DIGEST].decode(errors='ignore')}{digest}"
 
 
 def _cells(sample: ServiceSample) -> Iterator[tuple[str, object]]:
@@ -331,7 +331,7 @@ def _cells(sample: ServiceSample) -> Iterator[tuple[str, object]]:
         yield name, getattr(sample, signal)
     for name, signal in _TIMED.items():
         durations: LatencyHistogram | None = getattr(sample, signal)
-        known = durations is not None and durations.sum_seconds is not None
-        if known and durations is not None and durations.count is not None:
+        has_sum = durations is not None and durations.sum_seconds is not None
+        if has_sum and durations is not None and durations.count is not None:
             yield f"{name}_seconds", durations.sum_seconds
             yield f"{name}_count", durations.count

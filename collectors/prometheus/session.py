@@ -106,8 +106,8 @@ class GuardedSession(requests.Session):
                 f"{self.url}: the time for this collection is used up",
                 "Raise prometheus.budget_seconds or narrow prometheus.selector.",
             )
-        left = ends - now
-        options |= {"timeout": (min(CONNECT_SECONDS, left), left), "stream": True}
+        remaining = ends - now
+        options |= {"timeout": (min(CONNECT_SECONDS, remaining), remaining), "stream": True}
         options |= {"allow_redirects": False, "verify": self.verify, "cert": self.cert}
         if options.get("auth") is None:
             options.pop("auth", None)
@@ -181,34 +181,34 @@ class GuardedSession(requests.Session):
                 if len(self.warnings) < _MAX_WARNINGS and warning not in self.warnings:
                     self.warnings.append(warning)
             return
-        said = scrub(_said(response))
+        text = scrub(_said(response))
         if 300 <= status < 400:
             raise UnexpectedAnswerError(
                 f"{url} redirects elsewhere", "Give the final address as prometheus.url."
             )
         if status in (401, 403):
             raise SourceRefusedError(
-                f"{url} refused with {status}: {said}",
+                f"{url} refused with {status}: {text}",
                 "Check prometheus.bearer_token, username or client certificate.",
             )
-        if status in _TOO_MUCH_STATUS or any(words in said.lower() for words in _TOO_MUCH):
+        if status in _TOO_MUCH_STATUS or any(words in text.lower() for words in _TOO_MUCH):
             raise TooMuchAskedError(
-                f"{url} refused with {status}: {said}",
+                f"{url} refused with {status}: {text}",
                 "Lengthen prometheus.step_seconds or raise the server's query limits.",
             )
         if status == 504:
             raise ProxyGaveUpError(
-                f"{url} answered {status}: {said}",
+                f"{url} answered {status}: {text}",
                 "A proxy gave up waiting: raise its timeout or narrow prometheus.selector.",
             )
         if status in _TEMPORARY:
             raise PassingFailureError(
-                f"{url} answered {status}: {said}",
+                f"{url} answered {status}: {text}",
                 "It is overloaded or starting; the next collection fills the gap.",
                 _wait_of(response),
             )
         raise SourceRefusedError(
-            f"{url} refused with {status}: {said}",
+            f"{url} refused with {status}: {text}",
             "Check prometheus.url, prometheus.selector and the server's query limits.",
         )
 
@@ -219,8 +219,8 @@ def _said(response: requests.Response) -> str:
         document = response.json()
     except (ValueError, RecursionError):
         return response.content[:200].decode("utf-8", "replace")
-    said = document.get("error") if isinstance(document, dict) else None
-    return said if isinstance(said, str) else ""
+    text = document.get("error") if isinstance(document, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _warnings_of(response: requests.Response) -> list[str]:
@@ -235,9 +235,9 @@ def _warnings_of(response: requests.Response) -> list[str]:
     lists = (document.get(name) for name in ("warnings", "infos"))
     return [
         scrub(entry)
-        for found in lists
-        if isinstance(found, list)
-        for entry in found[:_MAX_WARNINGS]
+        for entries in lists
+        if isinstance(entries, list)
+        for entry in entries[:_MAX_WARNINGS]
         if isinstance(entry, str)
     ]
 
@@ -328,7 +328,7 @@ def _text(path: str, setting: str) -> str:
 
 
 def _headers(text: str) -> dict[str, str]:
-    found = {}
+    headers = {}
     for line in filter(str.strip, text.splitlines()):
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
@@ -336,5 +336,5 @@ def _headers(text: str) -> dict[str, str]:
                 "prometheus.headers_file has a line that is no `Name: value`",
                 "Write one header a line.",
             )
-        found[name.strip()] = value.strip()
-    return found
+        headers[name.strip()] = value.strip()
+    return headers

@@ -54,8 +54,8 @@ def activity_of(
 
     What is no reading is counted in `dropped`, but for what samples are made of, counted there.
     """
-    asked = (entry for entry in series if entry.metric in INFOS or _quantity(entry.metric) in _READ)
-    everything = list(readable(asked, Dropped()))
+    rows = (entry for entry in series if entry.metric in INFOS or _quantity(entry.metric) in _READ)
+    everything = list(readable(rows, Dropped()))
     info = info_labels(everything)
     numbers: dict[tuple[str, str], int] = {}
     by_metric: dict[str, list[_Readings]] = {}
@@ -67,10 +67,10 @@ def activity_of(
         number = numbers.setdefault((device.gpu_uuid, device.mig_instance), len(numbers))
         of_device = np.full(len(entry.times), number, dtype=np.int64)
         by_metric.setdefault(entry.metric, []).append((of_device, entry.times, entry.values))
-    told: dict[str, list[_Readings]] = {}
+    by_name: dict[str, list[_Readings]] = {}
     for metric, parts in by_metric.items():
-        told.setdefault(_quantity(metric), []).append(_kept(metric, parts, window, dropped))
-    means = pd.DataFrame({name: _by_slot(parts, name) for name, parts in told.items()})
+        by_name.setdefault(_quantity(metric), []).append(_kept(metric, parts, window, dropped))
+    means = pd.DataFrame({name: _by_slot(parts, name) for name, parts in by_name.items()})
     return empty_frame(ACTIVITY) if means.empty else _frame(means, list(numbers))
 
 
@@ -85,16 +85,16 @@ def _kept(metric: str, parts: Sequence[_Readings], window: Window, dropped: Drop
     meaning = BY_NAME[metric]
     refused = Dropped().counts if meaning[0].used else dropped.counts
     # Of a percentage or a ratio one whole series tells which it is.
-    whole = [part[2] for part in parts] if meaning[0].percent_or_ratio else [values]
-    read = [plausible(*meaning, raw, refused) for raw in whole]
-    values, kept = (np.concatenate(column) for column in zip(*read, strict=True))
+    blocks = [part[2] for part in parts] if meaning[0].percent_or_ratio else [values]
+    read = [plausible(*meaning, raw, refused) for raw in blocks]
+    values, valid = (np.concatenate(column) for column in zip(*read, strict=True))
     slots = np.floor(times / SLOT_SECONDS) * SLOT_SECONDS
-    kept &= (times >= FIRST_SECOND) & (times <= LAST_SECOND)
-    kept &= slots >= window.start.timestamp()
-    kept &= slots + SLOT_SECONDS <= window.end.timestamp()
+    valid &= (times >= FIRST_SECOND) & (times <= LAST_SECOND)
+    valid &= slots >= window.start.timestamp()
+    valid &= slots + SLOT_SECONDS <= window.end.timestamp()
     if meaning[0].quantity == "clock_event_reasons":
-        values = _slowed(np.where(kept, values, 0.0))
-    return device[kept], slots[kept], values[kept]
+        values = _slowed(np.where(valid, values, 0.0))
+    return device[valid], slots[valid], values[valid]
 
 
 def _by_slot(parts: Sequence[_Readings], quantity: str) -> pd.Series:
@@ -107,8 +107,8 @@ def _by_slot(parts: Sequence[_Readings], quantity: str) -> pd.Series:
 
 def _slowed(reasons: Floats) -> Floats:
     """Return 1 where heat or a power brake slows the clocks, 0 elsewhere."""
-    named = reasons.astype(np.int64) & SLOWED_BY_HEAT_OR_BRAKE
-    return np.asarray(named != 0, dtype=np.float64)
+    bits = reasons.astype(np.int64) & SLOWED_BY_HEAT_OR_BRAKE
+    return np.asarray(bits != 0, dtype=np.float64)
 
 
 def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFrame:
@@ -116,13 +116,13 @@ def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFr
     unknown = pd.Series(np.nan, index=means.index)
 
     def of(*names: str) -> pd.Series:
-        found = unknown
+        values = unknown
         for name in names:
-            found = found.fillna(means[name]) if name in means else found
-        return found
+            values = values.fillna(means[name]) if name in means else values
+        return values
 
     power, limit = of("power_watts", "power_instant_watts"), of("power_limit_watts")
-    made = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "engine_active": of("gr_engine_active", "gpu_util"),
             **{name: of(name) for name in PLAIN},
@@ -132,7 +132,7 @@ def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFr
             **{name: of(name) for name in HEALTH_QUANTITIES},
         }
     ).reset_index()
-    named = pd.DataFrame(devices, columns=["gpu_uuid", "mig_instance"]).iloc[made["device"]]
-    starts = pd.to_datetime(made["slot"], unit="s", utc=True).dt.as_unit("us")
-    whole = made.drop(columns=["device", "slot"]).join(named.reset_index(drop=True))
-    return check_frame(whole.assign(slot_start=starts), ACTIVITY)
+    labels = pd.DataFrame(devices, columns=["gpu_uuid", "mig_instance"]).iloc[table["device"]]
+    starts = pd.to_datetime(table["slot"], unit="s", utc=True).dt.as_unit("us")
+    joined = table.drop(columns=["device", "slot"]).join(labels.reset_index(drop=True))
+    return check_frame(joined.assign(slot_start=starts), ACTIVITY)

@@ -30,13 +30,13 @@ class TwoNodes:
             return ()
         board = min(self.nodes)
         names = " and ".join(sorted(self.nodes[board]))
-        told = (
+        message = (
             f"two nodes at once report {count_text(len(self.nodes), 'board')}, such as "
             f"{scrub(board, limit=60)} by {scrub(names, limit=120)}: the larger reading is kept, "
             "under the last node by name. Is one UUID given to two virtual machines, or does an "
             "exporter name the wrong node?"
         )
-        return (told,)
+        return (message,)
 
 
 _MIN_COMMON, _ERRORS, _SHARE = 9, 3.0, 0.1
@@ -96,15 +96,15 @@ class NodeRuns:
 
     def note(self, samples: pd.DataFrame) -> None:
         """Take in samples with the columns gpu_uuid, node and sampled_at."""
-        told = samples.loc[samples["node"] != "", ["gpu_uuid", "node", "sampled_at"]]
-        hosts = {node: host_of(node) or node for node in told["node"].unique()}
-        told = told.assign(node=told["node"].map(hosts)).drop_duplicates()
-        for (uuid, host), own in told.groupby(["gpu_uuid", "node"])["sampled_at"]:
-            at = np.sort(own.astype("int64").to_numpy())
+        rows = samples.loc[samples["node"] != "", ["gpu_uuid", "node", "sampled_at"]]
+        hosts = {node: host_of(node) or node for node in rows["node"].unique()}
+        rows = rows.assign(node=rows["node"].map(hosts)).drop_duplicates()
+        for (uuid, host), times in rows.groupby(["gpu_uuid", "node"])["sampled_at"]:
+            at = np.sort(times.astype("int64").to_numpy())
             runs = self._runs.setdefault(str(uuid), [])
             for part in np.split(at, np.flatnonzero(np.diff(at) > _MAX_GAP) + 1):
                 run = _NodeRun(str(host), int(part[0]), int(part[-1]), len(part))
-                before = next((known for known in reversed(runs) if known.host == host), None)
+                before = next((entry for entry in reversed(runs) if entry.host == host), None)
                 if before is not None and 0 < run.first - before.last <= _MAX_GAP:
                     before.last, before.samples = run.last, before.samples + run.samples
                 else:
@@ -112,12 +112,12 @@ class NodeRuns:
 
     def two_nodes(self) -> TwoNodes:
         """Return the boards that several nodes reported at once, by name where any has one."""
-        found = TwoNodes()
+        result = TwoNodes()
         for uuid, runs in self._runs.items():
-            named = [run for run in runs if host_of(run.host)] or runs
-            if hosts := _at_once(named):
-                found.nodes[uuid] = hosts
-        return found
+            candidates = [run for run in runs if host_of(run.host)] or runs
+            if hosts := _at_once(candidates):
+                result.nodes[uuid] = hosts
+        return result
 
 
 def _at_once(runs: Sequence[_NodeRun]) -> set[str]:
@@ -136,8 +136,8 @@ def _at_once(runs: Sequence[_NodeRun]) -> set[str]:
                 shared[pair] = shared.get(pair, 0) + 1
                 if shared[pair] > MAX_OVERLAPS:
                     return {*pair}
-        known = newest.get(run.host)
-        if known is None or known.last < run.last:
+        last_run = newest.get(run.host)
+        if last_run is None or last_run.last < run.last:
             newest[run.host] = run
     return set()
 
@@ -154,36 +154,36 @@ def named_by_time(
     nodes at one time the last by name counts; boards claimed so more than once go to `two_nodes`.
     """
     boards: dict[str, list[tuple[LabelledDevice, Instants]]] = {}
-    for said, times in zip(devices, instants, strict=True):
-        for device, own in zip(said, times, strict=True):
-            boards.setdefault(device.gpu_uuid, []).append((device, own))
-    moved = {uuid: told for uuid, found in boards.items() if (told := _by_name(found))}
+    for group, times in zip(devices, instants, strict=True):
+        for device, stamps in zip(group, times, strict=True):
+            boards.setdefault(device.gpu_uuid, []).append((device, stamps))
+    moved = {uuid: claims for uuid, pairs in boards.items() if (claims := _by_name(pairs))}
     if not moved:
         return samples
     positions = samples.groupby(["gpu_uuid", "mig_instance", "job_id"]).indices
     at = samples["sampled_at"].astype("int64").to_numpy()
-    named = {name: samples[name].to_numpy(dtype=object, copy=True) for name in _NAMED}
-    for uuid, told in moved.items():
-        _claims(uuid, told, two_nodes)
-        for device, own in sorted(told, key=lambda pair: (pair[0].node, pair[0].gpu_index)):
+    columns = {name: samples[name].to_numpy(dtype=object, copy=True) for name in _NAMED}
+    for uuid, claims in moved.items():
+        _claims(uuid, claims, two_nodes)
+        for device, stamps in sorted(claims, key=lambda pair: (pair[0].node, pair[0].gpu_index)):
             holder = (uuid, device.mig_instance, device.job_id)
             rows = np.asarray(positions.get(holder, _NOWHERE))
-            rows = rows[np.isin(at[rows], own)]
+            rows = rows[np.isin(at[rows], stamps)]
             for name in _NAMED:
-                named[name][rows] = getattr(device, name) or named[name][rows]
-    return samples.assign(**{name: pd.Series(named[name], dtype="str") for name in _NAMED})
+                columns[name][rows] = getattr(device, name) or columns[name][rows]
+    return samples.assign(**{name: pd.Series(columns[name], dtype="str") for name in _NAMED})
 
 
 def _by_name(
-    told: Sequence[tuple[LabelledDevice, Instants]],
+    claims: Sequence[tuple[LabelledDevice, Instants]],
 ) -> list[tuple[LabelledDevice, Instants]]:
     """Return what tells the node of a board that has been on several, nothing of the others.
 
     Addresses count only where no series gives a name.
     """
-    names = [pair for pair in told if host_of(pair[0].node)]
-    found = names or [pair for pair in told if pair[0].node]
-    return found if len({_host(pair[0]) for pair in found}) > 1 else []
+    names = [pair for pair in claims if host_of(pair[0].node)]
+    candidates = names or [pair for pair in claims if pair[0].node]
+    return candidates if len({_host(pair[0]) for pair in candidates}) > 1 else []
 
 
 def _host(device: LabelledDevice) -> str:
@@ -195,12 +195,12 @@ _NAMED = ("node", "gpu_index")
 
 
 def _claims(
-    uuid: str, told: Sequence[tuple[LabelledDevice, Instants]], two_nodes: TwoNodes
+    uuid: str, pairs: Sequence[tuple[LabelledDevice, Instants]], two_nodes: TwoNodes
 ) -> None:
     by_host: dict[str, list[Instants]] = {}
-    for device, own in told:
-        by_host.setdefault(_host(device), []).append(own)
-    each = [np.unique(np.concatenate(own)) for own in by_host.values()]
+    for device, stamps in pairs:
+        by_host.setdefault(_host(device), []).append(stamps)
+    each = [np.unique(np.concatenate(stamps)) for stamps in by_host.values()]
     _times, claims = np.unique(np.concatenate(each), return_counts=True)
     if int((claims > 1).sum()) > MAX_OVERLAPS:
         two_nodes.nodes.setdefault(uuid, set()).update(by_host)

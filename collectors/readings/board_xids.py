@@ -38,10 +38,10 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
         device = device_of(entry.labels, catalogue, info) if entry.metric in XIDS else None
         if device is None:
             continue
-        values, kept = plausible(*BY_NAME[entry.metric], entry.values, dropped.counts)
-        kept &= (entry.times >= _EARLIEST) & (entry.times <= _LATEST)
-        for code in np.unique(values[kept]):
-            times = entry.times[kept & (values == code)]
+        values, valid = plausible(*BY_NAME[entry.metric], entry.values, dropped.counts)
+        valid &= (entry.times >= _EARLIEST) & (entry.times <= _LATEST)
+        for code in np.unique(values[valid]):
+            times = entry.times[valid & (values == code)]
             rows.append(
                 {
                     "gpu_uuid": device.gpu_uuid,
@@ -57,8 +57,8 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
 
 def shown_xids(samples: pd.DataFrame, codes: npt.NDArray[np.int64]) -> pd.DataFrame:
     """Return which codes boards showed (columns XIDS), of the code that goes with each sample."""
-    named = samples[["gpu_uuid", "node", "gpu_index", "sampled_at"]].assign(xid=codes)
-    frame = named.groupby(_KEY, as_index=False).agg(
+    rows = samples[["gpu_uuid", "node", "gpu_index", "sampled_at"]].assign(xid=codes)
+    frame = rows.groupby(_KEY, as_index=False).agg(
         node=("node", "last"),
         gpu_index=("gpu_index", "last"),
         first_seen_at=("sampled_at", "min"),
@@ -71,8 +71,8 @@ def merged_xids(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return one row per board and code (columns XIDS), of rows with times in s since the epoch."""
     if not rows:
         return empty_frame(columns.XIDS)
-    told = pd.DataFrame(rows).sort_values(["last_seen_at", "node", "gpu_index"])
-    frame = told.groupby(_KEY, as_index=False).agg(
+    table = pd.DataFrame(rows).sort_values(["last_seen_at", "node", "gpu_index"])
+    frame = table.groupby(_KEY, as_index=False).agg(
         node=("node", "last"),
         gpu_index=("gpu_index", "last"),
         first_seen_at=("first_seen_at", "min"),

@@ -324,9 +324,9 @@ def _power_of(
         .to_numpy(dtype=float)
         for what in ("tdp_watts", "idle_watts", "idle_watts_high")
     )
-    whole = (samples["mig_instance"] == "").to_numpy()
+    is_board = (samples["mig_instance"] == "").to_numpy()
     limit = samples["power_limit_watts"].to_numpy(dtype=float)
-    power = np.where(whole, samples["power_watts"].to_numpy(dtype=float), np.nan)
+    power = np.where(is_board, samples["power_watts"].to_numpy(dtype=float), np.nan)
     return power, np.where(limit > 0, limit, tdp), idle, rest
 
 

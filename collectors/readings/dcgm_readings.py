@@ -121,7 +121,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         timed = (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
         counts = Counter({"broken-time": int((~timed).sum())})
         times = entry.times[timed]
-        values, kept = plausible(*meaning, entry.values[timed], counts)
+        values, valid = plausible(*meaning, entry.values[timed], counts)
         if sum(counts[reason] for reason in OUTSIDE) > _MOST_OUTSIDE * len(times):
             what = f"{entry.metric} {ANOTHER_UNIT}"
             dropped.doubts.setdefault(what, set()).add(device.gpu_uuid)
@@ -133,15 +133,15 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
             devices.append([])
             instants.append([])
         devices[row].append(device)
-        instants[row].append(np.round(times[kept] * _MICROSECONDS).astype(np.int64))
+        instants[row].append(np.round(times[valid] * _MICROSECONDS).astype(np.int64))
         readings = quantities.setdefault(meaning[0].quantity, _Readings())
-        readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
+        readings.rows.append(np.full(int(valid.sum()), row, dtype=np.int64))
         readings.times.append(instants[row][-1])
-        readings.values.append(values[kept])
+        readings.values.append(values[valid])
         if meaning[0].kind is ReadingKind.GAUGE:
             of_device = (device.gpu_uuid, device.mig_instance, meaning[0].quantity)
             tellers.setdefault(of_device, []).append(
-                (entry.metric, instants[row][-1], values[kept])
+                (entry.metric, instants[row][-1], values[valid])
             )
     for uuid, what in disagreeing(tellers):
         dropped.doubts.setdefault(what, set()).add(uuid)
@@ -177,12 +177,12 @@ def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
     Readings of others, and labels, are counted.
     """
     for column in series:
-        found = readable_labels(column.labels)
-        if found is None:
+        result = readable_labels(column.labels)
+        if result is None:
             dropped.counts["broken-label"] += len(column.values)
         else:
-            dropped.counts["long-label"] += found[1]
-            yield replace(column, labels=found[0])
+            dropped.counts["long-label"] += result[1]
+            yield replace(column, labels=result[0])
 
 
 def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
@@ -190,8 +190,8 @@ def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
 
     Where several speak of one device, the last in the order of their labels counts.
     """
-    said = [column.labels for column in series if column.metric in INFOS]
-    ordered = sorted(said, key=lambda labels: sorted(labels.items()))
+    infos = [column.labels for column in series if column.metric in INFOS]
+    ordered = sorted(infos, key=lambda labels: sorted(labels.items()))
     return {known_as(labels): labels for labels in ordered}
 
 
@@ -242,11 +242,11 @@ def _wide(
         dropped.doubts.setdefault(f"GPU_UTIL {NEVER_ABOVE_ONE}", set()).update(boards)
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
-        keys[name] = [max(getattr(device, name) for device in said) for said in devices]
-    named = keys.iloc[holder].reset_index(drop=True)
+        keys[name] = [max(getattr(device, name) for device in group) for group in devices]
+    labels = keys.iloc[holder].reset_index(drop=True)
     times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
     frame = pd.DataFrame(_derived(wide, len(distinct_cells)))
-    samples = check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+    samples = check_frame(pd.concat([labels, frame], axis=1).assign(sampled_at=times), SAMPLES)
     counters = {name: wide[name] for name in COUNTERS if name in wide and name not in frame}
     believed, contradictions = believed_samples(samples, counters, catalogue)
     dropped.contradictions.append(contradictions)
@@ -273,8 +273,8 @@ def _unclear_percents(
 def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Return the distinct numbers of all parts in order; numpy's unique hashes, which is slower."""
     ordered: npt.NDArray[np.int64] = np.sort(np.concatenate(parts))
-    found: npt.NDArray[np.int64] = ordered[np.append(True, ordered[1:] != ordered[:-1])]
-    return found
+    distinct: npt.NDArray[np.int64] = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return distinct
 
 
 def _derived(
@@ -284,10 +284,10 @@ def _derived(
     unknown = np.full(length, np.nan)
 
     def known(*names: str) -> npt.NDArray[np.float64]:
-        found = unknown
+        column = unknown
         for name in names:
-            found = np.where(np.isnan(found), wide.get(name, unknown), found)
-        return found
+            column = np.where(np.isnan(column), wide.get(name, unknown), column)
+        return column
 
     signal = np.full(length, "", dtype="<U16")
     for name in reversed(UTILIZATION_PREFERENCE):
@@ -313,16 +313,16 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
     all exporters ask at once, nor are their clocks the same. Columns are grouped, never one frame a
     job: an hour of a large cluster names a hundred thousand pods.
     """
-    held = samples[samples["job_id"] != ""]
-    if held.empty:
+    rows = samples[samples["job_id"] != ""]
+    if rows.empty:
         return ()
-    codes, names = pd.factorize(held["job_id"], sort=True)
-    held = held.assign(code=codes)
-    seen = held.groupby("code")["sampled_at"].agg(["min", "max"])
-    newest = held[(held["sampled_at"] == seen["max"].take(codes).to_numpy())]
-    devices = held.groupby(["code", "gpu_uuid", "mig_instance"])["sampled_at"].agg(["min", "max"])
+    codes, names = pd.factorize(rows["job_id"], sort=True)
+    rows = rows.assign(code=codes)
+    spans = rows.groupby("code")["sampled_at"].agg(["min", "max"])
+    newest = rows[(rows["sampled_at"] == spans["max"].take(codes).to_numpy())]
+    devices = rows.groupby(["code", "gpu_uuid", "mig_instance"])["sampled_at"].agg(["min", "max"])
     code = devices.index.get_level_values("code").to_numpy()
-    is_recent = devices["max"] >= seen["max"].take(code).to_numpy() - _APART
+    is_recent = devices["max"] >= spans["max"].take(code).to_numpy() - _APART
     # Of two boards the one that took the place of the other was first read after it was last read.
     started = devices["min"].where(is_recent).groupby(level="code").transform("max")
     counts = np.bincount(code[is_recent & (devices["max"] >= started)])
@@ -334,11 +334,11 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
         first["mig_profile"],
         memory,
         counts.tolist(),
-        seen["min"].dt.to_pydatetime(),
-        seen["max"].dt.to_pydatetime(),
+        spans["min"].dt.to_pydatetime(),
+        spans["max"].dt.to_pydatetime(),
         strict=True,
     )
-    return tuple(_job(source, *found) for found in facts)
+    return tuple(_job(source, *fields) for fields in facts)
 
 
 def _job(

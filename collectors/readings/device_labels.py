@@ -46,44 +46,44 @@ def readable_labels(labels: Mapping[str, object]) -> tuple[Labels, int] | None:
     One that is too long becomes unknown, so that its board keeps its readings. None: one is no
     text at all.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     long = 0
     for name, value in labels.items():
         if not isinstance(value, str):
             return None
         long += len(value) > MAX_LABEL
-        found[name] = storable(value) if len(value) <= MAX_LABEL else ""
-    return found, long
+        result[name] = storable(value) if len(value) <= MAX_LABEL else ""
+    return result, long
 
 
 def board_uuid(text: str) -> str:
     """Return a UUID as NVML writes it, `GPU-0f1e2d3c-…`; text that is none without blanks."""
-    found = _UUID.fullmatch(text.strip())
-    if found is None:
+    match = _UUID.fullmatch(text.strip())
+    if match is None:
         return text.strip()
-    kind, digits = found[1] or "", found[2] or found[4]
+    kind, digits = match[1] or "", match[2] or match[4]
     return kind.upper() + digits.lower()
 
 
 def _first(labels: Labels, *names: str) -> str:
-    return next((found for name in names if (found := labels.get(name, "").strip())), "")
+    return next((text for name in names if (text := labels.get(name, "").strip())), "")
 
 
 def device_of(
-    labels: Labels, catalogue: GpuCatalogue, known: Mapping[str, Labels]
+    labels: Labels, catalogue: GpuCatalogue, infos: Mapping[str, Labels]
 ) -> LabelledDevice | None:
     """Return the device of a series, None when it names no board.
 
-    `known` maps `known_as` of an info series to its labels, for exporters that name model, index
+    `infos` maps `known_as` of an info series to its labels, for exporters that name model, index
     and MIG profile there only.
     """
     uuid = board_uuid(_REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid")))
-    info = known.get(uuid, {})
+    info = infos.get(uuid, {})
     node = node_of(labels)
     index = _first(labels, "gpu", "minor_number", "ordinal") or info.get("index", "")
     instance = _first(labels, "GPU_I_ID", "gpu_instance_id")
     profile = _first(labels, "GPU_I_PROFILE", "dra_mig_profile") or _COMPUTE_INSTANCE.sub(
-        "", known.get(f"{uuid}/{instance}", {}).get("profile", "")
+        "", infos.get(f"{uuid}/{instance}", {}).get("profile", "")
     )
     old = _OLD_MIG.fullmatch(uuid)
     numbered = _NUMBERED.fullmatch(uuid)

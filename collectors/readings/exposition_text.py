@@ -47,16 +47,16 @@ def parse_labels(text: str) -> dict[str, str] | None:
         match = _LABEL.match(text, position)
         if match is None:
             return None
-        value = _ESCAPE.sub(lambda found: _ESCAPES[found.group(0)], match.group(2))
+        value = _ESCAPE.sub(lambda escape: _ESCAPES[escape.group(0)], match.group(2))
         labels[match.group(1)] = value
         position = match.end()
     return labels
 
 
 def parse_exposition(
-    text: str, at: datetime, dropped: Dropped, *, wanted: Container[str] = _WANTED
+    text: str, at: datetime, dropped: Dropped, *, metrics: Container[str] = _WANTED
 ) -> Iterator[Series]:
-    """Yield the `wanted` series of an exposition text, all at `at`; what is broken is counted."""
+    """Yield the series of `metrics` in an exposition text at `at`; broken lines are counted."""
     # Not splitlines: that would cut inside labels, at every line separator of Unicode.
     for line in text.split("\n"):
         stripped = line.strip()
@@ -67,7 +67,7 @@ def parse_exposition(
         if match is None or labels is None:
             dropped.counts["broken-line"] += 1
             continue
-        if match.group("name") not in wanted:
+        if match.group("name") not in metrics:
             continue
         try:
             value = number_of(match.group("value"))
@@ -84,9 +84,9 @@ def parse_exposition(
 
 
 def parse_answer(
-    document: Any, dropped: Dropped, *, wanted: Container[str] = _WANTED
+    document: Any, dropped: Dropped, *, metrics: Container[str] = _WANTED
 ) -> Iterator[Series]:
-    """Yield the `wanted` series of one answer of Prometheus' query API (vector or matrix).
+    """Yield the series of `metrics` of one answer of Prometheus' query API (vector or matrix).
 
     What has not the form of a series or of a reading is counted in `dropped`. Errors:
     UnexpectedAnswerError when it is no such answer.
@@ -106,10 +106,10 @@ def parse_answer(
             continue
         points = result.get("values") or [result.get("value")]
         pairs = [_point(point) for point in points] if isinstance(points, list) else [None]
-        known = [pair for pair in pairs if pair is not None]
-        dropped.counts["broken-value"] += len(pairs) - len(known)
-        if known and labels.get("__name__") in wanted:
-            array = np.array(known, dtype=float)
+        readings = [pair for pair in pairs if pair is not None]
+        dropped.counts["broken-value"] += len(pairs) - len(readings)
+        if readings and labels.get("__name__") in metrics:
+            array = np.array(readings, dtype=float)
             yield Series(
                 metric=labels["__name__"], labels=labels, times=array[:, 0], values=array[:, 1]
             )
@@ -165,7 +165,7 @@ def _collected(
     path: Path, source: str, series: list[Series], catalogue: GpuCatalogue, dropped: Dropped
 ) -> Collected:
     samples = samples_of(series, catalogue, dropped)
-    names = [found[1] or found[2] for found in _NAMES.finditer(recording_text(path))]
+    names = [match[1] or match[2] for match in _NAMES.finditer(recording_text(path))]
     if samples.empty:
         raise UnexpectedAnswerError(
             "; ".join((f"{path} holds no GPU reading that could be kept", *unread_metrics(names))),

@@ -26,20 +26,20 @@ def missing_label_warnings(samples: pd.DataFrame) -> tuple[str, ...]:
     key = [*_DEVICE, "sampled_at"]
     # A reading that one exporter names and another does not has a holder.
     rows = samples[[*key, "job_id"]].sort_values([*key, "job_id"]).drop_duplicates(key, keep="last")
-    named = rows["job_id"].where(rows["job_id"] != "")
-    times = rows["sampled_at"].where(named.notna())
+    holder = rows["job_id"].where(rows["job_id"] != "")
+    times = rows["sampled_at"].where(holder.notna())
     of_device = [rows[name] for name in _DEVICE]
-    before, after = (getattr(named.groupby(of_device), fill)() for fill in ("ffill", "bfill"))
+    before, after = (getattr(holder.groupby(of_device), fill)() for fill in ("ffill", "bfill"))
     gap = times.groupby(of_device).bfill() - times.groupby(of_device).ffill()
-    hole = named.notna().groupby(of_device).cumsum()
-    length = named.isna().groupby([*of_device, hole]).transform("sum")
-    lost = named.isna() & (before == after) & (length <= _MAX_READINGS)
+    hole = holder.notna().groupby(of_device).cumsum()
+    length = holder.isna().groupby([*of_device, hole]).transform("sum")
+    lost = holder.isna() & (before == after) & (length <= _MAX_READINGS)
     lost &= gap.dt.total_seconds() <= BRIDGE_SECONDS
-    held = int((named.notna() | lost).sum())
-    if int(lost.sum()) <= _MIN_SHARE * held:
+    total = int((holder.notna() | lost).sum())
+    if int(lost.sum()) <= _MIN_SHARE * total:
         return ()
     boards = count_text(rows.loc[lost, "gpu_uuid"].nunique(), "board")
-    share = f"{100 * lost.sum() / held:.0f} % of the readings of held devices"
+    share = f"{100 * lost.sum() / total:.0f} % of the readings of held devices"
     return (f"{share} name no pod or job, on {boards}: {_TOLD}",)
 
 

@@ -31,20 +31,20 @@ def plausible(
     """
     counter = field.kind is ReadingKind.COUNTER
     finite = np.isfinite(raw)
-    known = np.where(finite, raw, 0.0)
-    blank = known >= _INT64_BLANK
+    cells = np.where(finite, raw, 0.0)
+    blank = cells >= _INT64_BLANK
     if not counter:
-        blank |= known >= _DOUBLE_BLANK
-        blank |= (known >= _INT32_BLANK) & (known < _INT32_BLANK + _INT32_BLANKS)
-    values = known * factor
+        blank |= cells >= _DOUBLE_BLANK
+        blank |= (cells >= _INT32_BLANK) & (cells < _INT32_BLANK + _INT32_BLANKS)
+    values = cells * factor
     negative = values < 0
-    zero = (known == 0) & field.zero_is_unknown
+    zero = (cells == 0) & field.zero_is_unknown
     small = (values > 0) & (values < field.least)
     large = ~blank & (values > field.largest * _ROUNDING)
     unclear = np.zeros(raw.shape, dtype=bool)
-    if field.percent_or_ratio and not (finite & ~blank & ~large & (known > 1)).any():
-        unclear = ~blank & ~large & (known > 0)
-    for reason, found in (
+    if field.percent_or_ratio and not (finite & ~blank & ~large & (cells > 1)).any():
+        unclear = ~blank & ~large & (cells > 0)
+    for reason, flags in (
         ("not-finite", ~finite),
         ("blank", finite & blank),
         ("negative", finite & negative),
@@ -53,8 +53,8 @@ def plausible(
         ("too-large", finite & large),
         ("unclear-unit", finite & unclear),
     ):
-        count = int(found.sum())
+        count = int(flags.sum())
         if count:
             dropped[reason] += count
-    kept = finite & ~blank & ~negative & ~zero & ~small & ~large & ~unclear
-    return np.minimum(values, field.largest), kept
+    valid = finite & ~blank & ~negative & ~zero & ~small & ~large & ~unclear
+    return np.minimum(values, field.largest), valid

@@ -48,9 +48,9 @@ def progress_of(
         if not holder:
             dropped.counts["progress-of-nobody"] += 1
             continue
-        known = {} if of_all is None else of_all.get(_own(entry.labels), {})
+        total = {} if of_all is None else of_all.get(_own(entry.labels), {})
         for at, value in _by_time(entry).items():
-            share = share_done(value, 1 if of_all is None else known.get(at))
+            share = share_done(value, 1 if of_all is None else total.get(at))
             if share is None or not FIRST_SECOND <= at <= LAST_SECOND:
                 dropped.counts[IMPLAUSIBLE] += 1
             else:

@@ -28,13 +28,13 @@ def read_serving_file(path: Path, dropped: Dropped) -> tuple[ServiceSample, ...]
         series = [
             entry
             for answer in answers_in(text, path)
-            for entry in parse_answer(answer, dropped, wanted=SERVING_NAMES)
+            for entry in parse_answer(answer, dropped, metrics=SERVING_NAMES)
         ]
     else:
         written = path.stat().st_mtime
         possible = FIRST_SECOND <= written <= LAST_SECOND
         written_at = datetime.fromtimestamp(written, UTC) if possible else utc_now()
-        series = list(parse_exposition(text, written_at, dropped, wanted=SERVING_NAMES))
+        series = list(parse_exposition(text, written_at, dropped, metrics=SERVING_NAMES))
     samples = service_samples(series, dropped)
     lost = sorted((dropped.counts - before).items())
     if not samples and lost:

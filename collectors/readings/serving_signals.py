@@ -111,27 +111,27 @@ class _Point:
 
     @property
     def place(self) -> Place:
-        model = next((found for name in MODEL_LABELS if (found := self.labels.get(name))), "")
+        model = next((value for name in MODEL_LABELS if (value := self.labels.get(name))), "")
         return model, holder_of(self.labels), self.labels.get("instance", "")
 
 
 def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[ServiceSample, ...]:
     """Return a sample per replica that has a reading, by engine and place."""
     points = _newest(series, dropped)
-    found: dict[tuple[str, Place], dict[ServingSignal, float | LatencyHistogram]] = {}
+    by_replica: dict[tuple[str, Place], dict[ServingSignal, float | LatencyHistogram]] = {}
     times: dict[tuple[str, Place], float] = {}
     for metric in SERVING_METRICS:
-        for place, own in _by_place(points, metric).items():
-            known = found.setdefault((metric.engine, place), {})
-            before = known.get(metric.signal)
+        for place, groups in _by_place(points, metric).items():
+            signals = by_replica.setdefault((metric.engine, place), {})
+            before = signals.get(metric.signal)
             if before is not None and not metric.added:
                 continue
-            reading = _reading(metric, own, dropped)
+            reading = _reading(metric, groups, dropped)
             if reading is not None:
                 if isinstance(before, float) and isinstance(reading, float):
                     reading += before
-                known[metric.signal] = reading
-                newest = max(point.at_seconds for group in own.values() for point in group)
+                signals[metric.signal] = reading
+                newest = max(point.at_seconds for group in groups.values() for point in group)
                 times[metric.engine, place] = max(newest, times.get((metric.engine, place), newest))
     return tuple(
         ServiceSample(
@@ -140,16 +140,16 @@ def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[Service
             job_id=place[1],
             address=place[2],
             sampled_at=datetime.fromtimestamp(times[engine, place], UTC),
-            **{str(signal): reading for signal, reading in known.items()},  # type: ignore[arg-type]
+            **{str(signal): reading for signal, reading in signals.items()},  # type: ignore[arg-type]
         )
-        for (engine, place), known in sorted(found.items(), key=lambda entry: entry[0])
-        if known
+        for (engine, place), signals in sorted(by_replica.items(), key=lambda entry: entry[0])
+        if signals
     )
 
 
 def _newest(series: Iterable[Series], dropped: Dropped) -> dict[str, list[_Point]]:
     """Return the newest reading of every series by name; what cannot be one is counted."""
-    found: dict[str, list[_Point]] = {}
+    by_name: dict[str, list[_Point]] = {}
     for entry in series:
         readable = readable_labels(entry.labels)
         if readable is None or not len(entry.values):
@@ -161,33 +161,33 @@ def _newest(series: Iterable[Series], dropped: Dropped) -> dict[str, list[_Point
             dropped.counts["implausible"] += 1
             continue
         point = _Point(labels=readable[0], at_seconds=at_seconds, value=value)
-        found.setdefault(entry.metric, []).append(point)
-    return found
+        by_name.setdefault(entry.metric, []).append(point)
+    return by_name
 
 
 def _by_place(
     points: Mapping[str, list[_Point]], metric: ServingMetric
 ) -> dict[Place, dict[str, list[_Point]]]:
     """Return the readings of a row's series by place and name."""
-    found: dict[Place, dict[str, list[_Point]]] = {}
+    by_place: dict[Place, dict[str, list[_Point]]] = {}
     for name in series_names(metric):
         for point in points.get(name, ()):
-            found.setdefault(point.place, {}).setdefault(name, []).append(point)
-    return found
+            by_place.setdefault(point.place, {}).setdefault(name, []).append(point)
+    return by_place
 
 
 def _reading(
-    metric: ServingMetric, own: Mapping[str, list[_Point]], dropped: Dropped
+    metric: ServingMetric, by_name: Mapping[str, list[_Point]], dropped: Dropped
 ) -> float | LatencyHistogram | None:
     if metric.signal in HISTOGRAMS:
-        return _histogram(metric, own, dropped)
+        return _histogram(metric, by_name, dropped)
     # A counter that is there under both names is one counter.
-    name = next(name for name in series_names(metric) if name in own)
-    shares = _once(_with(own[name], metric.matched))
+    name = next(name for name in series_names(metric) if name in by_name)
+    shares = _once(_with(by_name[name], metric.matched))
     if not shares:
         return None
     if metric.signal is ServingSignal.KV_CACHE:
-        ratio = _ratio(shares, _once(_with(own[name], metric.divided_by)), metric)
+        ratio = _ratio(shares, _once(_with(by_name[name], metric.divided_by)), metric)
         if ratio is None or ratio > _MAX_RATIO:
             dropped.counts["implausible"] += 1
             return None
@@ -195,24 +195,24 @@ def _reading(
     return sum(shares) * metric.factor
 
 
-def _ratio(used: list[float], whole: list[float], metric: ServingMetric) -> float | None:
+def _ratio(used: list[float], parts: list[float], metric: ServingMetric) -> float | None:
     if metric.divided_by:
-        return sum(used) / sum(whole) if sum(whole) else None
+        return sum(used) / sum(parts) if sum(parts) else None
     # Of several engines behind one address the fullest is the one that preempts.
     return max(used) * metric.factor
 
 
 def _histogram(
-    metric: ServingMetric, own: Mapping[str, list[_Point]], dropped: Dropped
+    metric: ServingMetric, by_name: Mapping[str, list[_Point]], dropped: Dropped
 ) -> LatencyHistogram | None:
     bucket, total, count = (
         ("", metric.name, metric.count_name) if metric.count_name else series_names(metric)
     )
-    if metric.count_name and total not in own:
+    if metric.count_name and total not in by_name:
         return None
-    sums, counts = _once(own.get(total, ())), _once(own.get(count, ()))
+    sums, counts = _once(by_name.get(total, ())), _once(by_name.get(count, ()))
     bounds: dict[float, list[_Point]] = {}
-    for point in own.get(bucket, ()):
+    for point in by_name.get(bucket, ()):
         bound = _bound(point.labels.get("le", ""))
         if bound is None:
             dropped.counts["implausible"] += 1
@@ -251,8 +251,8 @@ def _once(points: Collection[_Point]) -> list[float]:
     scraped = SCRAPE_LABELS if any(any(point.place[1:]) for point in islice(points, 1)) else ()
     scrapes: dict[tuple[str, ...], dict[frozenset[tuple[str, str]], float]] = {}
     for point in points:
-        own = frozenset(pair for pair in point.labels.items() if pair[0] not in SHARD_LABELS)
-        found = scrapes.setdefault(tuple(point.labels.get(name, "") for name in scraped), {})
-        found[own] = max(point.value, found.get(own, point.value))
-    largest = max(scrapes.values(), key=lambda found: sum(found.values()), default={})
+        labels = frozenset(pair for pair in point.labels.items() if pair[0] not in SHARD_LABELS)
+        scrape = scrapes.setdefault(tuple(point.labels.get(name, "") for name in scraped), {})
+        scrape[labels] = max(point.value, scrape.get(labels, point.value))
+    largest = max(scrapes.values(), key=lambda scrape: sum(scrape.values()), default={})
     return list(largest.values())

@@ -31,14 +31,14 @@ _FAMILIES = (
 
 def unread_metrics(names: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence for each exporter whose metrics of accelerators are not read."""
-    found: dict[str, list[str]] = {}
+    by_exporter: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         folded = name.casefold()
         whose = next((whose for what, whose in _FAMILIES if what.fullmatch(folded)), "")
         if whose and name not in BY_NAME and name not in INFOS:
-            found.setdefault(whose, []).append(name)
+            by_exporter.setdefault(whose, []).append(name)
     return tuple(
-        f"{count_text(len(told), 'metric')} of {whose}, such as {scrub(told[0], limit=60)}, "
-        f"{'is' if len(told) == 1 else 'are'} {NOT_READ}"
-        for whose, told in found.items()
+        f"{count_text(len(metrics), 'metric')} of {whose}, such as {scrub(metrics[0], limit=60)}, "
+        f"{'is' if len(metrics) == 1 else 'are'} {NOT_READ}"
+        for whose, metrics in by_exporter.items()
     )

@@ -36,13 +36,13 @@ def collect_all(
     for position, collector in enumerate(collectors):
         if progress is not None:
             progress("collect", position, len(collectors))
-        own = replace(window, start=(since or {}).get(collector.name, window.start))
+        span = replace(window, start=(since or {}).get(collector.name, window.start))
         try:
-            found = _with_unknown_models(_without_future(collector.collect(own)))
-            found = _up_to_newest(found)
-            collected.append(replace(found, report=_with_shortfall(found.report)))
+            result = _with_unknown_models(_without_future(collector.collect(span)))
+            result = _up_to_newest(result)
+            collected.append(replace(result, report=_with_shortfall(result.report)))
         except CollectorError as error:
-            collected.append(_failed(collector.name, own, error))
+            collected.append(_failed(collector.name, span, error))
     if progress is not None and collectors:
         progress("collect", len(collectors), len(collectors))
     return tuple(collected)
@@ -77,11 +77,11 @@ def _without_future(collected: Collected) -> Collected:
 def _with_unknown_models(collected: Collected) -> Collected:
     """Return it with a warning for each GPU model that the catalogue lacks; they are logged too."""
     boards = collected.samples.drop_duplicates("gpu_uuid", keep="last")
-    told = load_gpu_catalogue().lacking(boards["gpu_model"])
+    warnings = load_gpu_catalogue().lacking(boards["gpu_model"])
     report = collected.report
-    for warning in told:
+    for warning in warnings:
         logger.warning("%s: %s", report.source, warning)
-    return replace(collected, report=replace(report, warnings=(*report.warnings, *told)))
+    return replace(collected, report=replace(report, warnings=(*report.warnings, *warnings)))
 
 
 def _up_to_newest(collected: Collected) -> Collected:

@@ -48,18 +48,18 @@ def layouts_in(text: str, model: GpuModel, boards: int) -> tuple[MigLayout, ...]
     know, a device filter of a model without an id here, boards that no entry names.
     """
     try:
-        told = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
         return ()
-    named = part(told, "mig-configs")
-    found = (
+    table = part(document, "mig-configs")
+    layouts = (
         MigLayout(name=name, boards=_grouped(cut))
-        for name, entries in (named.items() if isinstance(named, Mapping) else ())
+        for name, entries in (table.items() if isinstance(table, Mapping) else ())
         if isinstance(name, str)
         and _LABEL_VALUE.fullmatch(name)
         and (cut := _cut(entries, model, boards)) is not None
     )
-    return tuple(sorted(found, key=lambda layout: layout.name))
+    return tuple(sorted(layouts, key=lambda layout: layout.name))
 
 
 def _cut(entries: Any, model: GpuModel, boards: int) -> list[_Slices] | None:
@@ -79,13 +79,13 @@ def _cut(entries: Any, model: GpuModel, boards: int) -> list[_Slices] | None:
 
 def _is_for(entry: Any, model: GpuModel) -> bool | None:
     """Say whether an entry is for boards of a model, None where that is not known."""
-    wanted = part(entry, "device-filter")
-    if wanted is None:
+    devices = part(entry, "device-filter")
+    if devices is None:
         return True
     device = _DEVICE_IDS.get(model.name)
-    ids = wanted if isinstance(wanted, list) else [wanted]
-    named = {name.casefold() for name in ids if isinstance(name, str)}
-    return None if device is None else device.casefold() in named
+    ids = devices if isinstance(devices, list) else [devices]
+    ids_of_boards = {name.casefold() for name in ids if isinstance(name, str)}
+    return None if device is None else device.casefold() in ids_of_boards
 
 
 def _devices(entry: Any, boards: int) -> Iterator[Any]:
@@ -97,15 +97,15 @@ def _devices(entry: Any, boards: int) -> Iterator[Any]:
 
 def _slices(entry: Any, model: GpuModel) -> _Slices | None:
     """Return the slices of an entry's boards, () of whole ones, None when they are not known."""
-    enabled, wanted = part(entry, "mig-enabled"), part(entry, "mig-devices")
+    enabled, devices = part(entry, "mig-enabled"), part(entry, "mig-devices")
     if enabled is False:
         return ()
-    known = {profile.name for profile in model.mig_profiles}
-    if enabled is not True or not isinstance(wanted, Mapping) or not wanted:
+    profiles = {profile.name for profile in model.mig_profiles}
+    if enabled is not True or not isinstance(devices, Mapping) or not devices:
         return None
-    pairs = tuple(sorted((str(name), count_of(count)) for name, count in wanted.items()))
+    pairs = tuple(sorted((str(name), count_of(count)) for name, count in devices.items()))
     counts = sum(count for _name, count in pairs)
-    is_known = all(name in known and count for name, count in pairs)
+    is_known = all(name in profiles and count for name, count in pairs)
     return pairs if is_known and counts <= _MAX_SLICES else None
 
 

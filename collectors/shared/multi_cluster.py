@@ -35,25 +35,25 @@ class InCluster:
 
     def collect(self, window: Window) -> Collected:
         """Return what the source knows of the window. Errors: CollectorError."""
-        found = self.inner.collect(window)
+        batch = self.inner.collect(window)
         return replace(
-            found,
-            batch_id=digest_of([found.batch_id, self.cluster]),
-            samples=self._frame(found.samples),
-            allocations=self._frame(found.allocations),
-            xids=self._frame(found.xids),
-            serving=self._frame(found.serving),
-            activity=self._frame(found.activity),
-            progress=self._frame(found.progress),
-            jobs=tuple(self._job(job) for job in found.jobs),
-            nodes=tuple(self._node(node) for node in found.nodes),
+            batch,
+            batch_id=digest_of([batch.batch_id, self.cluster]),
+            samples=self._frame(batch.samples),
+            allocations=self._frame(batch.allocations),
+            xids=self._frame(batch.xids),
+            serving=self._frame(batch.serving),
+            activity=self._frame(batch.activity),
+            progress=self._frame(batch.progress),
+            jobs=tuple(self._job(job) for job in batch.jobs),
+            nodes=tuple(self._node(node) for node in batch.nodes),
             quotas=None
-            if found.quotas is None
+            if batch.quotas is None
             else tuple(
                 replace(quota, source=named_in(quota.source, self.cluster))
-                for quota in found.quotas
+                for quota in batch.quotas
             ),
-            report=replace(found.report, source=self.name),
+            report=replace(batch.report, source=self.name),
         )
 
     def _frame(self, frame: pd.DataFrame) -> pd.DataFrame:

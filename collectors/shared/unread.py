@@ -36,8 +36,8 @@ class UnreadAccelerators:
         """Return them from pairs of name and holder; `readable` are nodes with boards we read."""
         by_name = grouped(nodes)
         unknown = {node for names in by_name.values() for node in names}
-        whole = sum(node not in unknown for node in readable)
-        ratio = whole / (whole + len(unknown)) if unknown else 1.0
+        readable_count = sum(node not in unknown for node in readable)
+        ratio = readable_count / (readable_count + len(unknown)) if unknown else 1.0
         return cls(noun=noun, nodes=by_name, holders=grouped(holders), whole_ratio=ratio)
 
     @property
@@ -61,10 +61,10 @@ class UnreadAccelerators:
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """Return the holders of each name, each once."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for name, holder in pairs:
-        found.setdefault(name, set()).add(holder)
-    return {name: tuple(sorted(holders)) for name, holders in found.items()}
+        by_name.setdefault(name, set()).add(holder)
+    return {name: tuple(sorted(holders)) for name, holders in by_name.items()}
 
 
 def held_by(noun: str, names: Iterable[str]) -> str:
@@ -73,5 +73,5 @@ def held_by(noun: str, names: Iterable[str]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
-    shown = ", ".join(scrub(name, limit=80) for name in names[:_SHOWN])
-    return f"{count_text(len(names), noun)} ({shown}{more})"
+    first = ", ".join(scrub(name, limit=80) for name in names[:_SHOWN])
+    return f"{count_text(len(names), noun)} ({first}{more})"

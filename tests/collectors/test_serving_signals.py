@@ -30,7 +30,7 @@ def read(*lines: str, dropped: Dropped | None = None) -> tuple[ServiceSample, ..
     """The samples of exposition lines."""
     counts = dropped or Dropped()
     return service_samples(
-        parse_exposition("\n".join(lines), AT, counts, wanted=SERVING_NAMES), counts
+        parse_exposition("\n".join(lines), AT, counts, metrics=SERVING_NAMES), counts
     )
 
 
