@@ -69,10 +69,10 @@ def texts_of(array: pa.Array) -> Texts:
         encoded = plain.dictionary_encode()
         values, indices = encoded.dictionary, encoded.indices
         cut = np.zeros(len(values), dtype=bool)
-    found = [value or "" for value in values.to_pylist()]
-    cut |= np.array([len(text) > MAX_LABEL for text in found], dtype=bool)
+    cells = [value or "" for value in values.to_pylist()]
+    cut |= np.array([len(text) > MAX_LABEL for text in cells], dtype=bool)
     distinct = [
-        "" if long else storable(text.strip()) for text, long in zip(found, cut, strict=True)
+        "" if long else storable(text.strip()) for text, long in zip(cells, cut, strict=True)
     ]
     absent = {place: text for place, text in enumerate(distinct) if text.lower() in _MISSING}
     for place in absent:
@@ -134,5 +134,5 @@ def numbers_of(array: pa.Array, form: NumberForm) -> tuple[Floats, Flags]:
         array = array.dictionary_decode()
     if pa.types.is_float16(kind):
         array = array.cast(pa.float32())
-    found = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return found.astype(np.float64), np.zeros(len(found), dtype=bool)
+    result = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return result.astype(np.float64), np.zeros(len(result), dtype=bool)

@@ -99,20 +99,20 @@ class TraceMap:
     def assumed(self) -> tuple[tuple[str, str], ...]:
         """What the map states; its zone is assumed only where a time of the file names none."""
         start, zone = self.time.start, self.time.zone
-        told = {"start": start.isoformat() if start else "", "timezone": zone}
+        fields = {"start": start.isoformat() if start else "", "timezone": zone}
         constants = {name: str(value) for name, value in self.constants.items()}
         if self.tells_boards_by_index:
             constants["gpu_uuid"] = "node and gpu_index: no column names boards"
-        return tuple((name, text) for name, text in (told | constants).items() if text)
+        return tuple((name, text) for name, text in (fields | constants).items() if text)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    names = list(candidates)
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     # A header may have hundreds of names, or be one line of JSON.
     listed = scrub(", ".join(names), limit=400)
-    return f"Did you mean {near[0]!r}?" if near else f"Known: {listed}."
+    return f"Did you mean {matches[0]!r}?" if matches else f"Known: {listed}."
 
 
 def load_map(path: Path) -> TraceMap:
@@ -120,10 +120,10 @@ def load_map(path: Path) -> TraceMap:
     document = _document(path)
     _require_names(path, document, ("source", "file", "time", "columns", "constants"), "section")
     constants = _table(path, document, "constants")
-    known = tuple(name for name in SAMPLES.names if name != "sampled_at")
-    _require_names(path, constants, (*known, *_JOB_FACTS), "entry of [constants]")
+    targets = tuple(name for name in SAMPLES.names if name != "sampled_at")
+    _require_names(path, constants, (*targets, *_JOB_FACTS), "entry of [constants]")
     columns = _table(path, document, "columns")
-    _require_names(path, columns, known, "target in [columns]")
+    _require_names(path, columns, targets, "target in [columns]")
     if "job_id" not in columns and "job_id" not in constants:
         raise SettingsError(f"{path} maps no job_id", "Add [columns.job_id] column = ...")
     source = document.get("source", path.stem)
@@ -152,13 +152,13 @@ def _document(path: Path) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         # Beside its own errors tomllib lets through numbers of 4,300 digits and deep nesting.
-        told = scrub(str(error), limit=120)
-        raise SettingsError(f"{path} is no valid TOML: {told}", "Mend that line.") from error
+        reason = scrub(str(error), limit=120)
+        raise SettingsError(f"{path} is no valid TOML: {reason}", "Mend that line.") from error
 
 
 def _time(path: Path, time: Mapping[str, Any]) -> TraceTime:
-    known = ("column", "unit", "start", "format", "timezone")
-    _require_names(path, time, known, "entry of [time]")
+    keys = ("column", "unit", "start", "format", "timezone")
+    _require_names(path, time, keys, "entry of [time]")
     unit = str(time.get("unit", "timestamp"))
     if unit not in TIME_UNITS:
         raise SettingsError(f"{path}: time unit {unit!r} is unknown", nearest(unit, TIME_UNITS))
@@ -183,10 +183,10 @@ def _time(path: Path, time: Mapping[str, Any]) -> TraceTime:
 
 def _form(path: Path, file: Mapping[str, Any]) -> FileFormat:
     _require_names(path, file, ("delimiter", "encoding", "decimal"), "entry of [file]")
-    found = {name: value for name, value in file.items() if isinstance(value, str) and value}
-    for name in file.keys() - found.keys():
+    texts = {name: value for name, value in file.items() if isinstance(value, str) and value}
+    for name in file.keys() - texts.keys():
         raise SettingsError(f"{path}: [file] {name} is {file[name]!r}", "Write it as text.")
-    delimiter, encoding = found.get("delimiter", ""), found.get("encoding", "utf-8")
+    delimiter, encoding = texts.get("delimiter", ""), texts.get("encoding", "utf-8")
     if len(delimiter.encode()) > 1 or delimiter in ('"', "\r", "\n"):
         raise SettingsError(f"{path}: [file] delimiter is {delimiter!r}", "Give one sign.")
     try:
@@ -195,9 +195,9 @@ def _form(path: Path, file: Mapping[str, Any]) -> FileFormat:
         raise SettingsError(
             f"{path}: [file] encoding {scrub(encoding)!r} is unknown", 'Write "utf-8" or "latin-1".'
         ) from error
-    if found.get("decimal", ".") not in (".", ","):
-        raise SettingsError(f"{path}: [file] decimal is {found['decimal']!r}", 'Write "." or ",".')
-    return FileFormat(**found)
+    if texts.get("decimal", ".") not in (".", ","):
+        raise SettingsError(f"{path}: [file] decimal is {texts['decimal']!r}", 'Write "." or ",".')
+    return FileFormat(**texts)
 
 
 def _constant(path: Path, name: str, value: Any) -> Any:
@@ -230,10 +230,10 @@ def _table(path: Path, document: Mapping[str, Any], name: str) -> dict[str, Any]
     return value
 
 
-def _require_names(path: Path, table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+def _require_names(path: Path, table: Mapping[str, Any], allowed: Iterable[str], what: str) -> None:
     for name in table:
-        if name not in known:
-            raise SettingsError(f"{path}: unknown {what} {name!r}", nearest(name, known))
+        if name not in allowed:
+            raise SettingsError(f"{path}: unknown {what} {name!r}", nearest(name, allowed))
 
 
 def _text(path: Path, table: Mapping[str, Any], name: str, where: str) -> str:
@@ -264,8 +264,8 @@ def _column(path: Path, target: str, entry: Any) -> MappedColumn:
         raise SettingsError(
             f"{path}: columns.{target} is {entry!r}", f"Write it as a table [columns.{target}]."
         )
-    known = ("column", "unit", "prefix", "zero_is_unknown", "confirmed")
-    _require_names(path, entry, known, f"key of columns.{target}")
+    keys = ("column", "unit", "prefix", "zero_is_unknown", "confirmed")
+    _require_names(path, entry, keys, f"key of columns.{target}")
     factor, unit = 1.0, str(entry.get("unit", ""))
     if SAMPLES.columns[target][0] == NUMBER:
         units = FACTORS[target]

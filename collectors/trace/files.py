@@ -122,17 +122,17 @@ class Trace:
     def pieces(self) -> Iterator[Collected]:
         """Yield the samples piece by piece, the jobs with the last. Errors: TrimtabError."""
         mapping = self._mapping
-        given = {*mapping.columns, *mapping.constants, "sampled_at"}
-        given |= {"gpu_uuid"} if mapping.tells_boards_by_index else set()
-        for required in SAMPLES.required - given:
+        targets = {*mapping.columns, *mapping.constants, "sampled_at"}
+        targets |= {"gpu_uuid"} if mapping.tells_boards_by_index else set()
+        for required in SAMPLES.required - targets:
             raise SettingsError(
                 f"{mapping.path} gives no {required}",
                 f"Add [columns.{required}] or a constant {required} = ...",
             )
-        wanted = dict.fromkeys((mapping.time.column, *(c.column for c in mapping.columns.values())))
+        names = dict.fromkeys((mapping.time.column, *(c.column for c in mapping.columns.values())))
         waiting: pd.DataFrame | None = None
         for columns in read_columns(
-            self._path, [*wanted], form=mapping.form, where=mapping.path, dropped=self.dropped
+            self._path, [*names], form=mapping.form, where=mapping.path, dropped=self.dropped
         ):
             with failures_named(self._path):
                 frame = self._samples(columns)
@@ -144,9 +144,9 @@ class Trace:
         self.rows += self.dropped["wrong-columns"]
         self._require_fit()
         if waiting is None:
-            told = ", ".join(f"{n} {name}" for name, n in sorted(self.dropped_rows.items()))
+            counts = ", ".join(f"{n} {name}" for name, n in sorted(self.dropped_rows.items()))
             raise UnexpectedAnswerError(
-                f"{self._path}: of {self.rows} rows none could be kept ({told or 'no row'})",
+                f"{self._path}: of {self.rows} rows none could be kept ({counts or 'no row'})",
                 "Check [time] and the columns of the map.",
             )
         yield self._collected(waiting, self._known_jobs(), self._nodes.two_nodes().warnings())
@@ -170,24 +170,24 @@ class Trace:
         self.rows += len(times)
         future = times > self._latest
         self.dropped["in-the-future"] += int(future.sum())
-        kept = (times != NO_TIME) & ~future
-        found: dict[str, Any] = {
-            target: self._column(columns, target, mapped, kept)
+        valid = (times != NO_TIME) & ~future
+        data: dict[str, Any] = {
+            target: self._column(columns, target, mapped, valid)
             for target, mapped in mapping.columns.items()
         }
-        found |= {
+        data |= {
             target: value
             for target, value in mapping.constants.items()
             if target in SAMPLES.columns
         }
-        found["sampled_at"] = pd.to_datetime(times, unit="us", utc=True)
-        frame = pd.DataFrame(found, index=pd.RangeIndex(len(times)))
+        data["sampled_at"] = pd.to_datetime(times, unit="us", utc=True)
+        frame = pd.DataFrame(data, index=pd.RangeIndex(len(times)))
         if mapping.tells_boards_by_index:
-            named = (frame["node"] != "") & (frame["gpu_index"] != "")
-            frame["gpu_uuid"] = (frame["node"] + ":" + frame["gpu_index"]).where(named, "")
-        nameless = kept & (frame["gpu_uuid"] == "").to_numpy()
+            has_index = (frame["node"] != "") & (frame["gpu_index"] != "")
+            frame["gpu_uuid"] = (frame["node"] + ":" + frame["gpu_index"]).where(has_index, "")
+        nameless = valid & (frame["gpu_uuid"] == "").to_numpy()
         self.dropped["no-uuid"] += int(nameless.sum())
-        frame = check_frame(frame[kept & ~nameless].reset_index(drop=True), SAMPLES)
+        frame = check_frame(frame[valid & ~nameless].reset_index(drop=True), SAMPLES)
         self.without_job += int((frame["job_id"] == "").sum())
         self._note(frame)
         signals = frame["utilization_signal"].replace("", "gpu_util")  # the least that it can be
@@ -201,19 +201,19 @@ class Trace:
         return frame
 
     def _column(
-        self, columns: Columns, target: str, mapped: MappedColumn, kept: npt.NDArray[np.bool_]
+        self, columns: Columns, target: str, mapped: MappedColumn, valid: npt.NDArray[np.bool_]
     ) -> Any:
         array = columns[mapped.column]
         if target not in self._tallies:
             texts = texts_of(array)
-            self.dropped[f"{target}: too-long"] += int((texts.long & kept).sum())
+            self.dropped[f"{target}: too-long"] += int((texts.long & valid).sum())
             there = texts.spread(np.array([bool(text) for text in texts.distinct])) | texts.long
-            self.present[target] += int((there & kept).sum())
+            self.present[target] += int((there & valid).sum())
             if target == "job_id":
                 self.absent_jobs.update(texts.absent.values())
             written = _WRITTEN.get(target, str)
-            named = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
-            return pd.Series(pd.array(named, dtype="str").take(texts.places))
+            cells = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
+            return pd.Series(pd.array(cells, dtype="str").take(texts.places))
         form = NumberForm(
             column=mapped.column,
             decimal=self._mapping.form.decimal,
@@ -221,11 +221,11 @@ class Trace:
             factor=mapped.factor,
         )
         raw, bad = numbers_of(array, form)
-        there = kept & ~np.isnan(raw)
+        there = valid & ~np.isnan(raw)
         if mapped.zero_is_unknown:
             there &= raw != 0
-        self.present[target] += int(there.sum()) + int((bad & kept).sum())
-        self.dropped[f"{target}: no-number"] += int((bad & kept).sum())
+        self.present[target] += int(there.sum()) + int((bad & valid).sum())
+        self.dropped[f"{target}: no-number"] += int((bad & valid).sum())
         reasons: Counter[str] = Counter()
         with np.errstate(over="ignore", invalid="ignore"):
             if target != "energy_joules":
@@ -248,19 +248,19 @@ class Trace:
         steps = ordered.groupby(["gpu_uuid", "mig_instance"])["sampled_at"].diff().dropna()
         self._far_apart += int((steps.dt.total_seconds() > MAX_GAP_SECONDS).sum())
         self._steps += len(steps)
-        held = ordered[ordered["job_id"] != ""]
-        first = held.drop_duplicates("job_id").set_index("job_id")["sampled_at"]
-        newest = held.drop_duplicates("job_id", keep="last")
-        told = ("job_id", "sampled_at", "gpu_model", "mig_profile", "memory_total_mib")
-        for job_id, last_at, *board in zip(*(newest[name] for name in told), strict=True):
+        rows = ordered[ordered["job_id"] != ""]
+        first = rows.drop_duplicates("job_id").set_index("job_id")["sampled_at"]
+        newest = rows.drop_duplicates("job_id", keep="last")
+        names = ("job_id", "sampled_at", "gpu_model", "mig_profile", "memory_total_mib")
+        for job_id, last_at, *board in zip(*(newest[name] for name in names), strict=True):
             before = self._jobs.get(job_id)
-            seen = _SeenJob(first[job_id], last_at, *board)
+            entry = _SeenJob(first[job_id], last_at, *board)
             if before is not None:
-                seen.first_at = min(seen.first_at, before.first_at)
-                if before.last_at > seen.last_at:
-                    before.first_at, seen = seen.first_at, before
-            self._jobs[job_id] = seen
-        devices = held[["job_id", "gpu_uuid", "mig_instance"]].drop_duplicates()
+                entry.first_at = min(entry.first_at, before.first_at)
+                if before.last_at > entry.last_at:
+                    before.first_at, entry = entry.first_at, before
+            self._jobs[job_id] = entry
+        devices = rows[["job_id", "gpu_uuid", "mig_instance"]].drop_duplicates()
         fresh = set(devices.itertuples(index=False, name=None)) - self._held
         self._devices.update(job_id for job_id, _uuid, _instance in fresh)
         self._held |= fresh
@@ -273,8 +273,8 @@ class Trace:
             at = rows["sampled_at"].astype("int64").to_numpy() / 1e6
             raw = rows["energy_joules"].to_numpy() / factor
             ends = [(at[0], raw[0]), (at[-1], raw[-1])]
-            known = self._counters.get(str(uuid))
-            ends += [known[:2], known[2:]] if known else []
+            counter = self._counters.get(str(uuid))
+            ends += [counter[:2], counter[2:]] if counter else []
             self._counters[str(uuid)] = (*min(ends), *max(ends))
 
     def _known_jobs(self) -> tuple[Job, ...]:
@@ -284,7 +284,7 @@ class Trace:
         unused = () if self._zone_used else ("timezone",)
         assumed = tuple(pair for pair in mapping.assumed if pair[0] not in unused)
         jobs = []
-        for name, seen in sorted(self._jobs.items()):
+        for name, entry in sorted(self._jobs.items()):
             namespace, slash, short = name.partition("/")
             inside = namespace if slash else mapping.source
             jobs.append(
@@ -295,12 +295,12 @@ class Trace:
                     owner=str(constants.get("owner", "")),
                     platform=platform,
                     kind=kind,
-                    gpu_model=seen.gpu_model,
+                    gpu_model=entry.gpu_model,
                     gpu_count=self._devices[name],
-                    mig_profile=seen.mig_profile,
-                    gpu_memory_mib=None if pd.isna(seen.memory_mib) else seen.memory_mib,
-                    first_seen_at=seen.first_at.to_pydatetime(),
-                    last_seen_at=seen.last_at.to_pydatetime(),
+                    mig_profile=entry.mig_profile,
+                    gpu_memory_mib=None if pd.isna(entry.memory_mib) else entry.memory_mib,
+                    first_seen_at=entry.first_at.to_pydatetime(),
+                    last_seen_at=entry.last_at.to_pydatetime(),
                     source=mapping.source,
                     assumed=assumed,
                 )
@@ -314,9 +314,9 @@ class Trace:
         mapping, self._number = self._mapping, self._number + 1
         contradictions, self._contradictions = self._contradictions, []
         content = pd.util.hash_pandas_object(samples, index=False).sum()
-        said = [mapping.source, self._path.name, str(content), list(mapping.assumed)]
+        identity = [mapping.source, self._path.name, str(content), list(mapping.assumed)]
         return Collected(
-            batch_id=digest_of([*said, self._number]),
+            batch_id=digest_of([*identity, self._number]),
             samples=samples,
             contradictions=pd.concat([empty_frame(CONTRADICTIONS), *contradictions]),
             jobs=jobs,

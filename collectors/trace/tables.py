@@ -41,7 +41,7 @@ MAX_ROW_BYTES = 4 * 2**20
 
 def read_columns(
     path: Path,
-    wanted: Sequence[str],
+    names: Sequence[str],
     *,
     form: FileFormat,
     where: Path,
@@ -56,9 +56,9 @@ def read_columns(
         with path.open("rb") as file:
             magic = file.read(8)
         if magic.startswith(b"PAR1"):
-            yield from _parquet(path, wanted, where)
+            yield from _parquet(path, names, where)
         else:
-            yield from _csv(path, magic, wanted, form, where, dropped)
+            yield from _csv(path, magic, names, form, where, dropped)
 
 
 @contextmanager
@@ -69,27 +69,27 @@ def failures_named(path: Path) -> Iterator[None]:
     except (CollectorError, SettingsError, MemoryError):
         raise
     except (OSError, ValueError, LookupError, OverflowError, EOFError, pa.ArrowException) as error:
-        told = scrub(str(error), limit=160)
-        if "straddling" in told:
+        text = scrub(str(error), limit=160)
+        if "straddling" in text:
             raise row_too_long(path) from error
-        if isinstance(error, UnicodeError) or "UTF8" in told:
+        if isinstance(error, UnicodeError) or "UTF8" in text:
             raise UnexpectedAnswerError(
                 f"{path} is no text in UTF-8, or in the encoding of the map",
                 'If it is CSV, name its encoding in the map: [file] encoding = "latin-1".',
             ) from error
         raise UnexpectedAnswerError(
-            f"cannot read {path} as Parquet or CSV: {told}",
+            f"cannot read {path} as Parquet or CSV: {text}",
             "Give a whole Parquet file, or CSV with a header.",
         ) from error
 
 
-def _named(wanted: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
+def _named(columns: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
     """Return what the file calls every wanted column: blanks around a name do not count.
 
     Errors: SettingsError.
     """
     plain = [name.strip() for name in names]
-    for name in (name.strip() for name in wanted):
+    for name in (name.strip() for name in columns):
         if name not in plain:
             raise SettingsError(
                 f"{where} names the column {name!r}, which the trace does not have",
@@ -100,13 +100,13 @@ def _named(wanted: Sequence[str], names: Sequence[str], where: Path) -> dict[str
                 f"the trace has the column {name!r} {plain.count(name)} times",
                 "Give every column a name of its own.",
             )
-    return {name: names[plain.index(name.strip())] for name in wanted}
+    return {name: names[plain.index(name.strip())] for name in columns}
 
 
-def _parquet(path: Path, wanted: Sequence[str], where: Path) -> Iterator[Columns]:
+def _parquet(path: Path, columns: Sequence[str], where: Path) -> Iterator[Columns]:
     schema = pq.read_schema(path)
-    named = _named(wanted, schema.names, where)
-    written = list(dict.fromkeys(named.values()))
+    column_names = _named(columns, schema.names, where)
+    written = list(dict.fromkeys(column_names.values()))
     for name in written:
         if pa.types.is_nested(schema.field(name).type):
             raise SettingsError(
@@ -117,7 +117,7 @@ def _parquet(path: Path, wanted: Sequence[str], where: Path) -> Iterator[Columns
     with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=2**20) as file:
         rows = _batch_rows(file.metadata, written)
         for batch in file.iter_batches(rows, columns=written, use_threads=False):
-            yield {name: batch.column(there) for name, there in named.items()}
+            yield {name: batch.column(there) for name, there in column_names.items()}
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -129,14 +129,14 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _batch_rows(metadata: Any, wanted: Sequence[str]) -> int:
+def _batch_rows(metadata: Any, names: Sequence[str]) -> int:
     """Return how many rows fit into a batch. Errors: UnexpectedAnswerError for huge cells."""
     widest = 1.0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         width = 0.0
         for column in (group.column(index) for index in range(group.num_columns)):
-            if column.path_in_schema not in wanted or column.physical_type != "BYTE_ARRAY":
+            if column.path_in_schema not in names or column.physical_type != "BYTE_ARRAY":
                 continue
             size, cells = column.total_uncompressed_size, max(1, group.num_rows)
             if size > _MAX_TEXT_BYTES or (size / cells > _MAX_CELL_BYTES and size > 2**20):
@@ -153,7 +153,7 @@ def _batch_rows(metadata: Any, wanted: Sequence[str]) -> int:
 def _csv(
     path: Path,
     magic: bytes,
-    wanted: Sequence[str],
+    columns: Sequence[str],
     form: FileFormat,
     where: Path,
     dropped: Counter[str],
@@ -173,13 +173,13 @@ def _csv(
     encoding = form.encoding or next(
         (name for start, name in _BOMS.items() if head.startswith(start)), _UTF8
     )
-    delimiter, names = _header(head, encoding, wanted, form.delimiter)
+    delimiter, names = _header(head, encoding, columns, form.delimiter)
     with opened() as stream:
         _require_rows(stream, path, encoding, QuotedFields(path, delimiter, len(names)))
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         encoding = "utf8"  # under this name pyarrow reads it without Python
-    named = _named(wanted, names, where)
-    written = list(dict.fromkeys(named.values()))
+    column_names = _named(columns, names, where)
+    written = list(dict.fromkeys(column_names.values()))
 
     def broken(row: Any) -> str:
         dropped["wrong-columns"] += 1
@@ -201,7 +201,7 @@ def _csv(
             ),
         )
         for batch in reader:
-            yield {name: batch.column(there) for name, there in named.items()}
+            yield {name: batch.column(there) for name, there in column_names.items()}
 
 
 class QuotedFields:
@@ -285,19 +285,19 @@ def _require_rows(stream: Any, path: Path, encoding: str, fields: QuotedFields) 
 
 
 def _header(
-    head: bytes, encoding: str, wanted: Sequence[str], delimiter: str
+    head: bytes, encoding: str, columns: Sequence[str], delimiter: str
 ) -> tuple[str, list[str]]:
     """Return the delimiter, as the map gives it or as finds most wanted columns, and the names."""
     text = head.decode(encoding, "replace").removeprefix("\ufeff").lstrip("\r\n")
-    plain, found = {name.strip() for name in wanted}, []
+    plain, candidates = {name.strip() for name in columns}, []
     for candidate in (delimiter,) if delimiter else _DELIMITERS:
         try:
             names = next(csv.reader(io.StringIO(text, newline=""), delimiter=candidate), [])
         except csv.Error:
             names = []
-        found.append((len(plain & {name.strip() for name in names}), candidate, names))
-    _hits, chosen, names = max(found, key=lambda entry: entry[0])
-    return chosen, names
+        candidates.append((len(plain & {name.strip() for name in names}), candidate, names))
+    _hits, best, names = max(candidates, key=lambda entry: entry[0])
+    return best, names
 
 
 def row_too_long(path: Path) -> UnexpectedAnswerError:

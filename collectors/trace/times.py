@@ -60,11 +60,11 @@ def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[T
 def _kept(seconds: Floats, bad: npt.NDArray[np.bool_], dropped: Counter[str]) -> Times:
     """Return the seconds since the epoch as us; missing and impossible ones are counted."""
     missing = bad | np.isnan(seconds)
-    known = np.where(missing, 0.0, seconds)
-    inside = (known >= FIRST_SECOND) & (known <= LAST_SECOND)
+    finite = np.where(missing, 0.0, seconds)
+    inside = (finite >= FIRST_SECOND) & (finite <= LAST_SECOND)
     dropped["no-time"] += int(missing.sum())
     dropped["broken-time"] += int((~missing & ~inside).sum())
-    return np.where(inside, np.round(np.where(inside, known, 0.0) * 1e6), NO_TIME).astype(np.int64)
+    return np.where(inside, np.round(np.where(inside, finite, 0.0) * 1e6), NO_TIME).astype(np.int64)
 
 
 def _of_numbers(array: pa.Array, time: TraceTime, start: datetime, dropped: Counter[str]) -> Times:
@@ -73,8 +73,8 @@ def _of_numbers(array: pa.Array, time: TraceTime, start: datetime, dropped: Coun
     origin = start.timestamp()
     with np.errstate(over="ignore", invalid="ignore"):
         seconds = origin + numbers * TIME_UNITS[time.unit]
-    known = seconds[np.isfinite(seconds)]
-    if len(present) and _share((known < FIRST_SECOND) | (known > LAST_SECOND)) > _MOSTLY:
+    finite = seconds[np.isfinite(seconds)]
+    if len(present) and _share((finite < FIRST_SECOND) | (finite > LAST_SECOND)) > _MOSTLY:
         raise _numbers_without_unit(present, time)
     if len(present) and origin > FIRST_SECOND and _epoch_unit(present) == time.unit:
         raise _numbers_without_unit(present, time)
@@ -96,13 +96,13 @@ def _epoch_unit(numbers: Floats) -> str:
 
 def _numbers_without_unit(numbers: Floats, time: TraceTime) -> SettingsError:
     present = numbers[np.isfinite(numbers)]
-    shown = f"{present[0]:.15g}" if len(present) else "none"
-    said = f"unit = {time.unit!r}" + (f", start = {time.start:%Y-%m-%d}" if time.start else "")
+    example = f"{present[0]:.15g}" if len(present) else "none"
+    stated = f"unit = {time.unit!r}" + (f", start = {time.start:%Y-%m-%d}" if time.start else "")
     unit = _epoch_unit(present)
     return SettingsError(
-        f"the column {time.column!r} holds numbers such as {shown}"
+        f"the column {time.column!r} holds numbers such as {example}"
         + (f", which are {unit} since 1970" if unit else "")
-        + f"; the map says {said}",
+        + f"; the map says {stated}",
         f'Write unit = "{unit or "seconds"}" and start = '
         + ('"1970-01-01T00:00:00Z"' if unit else "the time that 0 stands for")
         + " under [time].",
@@ -116,9 +116,9 @@ def _of_timestamps(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> t
         array = array.cast(pa.timestamp("s"))
     unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[array.type.unit]
     missing = array.is_null().to_numpy(zero_copy_only=False)
-    whole = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    times = _kept(np.where(missing, np.nan, whole * unit), missing, dropped)
-    exact = whole // 1000 if array.type.unit == "ns" else whole * round(unit * 1e6)
+    counts = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    times = _kept(np.where(missing, np.nan, counts * unit), missing, dropped)
+    exact = counts // 1000 if array.type.unit == "ns" else counts * round(unit * 1e6)
     times = np.where(times == NO_TIME, NO_TIME, exact)
     if array.type.tz is not None:
         return times, False
@@ -171,8 +171,8 @@ def _require_iso(present: pd.Series, time: TraceTime) -> None:
     if digits.mean() > _MOSTLY:
         raise _numbers_without_unit(np.array([float(text) for text in present[digits]]), time)
     dated = present.map(_DAY_AND_MONTH.match)
-    found = [match for match in dated if match is not None]
-    if len(found) <= _MOSTLY * len(present):
+    matches = [match for match in dated if match is not None]
+    if len(matches) <= _MOSTLY * len(present):
         plain = present.str.replace(_UTC_WORD, "Z", regex=True)
         read = pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=True)
         if read.notna().mean() > 1 - _MOSTLY:
@@ -183,31 +183,31 @@ def _require_iso(present: pd.Series, time: TraceTime) -> None:
             "which are no ISO 8601",
             hint,
         )
-    day = max(int(match[1]) for match in found) > 12
-    month = max(int(match[3]) for match in found) > 12
-    mark = found[0][2]
+    day = max(int(match[1]) for match in matches) > 12
+    month = max(int(match[3]) for match in matches) > 12
+    mark = matches[0][2]
     forms = [f"%d{mark}%m{mark}%Y", f"%m{mark}%d{mark}%Y"]
     order = "day first" if day else "month first" if month else "day or month first"
     raise SettingsError(
-        f"the column {time.column!r} holds times such as {scrub(found[0].string, limit=40)!r}: "
+        f"the column {time.column!r} holds times such as {scrub(matches[0].string, limit=40)!r}: "
         f"{'mixed' if day and month else order}",
         f'Name the order in the map: format = "{forms[month and not day]} %H:%M:%S"'
         + ("." if day or month else f', or "{forms[1]} %H:%M:%S".'),
     )
 
 
-def _in_zone(times: Times, time: TraceTime, shown: str, dropped: Counter[str]) -> Times:
+def _in_zone(times: Times, time: TraceTime, example: str, dropped: Counter[str]) -> Times:
     """Return local times as UTC; those that a zone has twice or never are dropped and counted."""
-    known = times != NO_TIME
-    if not known.any():
+    valid = times != NO_TIME
+    if not valid.any():
         return times
     if not time.zone:
         raise SettingsError(
             f"the column {time.column!r} holds times without a zone, such as "
-            f"{scrub(shown, limit=40)!r}",
+            f"{scrub(example, limit=40)!r}",
             'Name it in the map, under [time]: timezone = "UTC", or one such as "Europe/Berlin".',
         )
-    distinct, places = np.unique(times[known], return_inverse=True)
+    distinct, places = np.unique(times[valid], return_inverse=True)
     local = pd.DatetimeIndex(distinct.astype("datetime64[us]"))
     zone = UTC if time.zone == "UTC" else ZoneInfo(time.zone)
     shifted = local.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward")
@@ -216,8 +216,8 @@ def _in_zone(times: Times, time: TraceTime, shown: str, dropped: Counter[str]) -
     never = np.asarray(placed.isna())
     dropped["ambiguous-local-time"] += int(twice[places].sum())
     dropped["nonexistent-local-time"] += int(never[places].sum())
-    whole = placed.tz_convert("UTC").as_unit("us").asi8
-    found = np.where(twice | never, NO_TIME, whole)
+    utc = placed.tz_convert("UTC").as_unit("us").asi8
+    converted = np.where(twice | never, NO_TIME, utc)
     result = times.copy()
-    result[known] = found[places]
+    result[valid] = converted[places]
     return result

@@ -54,10 +54,10 @@ class UnitTally:
             return
         low, high = _USUAL_RAW.get(best, (0.0, 0.0))
         share = others[best] / self.positive
-        said = f"lie in {low:.0f}..{high:.0f}" if high else f"are usual ones in {best}"
+        text = f"lie in {low:.0f}..{high:.0f}" if high else f"are usual ones in {best}"
         raise SettingsError(
             f"the column {self.mapped.column!r} ({self.target}): {100 * share:.1f} % of its values "
-            f"above 0 {said}, and the map says {stated}",
+            f"above 0 {text}, and the map says {stated}",
             f'Write unit = "{best}", or, where {stated} is right, confirmed = true under '
             f"[columns.{self.target}].",
         )
@@ -100,12 +100,12 @@ class BoardTally:
         """Refuse names that stand for several boards. Errors: SettingsError."""
         if not self.several or self.several < _FEW * self.moments:
             return
-        named = self.mapping.columns.get("gpu_uuid")
-        what = f"the column {named.column!r}" if named else "the constant"
-        beside = "gpu_index" if "gpu_index" in self.mapping.columns else "readings"
+        mapped = self.mapping.columns.get("gpu_uuid")
+        what = f"the column {mapped.column!r}" if mapped else "the constant"
+        counterpart = "gpu_index" if "gpu_index" in self.mapping.columns else "readings"
         raise SettingsError(
             f"{what} (gpu_uuid) names one board, {scrub(self.example, limit=60)!r}, where "
-            f"{beside} differ at the same time, {self.several} of {self.moments} times",
+            f"{counterpart} differ at the same time, {self.several} of {self.moments} times",
             "Map gpu_uuid to the column that tells boards apart; or leave it out and map "
             "gpu_index: boards are then told apart by node and index.",
         )
