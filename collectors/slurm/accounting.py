@@ -107,11 +107,11 @@ def rows_of(output: str, dropped: Counter[str]) -> list[dict[str, str]]:
     rows, open_text = [], ""
     for line in output.split("\n"):
         open_text = f"{open_text}\n{line}" if open_text else line
-        found = open_text.split(SEPARATOR)
-        if len(found) < len(ACCOUNTING_FIELDS):
+        cells = open_text.split(SEPARATOR)
+        if len(cells) < len(ACCOUNTING_FIELDS):
             continue
-        if len(found) == len(ACCOUNTING_FIELDS):
-            rows.append(dict(zip(ACCOUNTING_FIELDS, found, strict=True)))
+        if len(cells) == len(ACCOUNTING_FIELDS):
+            rows.append(dict(zip(ACCOUNTING_FIELDS, cells, strict=True)))
         else:
             dropped["bad-accounting-row"] += 1
         open_text = ""
@@ -128,8 +128,8 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
     # slurmrestd of 24.11 gives a stretch that goes on the end of the window as its end.
     goes_on = not cut and state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)
     nodes = hosts_of(row["NodeList"])
-    asked, given = row["ReqTRES"], row["AllocTRES"]
-    requested = gpus_of(asked) or gpu_shares_of(asked, nodes=len(nodes) or 1)
+    request, grant = row["ReqTRES"], row["AllocTRES"]
+    requested = gpus_of(request) or gpu_shares_of(request, nodes=len(nodes) or 1)
     started_at = moment_of(row["Start"]) if nodes else None
     submitted_at = moment_of(row["Submit"])
     return SlurmJob(
@@ -149,7 +149,7 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
         time_limit_seconds=seconds_of_minutes(row["TimelimitRaw"]),
         nodes=nodes,
         held=(),
-        allocated=gpus_of(given) or gpu_shares_of(given, nodes=len(nodes) or 1),
+        allocated=gpus_of(grant) or gpu_shares_of(grant, nodes=len(nodes) or 1),
         requested=requested,
         extra=_accounting_extra(row["JobID"], row["Constraints"], requested),
     )

@@ -58,21 +58,21 @@ def read_each(
 
     Errors: UnexpectedAnswerError when there are records and none can be read.
     """
-    found: list[Read] = []
+    results: list[Read] = []
     failed = 0
     for record in records:
         try:
-            found.append(read(record))
+            results.append(read(record))
         except (KeyError, ValueError, TypeError, AttributeError):
             failed += 1
-    if failed and not found:
+    if failed and not results:
         raise UnexpectedAnswerError(
             f"none of the {failed} {what}s that Slurm answered can be read",
             "A release that is not known here? Read: 22.05 to 25.05. Please report it.",
         )
     if failed:
         dropped[f"unreadable-{what}"] += failed
-    return tuple(found)
+    return tuple(results)
 
 
 def read_queue(
@@ -88,14 +88,14 @@ def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmN
     return read_each(records, read_node, what="node", dropped=dropped)
 
 
-def list_in(document: object, key: str, *, asked: str) -> list[Record]:
+def list_in(document: object, key: str, *, source: str) -> list[Record]:
     """Return a document's list of records. Errors: UnexpectedAnswerError when it holds none."""
-    found = document.get(key) if isinstance(document, dict) else None
-    if not isinstance(found, list):
+    entries = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
         raise UnexpectedAnswerError(
-            f"{asked} answered JSON without a list of {key}", "Is this the answer of a Slurm?"
+            f"{source} answered JSON without a list of {key}", "Is this the answer of a Slurm?"
         )
-    return [entry for entry in found if isinstance(entry, dict)]
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def errors_in(document: object) -> list[str]:
@@ -103,11 +103,11 @@ def errors_in(document: object) -> list[str]:
 
     `Nothing found` (9003) is how 22.05 says that a list is empty.
     """
-    found = document.get("errors") if isinstance(document, dict) else None
+    entries = document.get("errors") if isinstance(document, dict) else None
     return [
         ": ".join(str(entry[key]) for key in ("description", "error") if entry.get(key))
         + f" ({entry.get('error_number')})"
-        for entry in (found if isinstance(found, list) else [])
+        for entry in (entries if isinstance(entries, list) else [])
         if isinstance(entry, dict) and entry.get("error_number") != _NOTHING_FOUND
     ]
 

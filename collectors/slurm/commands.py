@@ -122,12 +122,12 @@ class SlurmCommands:
         """Return the records of all jobs and nodes, and the release. Errors: CollectorError."""
         document = self.document("squeue", "--json", "--states=all")
         release = release_in(document)
-        listed = list_in(document, "jobs", asked="squeue --json")
+        listed = list_in(document, "jobs", source="squeue --json")
         if release >= _NODES_BY_SCONTROL:
             answered = self.document("scontrol", "show", "nodes", "--json")
         else:
             answered = self.document("sinfo", "--json")
-        return listed, list_in(answered, "nodes", asked="the list of nodes"), release
+        return listed, list_in(answered, "nodes", source="the list of nodes"), release
 
     def _reservations(self) -> list[Record]:
         return reservations_in(self.output("scontrol", "--oneliner", "show", "reservations"))
@@ -141,14 +141,14 @@ class SlurmCommands:
     def program(self, command: str) -> str:
         """Return the path of a command. Errors: SourceNotConfiguredError."""
         folder = self.settings.bin_directory
-        found = shutil.which(command, path=folder or None)
-        if found is None:
+        path = shutil.which(command, path=folder or None)
+        if path is None:
             raise SourceNotConfiguredError(
                 f"{command} is not found {f'in {folder}' if folder else 'on PATH'}",
                 "Install Slurm's client programs (Debian: slurm-client), "
                 f"{'correct' if folder else 'set'} slurm.bin_directory, or use slurm.mode=rest.",
             )
-        return found
+        return path
 
     def output(self, command: str, *arguments: str) -> str:
         """Return the standard output of a command. Errors: CollectorError."""
@@ -186,17 +186,17 @@ class SlurmCommands:
         return text
 
     def _environment(self) -> dict[str, str]:
-        kept = {
+        variables = {
             name: value
             for name, value in os.environ.items()
             # Every option of squeue and sacct can also be set by such a variable: a person's
             # SQUEUE_STATES or SACCT_FORMAT would change what is read here.
             if not name.startswith(_OPTIONS_BY_ENVIRONMENT)
         }
-        kept |= {"LC_ALL": "C", "TZ": "UTC"}
+        variables |= {"LC_ALL": "C", "TZ": "UTC"}
         if self.settings.conf_file:
-            kept["SLURM_CONF"] = str(Path(self.settings.conf_file).expanduser())
-        return kept
+            variables["SLURM_CONF"] = str(Path(self.settings.conf_file).expanduser())
+        return variables
 
     def document(self, command: str, *arguments: str) -> object:
         """Return the JSON of a command, when it lists no errors. Errors: CollectorError."""
@@ -210,10 +210,10 @@ class SlurmCommands:
             ) from error
         errors = errors_in(document)
         if errors:
-            said = "; ".join(errors)
+            words = "; ".join(errors)
             raise failure_of(
-                f"{command} --json lists errors: {scrub(said)}",
-                said,
+                f"{command} --json lists errors: {scrub(words)}",
+                words,
                 otherwise=f"Run {command} --json by hand as the same user.",
             )
         return document
@@ -284,8 +284,8 @@ class SlurmCommands:
 
 def hidden_kinds(configuration: dict[str, str]) -> tuple[str, ...]:
     """Return what PrivateData hides of what is read here: jobs, nodes, partitions."""
-    said = configuration.get("PrivateData", "none").replace(" ", "").split(",")
-    return tuple(kind for kind in said if kind in ("jobs", "nodes", "partitions"))
+    kinds = configuration.get("PrivateData", "none").replace(" ", "").split(",")
+    return tuple(kind for kind in kinds if kind in ("jobs", "nodes", "partitions"))
 
 
 def _user_name(uid: int) -> str:
@@ -297,9 +297,9 @@ def _user_name(uid: int) -> str:
 
 def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:
     """Return the error that a command's words stand for."""
-    said = stderr.decode("utf-8", errors="replace").strip() or stdout.strip()
+    text = stderr.decode("utf-8", errors="replace").strip() or stdout.strip()
     return failure_of(
-        f"{command} failed with code {code}: {scrub(said) or 'without a word'}",
-        said,
+        f"{command} failed with code {code}: {scrub(text) or 'without a word'}",
+        text,
         otherwise=f"Run {command} by hand as the same user.",
     )

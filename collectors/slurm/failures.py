@@ -54,12 +54,12 @@ _SAYINGS: tuple[tuple[str, type[CollectorError], str], ...] = (
 )
 
 
-def failure_of(message: str, said: str, *, otherwise: str) -> CollectorError:
+def failure_of(message: str, words: str, *, otherwise: str) -> CollectorError:
     """Return the error that Slurm's words stand for; `otherwise` is the hint to words unknown here.
 
-    `message` already tells what was asked and what came back, scrubbed; `said` is only matched.
+    `message` already tells what was asked and what came back, scrubbed; `words` is only matched.
     """
     for pattern, kind, hint in _SAYINGS:
-        if re.search(pattern, said):
+        if re.search(pattern, words):
             return kind(message, hint)
     return UnexpectedAnswerError(message, otherwise)

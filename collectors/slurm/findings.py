@@ -38,32 +38,32 @@ def _by_commands(commands: SlurmCommands) -> tuple[Finding, ...]:
         paths = [commands.program(command) for command in COMMANDS]
     except CollectorError as error:
         return (("slurm commands", "missing", str(error)),)
-    found: list[Finding] = [("slurm commands", "ok", paths[0].rpartition("/")[0])]
+    rows: list[Finding] = [("slurm commands", "ok", paths[0].rpartition("/")[0])]
     try:
         configuration = commands.configuration()
     except CollectorError as error:
-        return (*found, ("slurm controller", "missing", str(error)))
+        return (*rows, ("slurm controller", "missing", str(error)))
     release = scrub(configuration.get("SLURM_VERSION", ""))
-    found.append(("slurm controller", "ok", f"Slurm {release}"))
-    found += _accounting(configuration)
-    found.append(_visibility(commands, configuration))
+    rows.append(("slurm controller", "ok", f"Slurm {release}"))
+    rows += _accounting(configuration)
+    rows.append(_visibility(commands, configuration))
     # Since 23.11 every Prolog has a number: Prolog[0].
     prologs = [
         value
         for name, value in configuration.items()
         if name.partition("[")[0] == "Prolog" and value not in ("", "(null)")
     ]
-    found.append(
+    rows.append(
         ("slurm job mapping", "ok", f"Prolog={scrub(', '.join(prologs))}")
         if prologs
         else ("slurm job mapping", "missing", _MAPPING)
     )
     try:
         listed, records, _release = commands.listed()
-        found += _understood(commands.settings, records, listed)
+        rows += _understood(commands.settings, records, listed)
     except CollectorError as error:
-        found.append(("slurm nodes", "missing", str(error)))
-    return tuple(found)
+        rows.append(("slurm nodes", "missing", str(error)))
+    return tuple(rows)
 
 
 def _understood(
@@ -74,9 +74,9 @@ def _understood(
         yield "accelerators", "missing", f"{'; '.join(unread)}."
     read = read_nodes(nodes, Counter())
     models = ModelNames(gpu_models_of(settings.gpu_models), load_gpu_catalogue(), read)
-    lacking = models.lacking(read)
-    if lacking:
-        yield "GPU models", "missing", f"{'; '.join(lacking)}."
+    missing = models.lacking(read)
+    if missing:
+        yield "GPU models", "missing", f"{'; '.join(missing)}."
     elif any(node.gpus for node in read):
         yield "GPU models", "ok", "every node with GPUs names a known model"
 
@@ -89,16 +89,16 @@ def _accounting(configuration: dict[str, str]) -> list[Finding]:
             "visible. In slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"
         )
         return [("slurm accounting", "missing", detail)]
-    found: list[Finding] = [("slurm accounting", "ok", scrub(kind))]
+    rows: list[Finding] = [("slurm accounting", "ok", scrub(kind))]
     resources = configuration.get("AccountingStorageTRES", "")
     types = [part for part in resources.split(",") if part.startswith("gres/gpu")]
     if types:
-        return [*found, ("slurm accounting of GPUs", "ok", scrub(",".join(types)))]
+        return [*rows, ("slurm accounting of GPUs", "ok", scrub(",".join(types)))]
     detail = (
         "AccountingStorageTRES has no GPUs, so finished jobs show none. "
         "In slurm.conf: AccountingStorageTRES=gres/gpu"
     )
-    return [*found, ("slurm accounting of GPUs", "missing", detail)]
+    return [*rows, ("slurm accounting of GPUs", "missing", detail)]
 
 
 def _visibility(commands: SlurmCommands, configuration: dict[str, str]) -> Finding:
@@ -117,25 +117,25 @@ def _visibility(commands: SlurmCommands, configuration: dict[str, str]) -> Findi
 def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
     try:
         version = rest.api_version()
-        asked = rest.document(f"/slurm/{version}/jobs"), rest.document(f"/slurm/{version}/nodes")
-        lists = [list_in(answer, name, asked="slurmrestd")
-                 for answer, name in zip(asked, ("jobs", "nodes"), strict=True)]  # fmt: skip
+        replies = rest.document(f"/slurm/{version}/jobs"), rest.document(f"/slurm/{version}/nodes")
+        lists = [list_in(answer, name, source="slurmrestd")
+                 for answer, name in zip(replies, ("jobs", "nodes"), strict=True)]  # fmt: skip
         jobs, nodes = read_queue(lists[0], Counter()), read_nodes(lists[1], Counter())
     except CollectorError as error:
         return (("slurmrestd", "missing", str(error)),)
-    found: list[Finding] = [("slurmrestd", "ok", f"{rest.name}, API {version}")]
-    found += _understood(rest.settings, lists[1], lists[0])
+    rows: list[Finding] = [("slurmrestd", "ok", f"{rest.name}, API {version}")]
+    rows += _understood(rest.settings, lists[1], lists[0])
     try:
         rest.document(f"/slurmdb/{version}/jobs", start_time="now")
-        found.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))
+        rows.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))
     except CollectorError as error:
-        found.append(("slurm accounting", "missing", f"finished jobs are not visible: {error}"))
+        rows.append(("slurm accounting", "missing", f"finished jobs are not visible: {error}"))
     in_use = sum(node.gpus_in_use for node in nodes)
     if in_use and not jobs:
         detail = f"{in_use} GPUs are in use, no job is visible. {OPERATOR_HINT}"
-        return (*found, ("slurm visibility", "missing", detail))
+        return (*rows, ("slurm visibility", "missing", detail))
     return (
-        *found,
+        *rows,
         (
             "slurm visibility",
             "ok",

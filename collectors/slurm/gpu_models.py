@@ -12,7 +12,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 
 def gpu_models_of(setting: str) -> dict[str, str]:
     """Return the map of `h100=H100-SXM5-80GB,a100=…`. Errors: SourceNotConfiguredError."""
-    found = {}
+    model_by_type = {}
     for pair in filter(None, (part.strip() for part in setting.split(","))):
         gpu_type, equals, model = (part.strip() for part in pair.partition("="))
         if not (gpu_type and equals and model):
@@ -20,8 +20,8 @@ def gpu_models_of(setting: str) -> dict[str, str]:
                 f"slurm.gpu_models holds {scrub(pair)!r}",
                 "Write TYPE=MODEL, such as h100=H100-SXM5-80GB; separate by commas.",
             )
-        found[gpu_type.casefold()] = model
-    return found
+        model_by_type[gpu_type.casefold()] = model
+    return model_by_type
 
 
 def _gres(gpu_type: str) -> str:
@@ -59,10 +59,10 @@ class ModelNames:
 
     def of_type(self, gpu_type: str) -> tuple[str, str]:
         """Return (model, MIG profile) of a gres type; an unknown type is given back."""
-        whole = self._map.get(gpu_type.casefold())
+        model = self._map.get(gpu_type.casefold())
         board, profile = mig_of(gpu_type)
-        if whole is not None:
-            return whole, profile
+        if model is not None:
+            return model, profile
         return self._map.get(board.casefold()) or self.catalogue.recognise(board), profile
 
     def is_known(self, name: str) -> bool:
@@ -137,5 +137,5 @@ class ModelNames:
             return None
         if not profile:
             return float(model.memory_mib)
-        found = model.mig_profile(profile)
-        return None if found is None else float(found.memory_mib)
+        instance = model.mig_profile(profile)
+        return None if instance is None else float(instance.memory_mib)

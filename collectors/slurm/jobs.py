@@ -135,17 +135,17 @@ class _SlurmView:
         for stretch in ended:
             if stretch.submitted_at != newest[stretch.raw_id].submitted_at:
                 earlier[stretch.raw_id].append(stretch)
-        found = (self._job(entry, earlier[raw_id]) for raw_id, entry in sorted(newest.items()))
-        return tuple(job for job in found if job is not None)
+        rows = (self._job(entry, earlier[raw_id]) for raw_id, entry in sorted(newest.items()))
+        return tuple(job for job in rows if job is not None)
 
     def _ended(self) -> list[SlurmJob]:
         """The stretches of accounting that have ended, oldest first."""
-        known = {entry.raw_id for entry in self.answers.queue}
+        queue_ids = {entry.raw_id for entry in self.answers.queue}
         ended = []
         for entry in self.answers.past or ():
             if entry.ended_at is not None:
                 ended.append(entry)
-            elif entry.raw_id not in known:
+            elif entry.raw_id not in queue_ids:
                 # Accounting still waits for the end of a job that the controller has forgotten.
                 self.dropped["runaway"] += 1
         return sorted(ended, key=lambda job: (job.ended_at or self.window.end, job.raw_id))
@@ -182,13 +182,13 @@ class _SlurmView:
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node that has GPUs."""
-        found = []
+        rows = []
         for node in self.answers.nodes:
             if node.gpus:
-                found.append(self._node(node))
+                rows.append(self._node(node))
             else:
                 self.dropped["node-without-gpu"] += 1
-        return tuple(found)
+        return tuple(rows)
 
     def _node(self, node: SlurmNode) -> Node:
         boards = [entry for entry in node.gpus if not self.models.of_type(entry.gpu_type)[1]]
@@ -201,14 +201,14 @@ class _SlurmView:
         if len(boards) > 1:
             self.dropped["further-gpu-type-of-node"] += len(boards) - 1
         model = self.models.of_type(main.gpu_type)[0]
-        whole = len(boards) == 1 and not slices
+        is_uncut = len(boards) == 1 and not slices
         return Node(
             name=node.name,
             gpu_model=model,
             gpu_count=main.count if boards else 0,
             mig_instances=tuple(slices),
             mig_manager=self.layouts.manager_of(self.models.catalogue.find(model), main.count)
-            if whole
+            if is_uncut
             else None,
             cpus=node.cpus,
             memory_mib=node.memory_mib,
@@ -270,8 +270,8 @@ class _SlurmView:
         if len(job.held) != len(job.nodes):
             yield from self._by_node(job, row)
             return
-        for node, held in zip(job.nodes, job.held, strict=True):
-            for entry in held:
+        for node, gpus_of_node in zip(job.nodes, job.held, strict=True):
+            for entry in gpus_of_node:
                 mig = self.models.of_type(entry.gpu_type)[1]
                 if entry.indices is None or mig:
                     # The index of a MIG instance is none of a board, and instances are no boards.
@@ -282,14 +282,14 @@ class _SlurmView:
                     part = self._part(node, entry, number) if entry.share else 1.0
                     yield row | {"node": node, "gpu_index": index, "gpu_count": part}
 
-    def _part(self, node: str, held: Gpus, number: int) -> float | None:
+    def _part(self, node: str, gpus: Gpus, number: int) -> float | None:
         """Return what shares are of a GPU, None where that is not known: all may be on it."""
-        if held.parts is not None:
-            return held.parts[number]
-        told = next((entry for entry in self.answers.nodes if entry.name == node), None)
-        boards = sum(entry.count for entry in told.gpus) if told else 0
-        all_shares = told.shares.get(held.share, 0) if told else 0
-        return held.amount * boards / all_shares / held.count if boards and all_shares else None
+        if gpus.parts is not None:
+            return gpus.parts[number]
+        entry_of_node = next((entry for entry in self.answers.nodes if entry.name == node), None)
+        boards = sum(entry.count for entry in entry_of_node.gpus) if entry_of_node else 0
+        all_shares = entry_of_node.shares.get(gpus.share, 0) if entry_of_node else 0
+        return gpus.amount * boards / all_shares / gpus.count if boards and all_shares else None
 
     def _counted(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every node of a stretch that has ended."""
@@ -331,8 +331,8 @@ def _shared_boards(job: SlurmJob) -> list[str]:
     """Return the boards that a job has shares of, as NODE:INDEX."""
     return [
         f"{node}:{index}"
-        for node, held in zip(job.nodes, job.held, strict=False)
-        for entry in held
+        for node, gpus in zip(job.nodes, job.held, strict=False)
+        for entry in gpus
         if entry.share
         for index in entry.indices or ()
     ]

@@ -24,9 +24,9 @@ class LayoutFile:
         layouts = () if model is None or not self.text else layouts_in(self.text, model, boards)
         if not layouts:
             return None
-        whole = next((layout.name for layout in layouts if not layout.cut), "")
+        uncut = next((layout.name for layout in layouts if not layout.cut), "")
         return MigManager(
-            layout=whole, state="", strategy="mixed", source=self.path, layouts=layouts
+            layout=uncut, state="", strategy="mixed", source=self.path, layouts=layouts
         )
 
 
@@ -37,8 +37,8 @@ def read_layouts(path: str) -> LayoutFile:
     try:
         return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         warning = (
-            f"no MIG layout is known: cannot read {path}: {told}. Correct slurm.mig_layouts_file."
+            f"no MIG layout is known: cannot read {path}: {reason}. Correct slurm.mig_layouts_file."
         )
         return LayoutFile(path=path, warnings=(warning,))

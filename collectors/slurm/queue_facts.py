@@ -43,8 +43,8 @@ def with_queue_facts(
     }
     dependents = _waiting_for(jobs, conditions)
     lines = _lines(jobs)
-    known = {node.name: node for node in nodes}
-    return tuple(job if job.is_over else _told(job, dependents, lines, known) for job in jobs)
+    by_name = {node.name: node for node in nodes}
+    return tuple(job if job.is_over else _told(job, dependents, lines, by_name) for job in jobs)
 
 
 def is_reserved(node: SlurmNode) -> bool:
@@ -61,14 +61,14 @@ def _told(
     """Return a job with its facts."""
     line: list[str] = []
     if job.state is JobState.RUNNING:
-        own = [nodes[name] for name in job.nodes if name in nodes]
-        taken = [node.name for node in own if is_reserved(node)]
+        hosts = [nodes[name] for name in job.nodes if name in nodes]
+        busy = [node.name for node in hosts if is_reserved(node)]
         if not dict(job.extra).get("reservation"):
-            line += [f"a reservation of {name}" for name in taken]
-        closed = [node.name for node in own if not node.schedulable and node.name not in taken]
+            line += [f"a reservation of {name}" for name in busy]
+        closed = [node.name for node in hosts if not node.schedulable and node.name not in busy]
         line += [f"{name} takes no jobs" for name in closed]
         # Another partition may hold the same nodes.
-        keys = [*_keys(job), *(name for node in own for name in node.partitions)]
+        keys = [*_keys(job), *(name for node in hosts for name in node.partitions)]
         waiting = (
             who
             for key in keys
@@ -76,16 +76,16 @@ def _told(
             if not (only and job.nodes) or only.intersection(job.nodes)
         )
         line += dict.fromkeys(waiting)
-    shown = line[:_NAMED]
+    head = line[:_NAMED]
     if len(line) > _NAMED:
-        shown.append(f"{len(line) - _NAMED} more")
+        head.append(f"{len(line) - _NAMED} more")
     facts = {
         DEPENDENTS: ", ".join(_found(job, dependents)),
-        WAITING: ", ".join(shown),
+        WAITING: ", ".join(head),
         UNTYPED: " or ".join(_types_open_to(job, nodes.values())),
     }
-    found = tuple((name, value) for name, value in facts.items() if value)
-    return replace(job, extra=(*job.extra, *found)) if found else job
+    pairs = tuple((name, value) for name, value in facts.items() if value)
+    return replace(job, extra=(*job.extra, *pairs)) if pairs else job
 
 
 def _keys(job: SlurmJob) -> list[str]:
@@ -106,7 +106,7 @@ def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[s
     GPUs may take the CPUs of a node with GPUs. Beside each stand the nodes that alone are room for
     it, none where any is.
     """
-    found = defaultdict(list)
+    by_key = defaultdict(list)
     for job in jobs:
         if job.state is not JobState.PENDING or job.reason.startswith(HELD_BACK):
             continue
@@ -114,15 +114,15 @@ def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[s
         anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")
         for key in {*anywhere, *limited}:
             only = frozenset[str]() if key in limited else _only_on(job)
-            found[key].append((f"job {job.workload} waits ({job.reason or 'None'})", only))
-    return found
+            by_key[key].append((f"job {job.workload} waits ({job.reason or 'None'})", only))
+    return by_key
 
 
 def _only_on(job: SlurmJob) -> frozenset[str]:
     """Return the nodes on which alone a waiting job can run, none where others may serve too."""
     extra = dict(job.extra)
-    named, asked = hosts_of(extra.get("required_nodes", "")), extra.get("nodes_requested", "")
-    return frozenset(named if asked.isdigit() and int(asked) <= len(named) else ())
+    hosts, count = hosts_of(extra.get("required_nodes", "")), extra.get("nodes_requested", "")
+    return frozenset(hosts if count.isdigit() and int(count) <= len(hosts) else ())
 
 
 def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
@@ -130,13 +130,13 @@ def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]
     extra = dict(job.extra)
     if job.state is not JobState.RUNNING or extra.get("requested_gpu_type") or not job.gpus:
         return ()
-    named = hosts_of(extra.get("required_nodes", ""))
+    hosts = hosts_of(extra.get("required_nodes", ""))
     features = plain_features(extra.get("features", ""))
     types = {
         gpus.gpu_type
         for node in nodes
         if {*job.partition.split(",")} & {*node.partitions}
-        and (not named or node.name in named)
+        and (not hosts or node.name in hosts)
         and features <= {*node.features}
         for gpus in node.gpus
         if gpus.gpu_type
@@ -148,17 +148,17 @@ def _waiting_for(
     jobs: Iterable[SlurmJob], conditions: Mapping[str, str]
 ) -> Mapping[str, list[str]]:
     """Return who waits, in words, by the name under which a job is waited for."""
-    found = defaultdict(list)
+    by_name = defaultdict(list)
     for job in jobs:
         if job.state in OVER:
             continue
         condition = conditions.get(job.raw_id, "")
         if _SINGLETON in condition:
-            found[_chain(job)].append(f"{job.workload} ({_SINGLETON})")
+            by_name[_chain(job)].append(f"{job.workload} ({_SINGLETON})")
         for word, names in _CONDITION.findall(condition):
             for name in names.split(":"):
-                found[name.partition("+")[0]].append(f"{job.workload} ({word})")
-    return found
+                by_name[name.partition("+")[0]].append(f"{job.workload} ({word})")
+    return by_name
 
 
 def _chain(job: SlurmJob) -> str:

@@ -49,20 +49,20 @@ class _Use:
 def qos_of_partitions(ask: Ask) -> dict[str, str]:
     """Return the QOS that limits all jobs of a partition, by partition. Errors: CollectorError."""
     lines = ask("scontrol", "--oneliner", "show", "partitions").splitlines()
-    found = filter(None, map(_PARTITION.match, lines))
-    return {match[1]: match[2] for match in found if match[2] not in ("N/A", "(null)")}
+    matches = filter(None, map(_PARTITION.match, lines))
+    return {match[1]: match[2] for match in matches if match[2] not in ("N/A", "(null)")}
 
 
 def with_partition_qos(jobs: Iterable[SlurmJob], qos: Mapping[str, str]) -> tuple[SlurmJob, ...]:
     """Return the jobs with the QOS of their partitions as a fact, comma-separated."""
-    found = []
+    results = []
     for job in jobs:
         names = ",".join(
             dict.fromkeys(qos[part] for part in job.partition.split(",") if part in qos)
         )
         extra = (*job.extra, (PARTITION_QOS, names)) if names else job.extra
-        found.append(replace(job, extra=extra))
-    return tuple(found)
+        results.append(replace(job, extra=extra))
+    return tuple(results)
 
 
 def quotas_of_job(
@@ -139,17 +139,17 @@ def _rows(
     ask: Ask, fields: tuple[str, ...], dropped: Counter[str], *what: str
 ) -> list[dict[str, str]]:
     """Return what sacctmgr shows. It has no separator that no name holds: such rows are dropped."""
-    told = ask("sacctmgr", "--parsable2", "--noheader", "show", *what, f"format={','.join(fields)}")
-    lines = [line.split("|") for line in told.split("\n") if line]
+    text = ask("sacctmgr", "--parsable2", "--noheader", "show", *what, f"format={','.join(fields)}")
+    lines = [line.split("|") for line in text.split("\n") if line]
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
     if len(rows) < len(lines):
         dropped["unreadable-quota"] += len(lines) - len(rows)
     return rows
 
 
-def _uses(told: str) -> Iterator[tuple[tuple[str, str], _Use]]:
+def _uses(output: str) -> Iterator[tuple[tuple[str, str], _Use]]:
     """Yield ((qos or association, its number), use) of what the controller shows line by line."""
-    for line in told.splitlines():
+    for line in output.splitlines():
         for kind, number_in in _NUMBER_OF.items():
             number, group = number_in.match(line), _GROUP.search(line)
             if number is None or group is None:
@@ -216,8 +216,8 @@ def _of_associations(
     per_job = {row["Account"]: row["MaxTRES"] for row in rows if not row["User"]}
     for row in rows:
         account, user = scrub(row["Account"]), scrub(row["User"])
-        own = (row["MaxTRES"] != per_job.get(row["Account"])) if user else True
-        for limits, per in ((row["GrpTRES"], ""), (row["MaxTRES"] if own else "", "job")):
+        differs = (row["MaxTRES"] != per_job.get(row["Account"])) if user else True
+        for limits, per in ((row["GrpTRES"], ""), (row["MaxTRES"] if differs else "", "job")):
             for quota in _limits(
                 limits,
                 kind=QuotaKind.USER if user else QuotaKind.ACCOUNT,

@@ -130,7 +130,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
     over = state in OVER
     nodes = hosts_of(text_of(record.get("nodes")))
     pending = state is JobState.PENDING
-    held = () if pending or over else _held(record.get("gres_detail"), len(nodes))
+    allocated = () if pending or over else _held(record.get("gres_detail"), len(nodes))
     times = {name: moment_of(record.get(f"{name}_time")) for name in ("submit", "start", "end")}
     resized_at = moment_of(record.get("resize_time"))
     # A pending job may carry the time when the scheduler expects to start it, a running one the
@@ -153,7 +153,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
         ended_at=times["end"] if over else None,
         time_limit_seconds=seconds_of_minutes(record.get("time_limit")),
         nodes=nodes,
-        held=held,
+        held=allocated,
         allocated=() if pending else _gpus_in(record.get("tres_alloc_str"), nodes=len(nodes) or 1),
         requested=_requested(record, len(nodes)),
         extra=_queue_extra(record, resized_at, release),
@@ -198,12 +198,12 @@ def node_counts(record: Record) -> tuple[int, int]:
     A requeued job shows the count of its last run until it starts again, whatever it asks for
     since; 22.05 then shows no maximum either. What it asks for stands in `tres_req_str`.
     """
-    shown = int(number_of(record.get("node_count")) or 0)
+    count = int(number_of(record.get("node_count")) or 0)
     match = _NODES_ASKED.search(text_of(record.get("tres_req_str")))
-    asked = int(match[1]) if match else shown
+    minimum = int(match[1]) if match else count
     requeued = number_of(record.get("restart_cnt")) and "PENDING" in words_of(record["job_state"])
     is_stale = requeued and match and not number_of(record.get("max_nodes"))
-    return asked, asked if is_stale else shown
+    return minimum, minimum if is_stale else count
 
 
 def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
@@ -216,12 +216,12 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
     tasks = int(number_of(record.get("tasks")) or 1)
     times = {"node": nodes, "job": 1, "task": tasks}
     for per, text in gpu_requests(record):
-        if per in times and (found := gpus_of(text)):
+        if per in times and (gpus := gpus_of(text)):
             return tuple(
-                Gpus(gpu_type=entry.gpu_type, count=entry.count * times[per]) for entry in found
+                Gpus(gpu_type=entry.gpu_type, count=entry.count * times[per]) for entry in gpus
             )
-    found = gpus_of(record.get("tres_req_str"))
-    return found or next(
+    gpus = gpus_of(record.get("tres_req_str"))
+    return gpus or next(
         filter(None, (gpu_shares_of(record.get(name), nodes=nodes) for name in _SHARE_FIELDS)), ()
     )
 
@@ -240,8 +240,8 @@ def gpu_requests(record: Record) -> tuple[tuple[str, str], ...]:
     One reader for what is planned, applied and submitted: from 23.02 on the same fields hold CPUs
     too (`-c 8` is `tres_per_task: "cpu=8"`), which ask for no GPU. A share of GPUs is one.
     """
-    asked = ((per, text_of(record.get(f"tres_per_{per}"))) for per in GPU_FIELDS)
-    return tuple((per, text) for per, text in asked if gpus_of(text) or gpu_shares_of(text))
+    pairs = ((per, text_of(record.get(f"tres_per_{per}"))) for per in GPU_FIELDS)
+    return tuple((per, text) for per, text in pairs if gpus_of(text) or gpu_shares_of(text))
 
 
 def has_cpus_by_gpu(record: Record) -> bool:
@@ -253,12 +253,12 @@ def fixed_size(record: Record, release: tuple[int, int] = (0, 0)) -> str:
     """Return why no change of its number of GPUs reaches a job, '' when one may."""
     if identifier_of(record.get("het_job_id")) not in ("", "0"):
         return "it is a component of a heterogeneous job"
-    asked = dict(gpu_requests(record))
-    if "socket" in asked:
+    requests = dict(gpu_requests(record))
+    if "socket" in requests:
         return "it asks for GPUs by socket"
     if any(gpu_shares_of(record.get(name)) for name in _SHARE_FIELDS):
         return "it asks for shares of GPUs (gres/shard, gres/mps)"
-    if len(asked) > 1:
+    if len(requests) > 1:
         return "it asks for GPUs in several ways"
     if takes_whole_nodes(record):
         return "it takes whole nodes (--exclusive)"
@@ -310,11 +310,11 @@ def _queue_extra(
     return tuple((name, value) for name, value in pairs.items() if value)
 
 
-def requested_facts(asked: tuple[Gpus, ...]) -> dict[str, str]:
+def requested_facts(requests: tuple[Gpus, ...]) -> dict[str, str]:
     """Return what was asked for as (fact, value) pairs of a job."""
     return {
-        "requested_gpu_type": ",".join(gpus.gpu_type for gpus in asked if gpus.gpu_type),
-        "requested_gpus": str(sum(gpus.count for gpus in asked)) if asked else "",
+        "requested_gpu_type": ",".join(gpus.gpu_type for gpus in requests if gpus.gpu_type),
+        "requested_gpus": str(sum(gpus.count for gpus in requests)) if requests else "",
     }
 
 

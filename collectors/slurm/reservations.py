@@ -20,18 +20,18 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 
 def reservations_in(text: str) -> list[Record]:
     """Return the reservations of `scontrol --oneliner show reservations`, times in UTC."""
-    found: list[Record] = []
+    rows: list[Record] = []
     for line in text.splitlines():
         fields = dict(_FIELD.findall(line))
         if "ReservationName" in fields:
-            found.append(
+            rows.append(
                 {
                     "node_list": fields.get("Nodes", ""),
                     "start_time": fields.get("StartTime", ""),
                     "end_time": fields.get("EndTime", ""),
                 }
             )
-    return found
+    return rows
 
 
 def with_reservations(

@@ -71,10 +71,10 @@ class SlurmRest:
         dropped: Counter[str] = Counter()
         version = self.api_version()
         jobs = self.document(f"/slurm/{version}/jobs")
-        listed = list_in(jobs, "jobs", asked=f"{self.name} /jobs")
+        listed = list_in(jobs, "jobs", source=f"{self.name} /jobs")
         queue = read_queue(listed, dropped, release=release_in(jobs))
         answered = self.document(f"/slurm/{version}/nodes")
-        records = list_in(answered, "nodes", asked=f"{self.name} /nodes")
+        records = list_in(answered, "nodes", source=f"{self.name} /nodes")
         nodes = read_nodes(records, dropped)
         nodes, warnings = with_reservations(nodes, lambda: self._reservations(version), window.end)
         _refuse_hidden(self.name, len(queue), sum(node.gpus_in_use for node in nodes))
@@ -86,7 +86,7 @@ class SlurmRest:
                 end_time=f"uts{int(window.end.timestamp())}",
                 **({} if version == "v0.0.38" else {"show_duplicates": "true"}),
             )
-            stretches = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
+            stretches = list_in(document, "jobs", source=f"{self.name} /slurmdb jobs")
             past: tuple[SlurmJob, ...] | None = read_each(
                 stretches, read_accounting_record, what="accounting-row", dropped=dropped
             )
@@ -112,7 +112,7 @@ class SlurmRest:
 
     def _reservations(self, version: str) -> list[Record]:
         document = self.document(f"/slurm/{version}/reservations")
-        return list_in(document, "reservations", asked=f"{self.name} /reservations")
+        return list_in(document, "reservations", source=f"{self.name} /reservations")
 
     def api_version(self) -> str:
         """Return the newest API version that both sides know. Errors: CollectorError."""
@@ -134,29 +134,29 @@ class SlurmRest:
     def document(self, path: str, **query: str) -> object:
         """Return the answer's JSON when it lists no errors. Errors: CollectorError."""
         status, body = self._get(path, query)
-        asked = f"{self.name} {path}"
+        request = f"{self.name} {path}"
         text = body.decode("utf-8", errors="replace")
         try:
             document: object = json.loads(text)
         except ValueError as error:
             if status == 200:
                 raise UnexpectedAnswerError(
-                    f"{asked} answered something that is no JSON", "Is this a slurmrestd?"
+                    f"{request} answered something that is no JSON", "Is this a slurmrestd?"
                 ) from error
             document = None
-        said = scrub("; ".join(errors_in(document)) or text)
+        words = scrub("; ".join(errors_in(document)) or text)
         if status in (401, 403, 511):
-            raise SourceRefusedError(f"{asked} answered {status}: {said}", _TOKEN_HINT)
+            raise SourceRefusedError(f"{request} answered {status}: {words}", _TOKEN_HINT)
         if status == 404:
             raise UnexpectedAnswerError(
-                f"{asked} answered 404: {said}", "Is slurm.rest_url the address of a slurmrestd?"
+                f"{request} answered 404: {words}", "Is slurm.rest_url the address of a slurmrestd?"
             )
         if 300 <= status < 400:
             raise UnexpectedAnswerError(
-                f"{asked} redirects elsewhere", "Give the final address as slurm.rest_url."
+                f"{request} redirects elsewhere", "Give the final address as slurm.rest_url."
             )
         if status != 200 or errors_in(document):
-            raise _failure(f"{asked} answered {status}: {said}", said)
+            raise _failure(f"{request} answered {status}: {words}", words)
         return document
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
@@ -224,15 +224,15 @@ class SlurmRest:
         }
 
 
-def _failure(message: str, said: str) -> CollectorError:
-    if "Unspecified error" in said or "(-1)" in said:
+def _failure(message: str, words: str) -> CollectorError:
+    if "Unspecified error" in words or "(-1)" in words:
         # Measured on 22.05: it says no more to a bad token, a dead slurmctld and hidden nodes.
         return SourceRefusedError(
             message,
             "Slurm 22.05 says no more than this when the token is not accepted, when slurmctld is "
             f"down (try `scontrol ping`) and when PrivateData hides nodes. {_TOKEN_HINT}",
         )
-    return failure_of(message, said, otherwise="Ask slurmrestd by hand, and read its log.")
+    return failure_of(message, words, otherwise="Ask slurmrestd by hand, and read its log.")
 
 
 def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:

@@ -41,7 +41,7 @@ def _of_jobs(jobs: Collection[Record]) -> Iterator[tuple[str, str]]:
 def _unread_in(gres: object) -> Iterator[str]:
     """Yield the names in `npu:ascend:8(S:0-1)`, `gres:npu:2` or `cpu=2,gres/npu=8`."""
     for part in text_of(gres).split(","):
-        whole = part.strip().removeprefix("gres/").removeprefix("gres:")
-        name = _END_OF_NAME.split(whole, maxsplit=1)[0]
+        entry = part.strip().removeprefix("gres/").removeprefix("gres:")
+        name = _END_OF_NAME.split(entry, maxsplit=1)[0]
         if name not in _READ and is_accelerator(f"gres/{name}"):
             yield f"gres/{name}"

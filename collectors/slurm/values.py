@@ -82,8 +82,8 @@ def text_of(value: object) -> str:
     """Return the text, '' for what Slurm writes when it has nothing to say."""
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
-    said = "" if value is None else str(value).strip()
-    return "" if said.casefold() in _NOTHING else said
+    text = "" if value is None else str(value).strip()
+    return "" if text.casefold() in _NOTHING else text
 
 
 def number_of(value: object) -> float | None:
@@ -103,8 +103,8 @@ def number_of(value: object) -> float | None:
 
 def identifier_of(value: object) -> str:
     """Return a job or task number as text, '' when there is none. 0 is a task, never a job."""
-    found = number_of(value)
-    return "" if found is None else str(int(found))
+    number = number_of(value)
+    return "" if number is None else str(int(number))
 
 
 def moment_of(value: object) -> datetime | None:
@@ -131,9 +131,9 @@ def seconds_of_minutes(value: object) -> float | None:
 
 def words_of(value: object) -> tuple[str, ...]:
     """Return state words in capitals, of `["IDLE", "DRAIN"]`, `DOWN+DRAIN` or `CANCELLED by 0`."""
-    said: Iterable[object] = value if isinstance(value, list) else str(value or "").split("+")
-    found = (str(item).strip(" *~#!%$@^-").partition(" ")[0].upper() for item in said)
-    return tuple(name for name in found if name)
+    items: Iterable[object] = value if isinstance(value, list) else str(value or "").split("+")
+    names = (str(item).strip(" *~#!%$@^-").partition(" ")[0].upper() for item in items)
+    return tuple(name for name in names if name)
 
 
 def job_state_of(words: tuple[str, ...]) -> JobState:
@@ -144,8 +144,8 @@ def job_state_of(words: tuple[str, ...]) -> JobState:
     """
     if "COMPLETING" in words:
         return JobState.RUNNING
-    known = [_STATES[word] for word in words if word in _STATES]
-    return known[0] if known else JobState.UNKNOWN
+    states = [_STATES[word] for word in words if word in _STATES]
+    return states[0] if states else JobState.UNKNOWN
 
 
 def hosts_of(node_list: str) -> tuple[str, ...]:
@@ -183,14 +183,14 @@ def _expanded(part: str) -> list[str]:
 
 def numbers_of(ranges: str) -> list[str]:
     """Return the numbers of `01-02,05`, keeping leading zeros. Errors: ValueError."""
-    found: list[str] = []
+    numbers: list[str] = []
     for part in ranges.split(","):
         first, dash, last = part.partition("-")
         low, high = int(first), int(last if dash else first)
         if high < low or high - low >= MAX_HOSTS or len(first) > _MAX_NUMBER:
             raise ValueError("a range in a list runs backwards or is too long")
-        found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
-    return found
+        numbers += [str(number).zfill(len(first)) for number in range(low, high + 1)]
+    return numbers
 
 
 def gpus_of(gres: object) -> tuple[Gpus, ...]:
@@ -200,16 +200,16 @@ def gpus_of(gres: object) -> tuple[Gpus, ...]:
     `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the untyped entry is the total: it
     gives way to typed entries that add up to it.
     """
-    found = [entry for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (entry := _gpus(part))]
-    typed = [number for number in found if number.gpu_type]
-    total = sum(number.count for number in found if not number.gpu_type)
+    items = [entry for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (entry := _gpus(part))]
+    typed = [number for number in items if number.gpu_type]
+    total = sum(number.count for number in items if not number.gpu_type)
     if typed and total:
         return (
             tuple(typed)
             if sum(number.count for number in typed) == total
             else (Gpus(gpu_type="", count=total),)
         )
-    return tuple(found)
+    return tuple(items)
 
 
 def _gpus(part: str) -> Gpus | None:
@@ -235,7 +235,7 @@ def gpu_shares_of(gres: object, *, nodes: int = 1) -> tuple[Gpus, ...]:
     `gres/shard=4`. Shares of one node are on one GPU unless indices say otherwise, so that what is
     asked for, which names none, is a GPU a node.
     """
-    found: dict[str, Gpus] = {}
+    by_kind: dict[str, Gpus] = {}
     for part in _OUTSIDE_PARENTHESES.split(text_of(gres)):
         match = _SHARE.fullmatch(part.strip())
         if match is None or match["count"] == "0":
@@ -250,9 +250,9 @@ def gpu_shares_of(gres: object, *, nodes: int = 1) -> tuple[Gpus, ...]:
             parts=parts,
         )
         # Of a total beside its types the type says more.
-        before = found.get(match["kind"])
-        found[match["kind"]] = before if before and before.gpu_type else entry
-    return tuple(found.values())
+        before = by_kind.get(match["kind"])
+        by_kind[match["kind"]] = before if before and before.gpu_type else entry
+    return tuple(by_kind.values())
 
 
 def _parts_of(which: str) -> tuple[tuple[str, ...] | None, tuple[float, ...] | None]:
@@ -263,12 +263,12 @@ def _parts_of(which: str) -> tuple[tuple[str, ...] | None, tuple[float, ...] | N
         except ValueError:
             return None, None
     pairs = [_PART.fullmatch(part) for part in which.split(",")]
-    held = {
+    parts = {
         str(index): int(pair[1]) / int(pair[2])
         for index, pair in enumerate(pairs)
         if pair and int(pair[1]) and int(pair[2])
     }
-    return (tuple(held), tuple(held.values())) if held and all(pairs) else (None, None)
+    return (tuple(parts), tuple(parts.values())) if parts and all(pairs) else (None, None)
 
 
 def tres_text(entries: Any) -> str:

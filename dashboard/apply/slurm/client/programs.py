@@ -209,5 +209,5 @@ def _environment(conf_file: str) -> Mapping[str, str]:
 
 
 def _records(document: object, key: str) -> Records:
-    found = list_in(document, key, asked="Slurm")
+    found = list_in(document, key, source="Slurm")
     return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(found))

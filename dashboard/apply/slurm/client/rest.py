@@ -60,7 +60,7 @@ class SlurmRestWriter(SlurmRest):
             raise
         return Records(
             interface=interface_name(version, release_in(document)),
-            records=tuple(list_in(document, "jobs", asked=f"{self.name} /job/{number}")),
+            records=tuple(list_in(document, "jobs", source=f"{self.name} /job/{number}")),
         )
 
     def queue(self) -> Records:
@@ -80,7 +80,7 @@ class SlurmRestWriter(SlurmRest):
         document = self.document(f"/slurm/{version}/{kind}")
         return Records(
             interface=interface_name(version, release_in(document)),
-            records=tuple(list_in(document, kind, asked=f"{self.name} /{kind}")),
+            records=tuple(list_in(document, kind, source=f"{self.name} /{kind}")),
         )
 
     def partition(self, name: str) -> Partition:
