@@ -69,12 +69,12 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def compiling(told: Callable[[int], None]) -> Iterator[None]:
-    """Call `told` with the number so far whenever a function of ours was compiled, not read.
+def compiling(note: Callable[[int], None]) -> Iterator[None]:
+    """Call `note` with the number so far whenever a function of ours was compiled, not read.
 
     It is called in the thread that compiles, and must not raise.
     """
-    ended = _Compiled(told)
+    ended = _Compiled(note)
     with event.install_listener("numba:compile", ended):
         yield
 
@@ -82,8 +82,8 @@ def compiling(told: Callable[[int], None]) -> Iterator[None]:
 class _Compiled(event.Listener):
     """Counts the ends of compilations, but of numba's own functions."""
 
-    def __init__(self, told: Callable[[int], None]) -> None:
-        self._told = told
+    def __init__(self, note: Callable[[int], None]) -> None:
+        self._told = note
         self._count = 0
 
     def on_start(self, event: object) -> None:

@@ -66,15 +66,15 @@ def lacks_memory(failure: BaseException) -> bool:
     Beside Python's own error: the system's, and in words of a library that cannot be loaded, a
     thread that has no room for its stack, or C++ below.
     """
-    seen: BaseException | None = failure
-    while seen is not None:
-        if isinstance(seen, MemoryError) or getattr(seen, "errno", None) == errno.ENOMEM:
+    cause: BaseException | None = failure
+    while cause is not None:
+        if isinstance(cause, MemoryError) or getattr(cause, "errno", None) == errno.ENOMEM:
             return True
-        if isinstance(seen, (OSError, ImportError, RuntimeError, SystemError)) and (
-            _NO_MEMORY_WORDS.search(str(seen))
+        if isinstance(cause, (OSError, ImportError, RuntimeError, SystemError)) and (
+            _NO_MEMORY_WORDS.search(str(cause))
         ):
             return True
-        seen = seen.__cause__ or seen.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

@@ -32,16 +32,16 @@ def require_own(path: Path, *, group: bool = False) -> None:
     its group may write it.
     """
     for place in dict.fromkeys((path.resolve(), path.resolve().parent, path.absolute().parent)):
-        found = place.stat()
-        if found.st_uid not in (0, os.geteuid()):
+        entry = place.stat()
+        if entry.st_uid not in (0, os.geteuid()):
             raise SettingsError(
-                f"{place} belongs to the account {found.st_uid}, and could make this one run "
+                f"{place} belongs to the account {entry.st_uid}, and could make this one run "
                 f"anything: {path} is not read",
                 f"If it is yours, run `chown {os.geteuid()} {place}`; else work in another folder.",
             )
-        private = group or found.st_gid == found.st_uid
-        writable = found.st_mode & (stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP)
-        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        private = group or entry.st_gid == entry.st_uid
+        writable = entry.st_mode & (stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP)
+        sticky = stat.S_ISDIR(entry.st_mode) and entry.st_mode & stat.S_ISVTX
         if writable and not sticky and not os.statvfs(place).f_flag & os.ST_RDONLY:
             raise SettingsError(
                 f"{place} can be written by other accounts, which could make this one run "

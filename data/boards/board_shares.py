@@ -68,16 +68,16 @@ def board_shares(
             others[job_id].update({*gpu.holders} - {job_id})
             kinds[job_id].add(gpu.mig_profile)
     jobs = list(jobs)
-    whole = {job.job_id: _whole(job, catalogue) for job in jobs}
+    boards_by_job = {job.job_id: _whole(job, catalogue) for job in jobs}
     shares = {
-        job.job_id: BoardShare(boards=whole[job.job_id], why=_MIXED_WHY)
+        job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_WHY)
         for job in jobs
         if MIXED in job.mig_profile
-    } | dict(_told(jobs, whole | parts))
+    } | dict(_told(jobs, boards_by_job | parts))
     for job_id, boards in parts.items():
         if others[job_id]:
-            beside = tuple(sorted(others[job_id]))
-            shares[job_id] = BoardShare(boards=boards, others=beside, why=_shared_with(beside))
+            names = tuple(sorted(others[job_id]))
+            shares[job_id] = BoardShare(boards=boards, others=names, why=_shared_with(names))
         elif len(kinds[job_id]) > 1:
             shares[job_id] = BoardShare(boards=boards, why=_MIXED_WHY)
     return shares
@@ -99,7 +99,7 @@ def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
     return model.board_share(profile) if model and profile else 1.0
 
 
-def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
+def _told(jobs: Iterable[Job], boards_of: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
     """Yield the shares that schedulers tell of jobs that run."""
     jobs = list(jobs)
     told_at: dict[str, datetime] = {}
@@ -119,12 +119,12 @@ def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str,
             on_node[name].add(job.job_id)
     for job in live:
         facts, places = _facts(job), boards_named(job)
-        beside = {other for place in places for other in on_board[place]}
+        others = {other for place in places for other in on_board[place]}
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
-            beside = {other for named in on_node.values() if job.job_id in named for other in named}
-            boards = _number(facts.get(BOARD_SHARE, "")) or seen[job.job_id]
-        names = tuple(sorted(beside - {job.job_id}))
+            others = {other for group in on_node.values() if job.job_id in group for other in group}
+            boards = _number(facts.get(BOARD_SHARE, "")) or boards_of[job.job_id]
+        names = tuple(sorted(others - {job.job_id}))
         yield (
             job.job_id,
             BoardShare(
@@ -139,18 +139,18 @@ def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str,
 
 def boards_named(job: Job) -> tuple[tuple[str, str], ...]:
     """Return (node, board) of the boards of which a scheduler says that a job holds shares."""
-    told = _facts(job).get(SHARED_BOARDS, "")
-    places = (place.rpartition(":") for place in told.split(",") if place)
+    text = _facts(job).get(SHARED_BOARDS, "")
+    places = (place.rpartition(":") for place in text.split(",") if place)
     return tuple((named_in(node, job.cluster), board) for node, _colon, board in places)
 
 
 def jobs_by_board(jobs: Iterable[Job]) -> dict[tuple[str, str], set[str]]:
     """Return the jobs by the boards of which schedulers say that they hold shares."""
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    jobs_of: dict[tuple[str, str], set[str]] = defaultdict(set)
     for job in jobs:
         for place in boards_named(job):
-            found[place].add(job.job_id)
-    return found
+            jobs_of[place].add(job.job_id)
+    return jobs_of
 
 
 def boards_of_jobs(jobs: Collection[Job], shares: Mapping[str, BoardShare]) -> float:

@@ -45,14 +45,14 @@ def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -
     any more, when it last describes its nodes, is over.
     """
     nodes = tuple(nodes)
-    found = {
+    names = {
         node.name
         for node in nodes
         if SPOKEN_FOR.intersection(node.state.split("+")) or NOT_READ in node.reason
     }
     for job in _listed(jobs, nodes):
-        found.update(_needed_by(job, job.job_id in read, nodes))
-    return frozenset(found)
+        names.update(_needed_by(job, job.job_id in read, nodes))
+    return frozenset(names)
 
 
 def occupied(
@@ -64,16 +64,16 @@ def occupied(
     Jobs"). The model is '' where the job does not tell it. Jobs that share a node evenly are
     rounded up. A job on a MIG slice counts no board, and a board that several jobs share is one.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    boards_of: Counter[tuple[str, str]] = Counter()
     shared: set[tuple[str, str, str]] = set()
     for job in unread(jobs, read, nodes):
         names = () if job.scheduler is None else job.scheduler.nodes
         boards = parts_of_profile(job.mig_profile, job.gpu_count).get("", 0)
         shared |= {(*place, job.gpu_model) for place in boards_named(job)}
         for name in () if boards_named(job) or not boards else names:
-            found[name, job.gpu_model] += -(-boards // len(names))
-    found.update((node, model) for node, _board, model in shared)
-    return dict(found)
+            boards_of[name, job.gpu_model] += -(-boards // len(names))
+    boards_of.update((node, model) for node, _board, model in shared)
+    return dict(boards_of)
 
 
 def unread(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> tuple[Job, ...]:
@@ -111,10 +111,10 @@ def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:
 def _may_start_on(job: Job, nodes: Iterable[Node]) -> Iterator[str]:
     """Yield the nodes on which a job that waits may start: all where nothing says otherwise."""
     partitions = {*job.namespace.split(",")} if job.platform is Platform.SLURM else set()
-    named = {named_in(name, job.cluster) for name in required_nodes(job)}
+    required = {named_in(name, job.cluster) for name in required_nodes(job)}
     for node in nodes:
         if (
-            (not named or node.name in named)
+            (not required or node.name in required)
             and node.source == job.source
             and job.gpu_model in ("", node.gpu_model)
             and (not partitions or not node.partitions or partitions & {*node.partitions})

@@ -37,9 +37,9 @@ class CarbonTable:
         """Return the grid of a region. Errors: SettingsError with the nearest known region."""
         grid = self._by_region.get(region.upper())
         if grid is None:
-            named = [entry.region for entry in self.grids if entry.name.upper() == region.upper()]
-            near = named or difflib.get_close_matches(region.upper(), self._by_region, 1, 0.4)
-            hint = f"Did you mean {near[0]}? " if near else ""
+            matches = [entry.region for entry in self.grids if entry.name.upper() == region.upper()]
+            nearest = matches or difflib.get_close_matches(region.upper(), self._by_region, 1, 0.4)
+            hint = f"Did you mean {nearest[0]}? " if nearest else ""
             raise SettingsError(
                 f"{setting} {scrub(region)!r} is not in the carbon table",
                 f"{hint}Known: {', '.join(self._by_region)}.",

@@ -56,9 +56,9 @@ def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, Em
 
     A model that is not in it has no known footprint.
     """
-    known = {entry.gpu_model: entry for entry in _shipped()}
+    by_model = {entry.gpu_model: entry for entry in _shipped()}
     for model, kgco2e in (stated or {}).items():
-        known[model] = EmbodiedCarbon(
+        by_model[model] = EmbodiedCarbon(
             gpu_model=model,
             kgco2e_low=kgco2e * (1 - OVERRIDE_SPREAD_RATIO),
             kgco2e=kgco2e,
@@ -66,4 +66,4 @@ def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, Em
             year=None,
             source=f"setting energy.embodied_kgco2e, ±{100 * OVERRIDE_SPREAD_RATIO:g} % assumed",
         )
-    return known
+    return by_model

@@ -120,14 +120,14 @@ class GpuModel:
 
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
         """Return where instances of a profile may begin on a board, None when that is not known."""
-        whole = max((entry.slices for entry in self.mig_profiles), default=1)
-        wanted = profile.memory_mib / self.memory_mib * self.memory_slices
-        known = [
+        all_slices = max((entry.slices for entry in self.mig_profiles), default=1)
+        size = profile.memory_mib / self.memory_mib * self.memory_slices
+        placements = [
             entry
             for cut, slices, entry in _mig_placements()
-            if (cut, slices) == (whole, profile.slices)
+            if (cut, slices) == (all_slices, profile.slices)
         ]
-        return min(known, key=lambda entry: abs(entry.memory_slices - wanted), default=None)
+        return min(placements, key=lambda entry: abs(entry.memory_slices - size), default=None)
 
     def board_share(self, profile: MigProfile) -> float:
         """Return the share of a board that a slice takes, 0..1: of its memory slices.
@@ -147,14 +147,14 @@ class GpuModel:
         extensions (1g.10gb+me) change neither memory nor compute: the slice count and the nearest
         size decide.
         """
-        wanted = _size_in_name(name)
-        if wanted is None:
+        size = _size_in_name(name)
+        if size is None:
             return None
         sizes = [(profile, _size_in_name(profile.name) or (0, 0)) for profile in self.mig_profiles]
-        near = [
-            (abs(gb - wanted[1]), entry) for entry, (slices, gb) in sizes if slices == wanted[0]
+        candidates = [
+            (abs(gb - size[1]), entry) for entry, (slices, gb) in sizes if slices == size[0]
         ]
-        return min(near, key=lambda pair: pair[0], default=(0, None))[1]
+        return min(candidates, key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def _size_in_name(profile: str) -> tuple[int, int] | None:
@@ -189,8 +189,8 @@ class GpuCatalogue:
         """Return model of that catalogue name. Errors: UnknownGpuModelError with the nearest."""
         model = self.find(name)
         if model is None:
-            near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.4)
-            hint = f"Did you mean {near[0]}? " if near else ""
+            nearest = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.4)
+            hint = f"Did you mean {nearest[0]}? " if nearest else ""
             raise UnknownGpuModelError(
                 f"GPU model {name!r} is not in the catalogue",
                 f"{hint}Known: {', '.join(self._by_name)}; state another in [[{STATED}]].",
@@ -281,8 +281,8 @@ def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
     """Return the model of a row; a board with other memory has no known MIG profiles."""
     base = models.get(row.like or row.name)
     if base is None:
-        near = difflib.get_close_matches(row.like or row.name, models, n=1, cutoff=0.4)
-        hint = f"such as {near[0]}; known: " if near else "one of "
+        nearest = difflib.get_close_matches(row.like or row.name, models, n=1, cutoff=0.4)
+        hint = f"such as {nearest[0]}; known: " if nearest else "one of "
         raise SettingsError(
             f"{STATED}: {row.name} is like {row.like!r}, which the catalogue does not have",
             f"Set like to a model of the catalogue, {hint}{', '.join(models)}.",
@@ -320,13 +320,13 @@ def _shipped() -> GpuCatalogue:
 
     def profiles_of(model: str) -> tuple[MigProfile, ...]:
         rows = profiles.get(model, [])
-        whole = max((int(row["slices"]) for row in rows), default=1)
+        all_slices = max((int(row["slices"]) for row in rows), default=1)
         return tuple(
             MigProfile(
                 name=row["profile"],
                 memory_mib=int(row["memory_mib"]),
                 slices=int(row["slices"]),
-                compute_fraction=int(row["slices"]) / whole,
+                compute_fraction=int(row["slices"]) / all_slices,
                 max_instances=int(row["max_instances"]),
             )
             for row in rows
@@ -366,14 +366,14 @@ def load_cap_laws() -> Mapping[str, CapLaw]:
             generation=generation,
             reach=_REACH,
             sharpness=_SHARPNESS,
-            power_ratios=tuple(float(row["power_ratio"]) for row in found),
-            slowdown_low=tuple(float(row["slowdown_low"]) for row in found),
-            slowdown=tuple(float(row["slowdown"]) for row in found),
-            slowdown_high=tuple(float(row["slowdown_high"]) for row in found),
+            power_ratios=tuple(float(row["power_ratio"]) for row in points),
+            slowdown_low=tuple(float(row["slowdown_low"]) for row in points),
+            slowdown=tuple(float(row["slowdown"]) for row in points),
+            slowdown_high=tuple(float(row["slowdown_high"]) for row in points),
             measured=generation != _ANY,
-            source=found[0]["source"].partition(":")[0],
+            source=points[0]["source"].partition(":")[0],
         )
-        for generation, found in rows.items()
+        for generation, points in rows.items()
     }
 
 

@@ -138,8 +138,8 @@ def _newest(path: Path, rows: Iterable[Mapping[str, object]], at: datetime) -> G
         issues[issued_at][start] = carbon, price
     past = [issued_at for issued_at in issues if issued_at <= at]
     if not past:
-        found = "no row" if not issues else f"no issue up to {at:%Y-%m-%d %H:%M} UTC"
-        raise SettingsError(f"energy.forecast_file {path} has {found}", _FIX)
+        reason = "no row" if not issues else f"no issue up to {at:%Y-%m-%d %H:%M} UTC"
+        raise SettingsError(f"energy.forecast_file {path} has {reason}", _FIX)
     issue = dict(sorted(issues[max(past)].items()))
     carbons, prices = zip(*issue.values(), strict=True)
     if all(value is None for value in (*carbons, *prices)):
@@ -172,17 +172,17 @@ def _time(row: Mapping[str, object], name: str, where: str) -> datetime:
 
 def _number(row: Mapping[str, object], name: str, where: str) -> float | None:
     """Return a value, None where the row has none."""
-    found = row.get(name)
-    if found is None or found == "":
+    cell = row.get(name)
+    if cell is None or cell == "":
         return None
     low, high = _LIMITS[name]
     try:
-        value = float(found) if isinstance(found, (int, float, str)) else math.nan
+        value = float(cell) if isinstance(cell, (int, float, str)) else math.nan
     except (ValueError, OverflowError):
         value = math.nan
-    if isinstance(found, bool) or not low <= value <= high:
+    if isinstance(cell, bool) or not low <= value <= high:
         raise SettingsError(
-            f"{where}: {name} is {scrub(repr(found))}, no number from {low:g} to {high:g}",
+            f"{where}: {name} is {scrub(repr(cell))}, no number from {low:g} to {high:g}",
             "Leave the field empty where it is unknown",
         )
     return value

@@ -43,8 +43,8 @@ def _shipped() -> Mapping[int, XidMeaning]:
 
 def meaning_of(xid: int) -> XidMeaning:
     """Return what a code means; one that is not in the table says where to look."""
-    known = _shipped().get(xid)
-    return known or XidMeaning(
+    meaning = _shipped().get(xid)
+    return meaning or XidMeaning(
         xid=xid,
         concerns="unknown",
         what="a code that this table does not hold",

@@ -29,11 +29,11 @@ def named_in(name: str, cluster: str) -> str:
 
 def cluster_in(name: str) -> str:
     """Return the cluster of what the store calls so, '' for its own."""
-    found = _FULL.fullmatch(name) if _SIGN in name else None
-    return found[2] if found else ""
+    match = _FULL.fullmatch(name) if _SIGN in name else None
+    return match[2] if match else ""
 
 
 def name_in_cluster(name: str) -> str:
     """Return what its own cluster calls it."""
-    found = _FULL.fullmatch(name) if _SIGN in name else None
-    return found[1] if found else name
+    match = _FULL.fullmatch(name) if _SIGN in name else None
+    return match[1] if match else name

@@ -39,29 +39,29 @@ def named_gpus(line: str, *, tasks: int = 1) -> Iterator[tuple[int, str]]:
     GPUs are counted from 0, so that GPU 3 is one of four. What is asked for a task is asked as
     often as a node has tasks.
     """
-    for found in _GPUS.finditer(line):
-        listed, each = found["listed"], found["each"] or ""
+    for match in _GPUS.finditer(line):
+        listed, each = match["listed"], match["each"] or ""
         if listed:
             names = [name.partition("*")[0] for name in listed.split(",")]
             places = (int(name) + 1 for name in names if name.isdecimal())
-            yield max(len(names), *places, 0), found[0].strip()
+            yield max(len(names), *places, 0), match[0].strip()
         else:
-            yield int(found["count"]) * (tasks if each.endswith("task") else 1), found[0].strip()
+            yield int(match["count"]) * (tasks if each.endswith("task") else 1), match[0].strip()
 
 
 def named_processes(line: str) -> Iterator[tuple[int, str]]:
     """Return the numbers of processes of a whole job that a line starts, with its words."""
-    for found in _PROCESSES.finditer(line):
-        yield int(found["count"]), found[0].strip()
+    for match in _PROCESSES.finditer(line):
+        yield int(match["count"]), match[0].strip()
 
 
 def named_nodes(line: str) -> Iterator[tuple[int, str]]:
     """Return the numbers of nodes that a line of a script names, with its words."""
-    for found in _NODES.finditer(line):
-        yield int(found["count"]), found[0].strip()
+    for match in _NODES.finditer(line):
+        yield int(match["count"]), match[0].strip()
 
 
 def named_shards(line: str) -> Iterator[tuple[int, str]]:
     """Return the numbers of shards among which a line divides its work, with its words."""
-    for found in _SHARDS.finditer(line):
-        yield int(found["count"]), found[0].strip()
+    for match in _SHARDS.finditer(line):
+        yield int(match["count"]), match[0].strip()

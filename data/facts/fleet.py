@@ -72,11 +72,11 @@ class MigLayout:
     @property
     def slices(self) -> dict[str, int]:
         """The number of slices of each profile on the whole node."""
-        found: dict[str, int] = {}
+        count_by_profile: dict[str, int] = {}
         for number, slices in self.boards:
             for profile, count in slices:
-                found[profile] = found.get(profile, 0) + number * count
-        return found
+                count_by_profile[profile] = count_by_profile.get(profile, 0) + number * count
+        return count_by_profile
 
     def describe(self) -> str:
         """Return its name and its slices in words."""
@@ -164,10 +164,10 @@ class Cluster:
 
     def boards_by_model(self) -> dict[str, int]:
         """Number of distinct boards per GPU model."""
-        seen: dict[str, set[str]] = {}
+        boards: dict[str, set[str]] = {}
         for gpu in self.gpus:
-            seen.setdefault(gpu.gpu_model, set()).add(gpu.gpu_uuid)
-        return {model: len(uuids) for model, uuids in sorted(seen.items())}
+            boards.setdefault(gpu.gpu_model, set()).add(gpu.gpu_uuid)
+        return {model: len(uuids) for model, uuids in sorted(boards.items())}
 
 
 class SourceState(StrEnum):

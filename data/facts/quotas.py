@@ -77,14 +77,14 @@ class Quota:
 
 def quotas_of_jobs(quotas: Iterable[Quota], jobs: Iterable[Job]) -> tuple[Quota, ...]:
     """Return the quotas of the queues that these jobs were sent to."""
-    known = tuple(quotas)
+    rows = tuple(quotas)
     sent = {place for job in jobs for place in _places(job)}
     sent |= {
         (quota.source, QuotaKind.CLUSTER_QUEUE, quota.parent)
-        for quota in known
+        for quota in rows
         if quota.kind is QuotaKind.LOCAL_QUEUE and quota.place in sent
     }
-    return tuple(quota for quota in known if quota.place in sent)
+    return tuple(quota for quota in rows if quota.place in sent)
 
 
 def qos_of(facts: SchedulerFacts) -> tuple[str, ...]:

@@ -63,9 +63,9 @@ def contradictions_text(counters: Iterable[ContradictedCounter]) -> str:
     for (node, term), entries in sorted(by_place.items()):
         example = max(entries, key=lambda entry: (entry.slots, entry.gpu_uuid))
         boards = count_text(len({entry.gpu_uuid for entry in entries}), "board")
-        beside = f" beside {example.evidence}" if example.evidence else ""
+        evidence = f" beside {example.evidence}" if example.evidence else ""
         parts.append(
             f"{term} of {boards} on {node or 'an unknown node'} showed "
-            f"{100 * example.reading:.0f} %{beside}"
+            f"{100 * example.reading:.0f} %{evidence}"
         )
     return "; ".join(parts)

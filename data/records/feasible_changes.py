@@ -73,9 +73,9 @@ _TYPE_FROM = (24, 11)
 
 def kubernetes_kind(job: Job) -> str:
     """Return kind of a workload in lower case, with its group where that is not the usual one."""
-    named = "" if job.scheduler is None else job.scheduler.workload.partition("/")[0]
+    kind = "" if job.scheduler is None else job.scheduler.workload.partition("/")[0]
     parts = job.job_id.split("/")
-    return (named or (parts[1] if len(parts) == 3 else "pod")).lower()
+    return (kind or (parts[1] if len(parts) == 3 else "pod")).lower()
 
 
 def unit_of(job: Job) -> int:
@@ -88,8 +88,8 @@ def counts_below(job: Job) -> tuple[int, ...]:
     """Return the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
     unit, fixed = unit_of(job), whole_fact(_extra(job), "fixed_gpus") or 0
     doublings = [2**power for power in range(7)]
-    asked = {*doublings, *(fixed + unit * units for units in doublings)}
-    return tuple(sorted(count for count in asked if count < job.gpu_count))
+    counts = {*doublings, *(fixed + unit * units for units in doublings)}
+    return tuple(sorted(count for count in counts if count < job.gpu_count))
 
 
 def untouchable(job: Job) -> str:
@@ -154,8 +154,8 @@ def required_nodes(job: Job) -> frozenset[str]:
     those whose pods have no node yet are told.
     """
     extra = _extra(job)
-    named = frozenset(filter(None, extra.get("required_nodes", "").split(",")))
-    return named if (whole_fact(extra, "nodes_requested") or 1) <= len(named) else frozenset()
+    names = frozenset(filter(None, extra.get("required_nodes", "").split(",")))
+    return names if (whole_fact(extra, "nodes_requested") or 1) <= len(names) else frozenset()
 
 
 def _in_its_state(
@@ -216,11 +216,11 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
-    kind, wanted = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
+    kind, count = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
     if unread := _extra(job).get(UNREAD_COUNT):
         return f"its number of pods, {unread!r}, is not understood"
-    if wanted is not None and wanted != job.gpu_count:
-        return f"it asks for {wanted} GPUs and its pods hold {job.gpu_count}: they must agree first"
+    if count is not None and count != job.gpu_count:
+        return f"it asks for {count} GPUs and its pods hold {job.gpu_count}: they must agree first"
     extra = _extra(job)
     if proposed.gpu_count == 0:
         if kind in _KEPT_WHEN_STOPPED:
@@ -245,8 +245,8 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 def _no_fewer(job: Job, count: int) -> str:
     """Return why a workload of Kubernetes makes nothing of fewer GPUs of its kind, '' if it may."""
     extra = _extra(job)
-    if (named := whole_fact(extra, "named_processes")) and count < named <= job.gpu_count:
-        return f"its command starts {named} processes, one for each GPU: with fewer they fail"
+    if (processes := whole_fact(extra, "named_processes")) and count < processes <= job.gpu_count:
+        return f"its command starts {processes} processes, one for each GPU: with fewer they fail"
     return ""
 
 
@@ -295,10 +295,10 @@ def keeps_its_pods(job: Job, count: int) -> bool:
 def _unit(job: Job, kind: str) -> int:
     """Return the GPUs of one unit, 0 where the scheduler did not say."""
     extra = _extra(job)
-    told = whole_fact(extra, "gpus_per_unit")
-    if told is None and kind in (*_ROLLS, "job", "cronjob"):
-        told = whole_fact(extra, "gpus_per_pod")
-    return told or 0
+    gpus = whole_fact(extra, "gpus_per_unit")
+    if gpus is None and kind in (*_ROLLS, "job", "cronjob"):
+        gpus = whole_fact(extra, "gpus_per_pod")
+    return gpus or 0
 
 
 def _of_template(job: Job, kind: str, count: int) -> str:
@@ -319,9 +319,9 @@ def _of_template(job: Job, kind: str, count: int) -> str:
     pods, rest = divmod(job.gpu_count, unit)
     if rest or not pods or count % pods:
         return f"{count} GPUs do not divide by its {pods} pods"
-    named = whole_fact(extra, "named_gpus") or 0
-    if count // pods < named <= unit:
-        return f"its command names {named} GPUs for each pod: with fewer it would fail"
+    gpus = whole_fact(extra, "named_gpus") or 0
+    if count // pods < gpus <= unit:
+        return f"its command names {gpus} GPUs for each pod: with fewer it would fail"
     return ""
 
 

@@ -112,5 +112,5 @@ def reference(number: int) -> str:
 
 def number_of(text: str) -> int:
     """Return the number of a finding that the text names (TT-12, tt-12); 0 when it names none."""
-    found = _REFERENCE.fullmatch(text)
-    return int(found.group(1)) if found else 0
+    match = _REFERENCE.fullmatch(text)
+    return int(match.group(1)) if match else 0

@@ -286,18 +286,18 @@ def lead_means(tested: Iterable[LeadAccuracy]) -> tuple[LeadMeans, ...]:
     """Return the means of what was found, by lead time; leads that nothing was tested at lack."""
     import numpy as np
 
-    found: dict[float, list[LeadAccuracy]] = {}
+    by_lead: dict[float, list[LeadAccuracy]] = {}
     # A stable order by lead keeps the order of the series within each.
     for accuracy in sorted(tested, key=lambda entry: entry.until_hours):
-        first = next(reversed(found), 0.0)
+        first = next(reversed(by_lead), 0.0)
         lead = accuracy.until_hours
-        found.setdefault(lead if lead > _ALIKE * first else first, []).append(accuracy)
+        by_lead.setdefault(lead if lead > _ALIKE * first else first, []).append(accuracy)
 
     def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if values else None
 
     means = []
-    for lead, alike in found.items():
+    for lead, alike in by_lead.items():
         judged = [accuracy for accuracy in alike if accuracy.naive_loss > 0]
         means.append(
             LeadMeans(

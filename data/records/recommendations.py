@@ -171,8 +171,8 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recommendation as the command line prints it."""
-        told = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
-        return told | {name: of for name, of in asdict(self).items() if name != "kept_digest"}
+        fields = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
+        return fields | {name: of for name, of in asdict(self).items() if name != "kept_digest"}
 
     @property
     def cancels_job(self) -> bool:
