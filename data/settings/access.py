@@ -22,12 +22,12 @@ _ACCOUNT = re.compile(r"(slack:[A-Z0-9]{2,32}/[A-Z0-9]{2,32}|teams:[0-9a-f-]{36}
 
 def _accounts(text: str) -> tuple[tuple[str, str], ...]:
     """Return (account, name) of every `account=name` of a list; without `=` the name is ''."""
-    found = []
+    pairs = []
     for part in text.split(","):
         account, _, name = part.strip().partition("=")
         if account or name:
-            found.append((account.strip(), name.strip()))
-    return tuple(found)
+            pairs.append((account.strip(), name.strip()))
+    return tuple(pairs)
 
 
 def key_of(token: str) -> bytes:
@@ -78,11 +78,11 @@ class ChatSettings(Section, name="chat"):
         self.require(len(dict(listed)) == len(listed), "people", "a list that names nobody twice")
         if self.teams_security_token:
             try:
-                known = bool(key_of(self.teams_security_token))
+                valid = bool(key_of(self.teams_security_token))
             except ValueError:
-                known = False
+                valid = False
             require(
-                known, "chat.teams_security_token", "***", "the token that Teams showed, base64"
+                valid, "chat.teams_security_token", "***", "the token that Teams showed, base64"
             )
 
 
@@ -126,8 +126,8 @@ def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def host_of(netloc: str) -> str:
     """Return the host of `host` or `host:port`, in small letters, '' for what is neither."""
-    found = _NETLOC.fullmatch(netloc)
-    return (found["address"] or found["name"]).lower() if found else ""
+    match = _NETLOC.fullmatch(netloc)
+    return (match["address"] or match["name"]).lower() if match else ""
 
 
 def _is_host_name(text: str) -> bool:
@@ -149,8 +149,8 @@ def _origin_of(text: str) -> str:
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    shown = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
-    return f"{parts.scheme}://{host}{shown}"
+    suffix = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{host}{suffix}"
 
 
 def is_loopback(host: str) -> bool:
@@ -176,12 +176,12 @@ def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:
 
 def _are_networks(text: str) -> bool:
     try:
-        found = [ipaddress.ip_network(entry) for entry in entries(text)]
+        networks = [ipaddress.ip_network(entry) for entry in entries(text)]
     except ValueError:
         return False
     # A list of everyone would believe everyone's headers, in however many parts it is written.
-    fourth = [entry for entry in found if entry.version == 4]
-    sixth = [entry for entry in found if entry.version == 6]
+    fourth = [entry for entry in networks if entry.version == 4]
+    sixth = [entry for entry in networks if entry.version == 6]
     fourth += [_as_fourth(entry) for entry in sixth if entry.overlaps(_MAPPED)]
     parts = (ipaddress.collapse_addresses(fourth), ipaddress.collapse_addresses(sixth))
     return all(_is_narrow(network) for part in parts for network in part)
@@ -286,8 +286,8 @@ class AccessSettings(Section, name="access"):
                 "proxy_addresses",
                 "a list of addresses or networks, none larger than a /8, of IPv6 a /16",
             )
-            named = bool(self.proxy_user_header.strip())
-            self.require(named, "proxy_user_header", "the name of a header")
+            has_name = bool(self.proxy_user_header.strip())
+            self.require(has_name, "proxy_user_header", "the name of a header")
         if self.mode == "oidc":
             for name in (
                 "oidc_metadata_url",
@@ -365,9 +365,9 @@ class NotifySettings(Section, name="notify"):
         )
         for name in ("events", "ticket_events"):
             for word in entries(getattr(self, name)):
-                known = word in EVENTS or word.startswith("submission-")
-                near = "" if known else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
-                require(not near, f"notify.{name}", word, f"a word of the audit, such as {near}")
+                valid = word in EVENTS or word.startswith("submission-")
+                match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
+                require(not match, f"notify.{name}", word, f"a word of the audit, such as {match}")
         self.require(
             not self.ticket_url or bool(_origin_of(self.ticket_url)),
             "ticket_url",

@@ -210,8 +210,8 @@ class PlanningSettings(Section, name="planning"):
     @property
     def cap_ratios(self) -> tuple[float, ...]:
         """Return the power caps considered, highest first. Errors: SettingsError."""
-        found = numbers_in(self.power_cap_ratios, "planning.power_cap_ratios")
-        return tuple(sorted(set(found), reverse=True))
+        ratios = numbers_in(self.power_cap_ratios, "planning.power_cap_ratios")
+        return tuple(sorted(set(ratios), reverse=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,5 +306,5 @@ def _require_only_simulated(settings: Settings) -> None:
         "apply_slurm.enabled": settings.apply_slurm.enabled,
         "apply_power.enabled": settings.apply_power.enabled,
     }
-    beside = [setting for setting, used in real.items() if used]
-    require(not beside, name, True, f"off beside real sources and targets ({', '.join(beside)})")
+    others = [setting for setting, used in real.items() if used]
+    require(not others, name, True, f"off beside real sources and targets ({', '.join(others)})")

@@ -44,10 +44,10 @@ def change_windows(text: str) -> tuple[ChangeWindow, ...]:
 
 
 def _window(entry: str) -> ChangeWindow:
-    found = _ENTRY.fullmatch(entry)
-    if found is None:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
         raise ValueError(entry)
-    first, last, begin, end = (found[name] for name in ("first", "last", "begin", "end"))
+    first, last, begin, end = (match[name] for name in ("first", "last", "begin", "end"))
     days = range(7)
     if first:
         start = _DAYS.index(first.lower())
@@ -187,8 +187,8 @@ class GitPath:
         """Return it from WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY."""
         workload, _, where = entry.partition("=")
         path, hash_sign, keys = where.strip().partition("#")
-        found = tuple(keys.split(".")) if hash_sign else ()
-        return cls(workload=workload.strip(), path=path.rstrip("/"), keys=found)
+        parts = tuple(keys.split(".")) if hash_sign else ()
+        return cls(workload=workload.strip(), path=path.rstrip("/"), keys=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,17 +256,17 @@ class GitApplySettings(Section, name="apply_git"):
             "two characters or more, and not a prefix of apply_git.base_branch",
         )
         for entry in self.entries:
-            known = bool(entry.workload) and _PATH.fullmatch(entry.path) is not None
-            known = known and all(entry.keys)
+            valid = bool(entry.workload) and _PATH.fullmatch(entry.path) is not None
+            valid = valid and all(entry.keys)
             self.require(
-                known,
+                valid,
                 "paths",
                 "WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY, the path inside the repository without ..",
             )
         for name in ("token_file", "paths"):
             self.require(not self.enabled or bool(getattr(self, name)), name, "set")
-        named = re.fullmatch(r"[^<>\x00-\x1f]{1,80} <[^<>\s\x00-\x1f]{1,80}>", self.author)
-        self.require(named is not None, "author", "NAME <MAIL>")
+        author = re.fullmatch(r"[^<>\x00-\x1f]{1,80} <[^<>\s\x00-\x1f]{1,80}>", self.author)
+        self.require(author is not None, "author", "NAME <MAIL>")
 
 
 _SAFE = "an https:// address without a password, ? or # (http:// for this machine alone)"
@@ -276,11 +276,11 @@ def _is_safe(address: str) -> bool:
     try:
         parts = urlsplit(address)
         local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        named = bool(parts.hostname)
+        has_host = bool(parts.hostname)
     except ValueError:
         return False
     plain = address.isascii() and address.isprintable() and not set(" ?#") & set(address)
-    return plain and named and "@" not in parts.netloc and (local or parts.scheme == "https")
+    return plain and has_host and "@" not in parts.netloc and (local or parts.scheme == "https")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

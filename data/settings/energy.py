@@ -70,8 +70,8 @@ class GridSettings(Section, name="grid"):
             "price_token_file": bool(self.price),
         }
         for name, needed in needs.items():
-            asked = self.price if name.startswith("price") else self.carbon
-            self.require(bool(getattr(self, name)) or not needed, name, f"given for {asked}")
+            provider = self.price if name.startswith("price") else self.carbon
+            self.require(bool(getattr(self, name)) or not needed, name, f"given for {provider}")
         for name in ("carbon_url", "price_url"):
             address = getattr(self, name)
             self.require(
@@ -166,8 +166,8 @@ class EnergySettings(Section, name="energy"):
     @property
     def prices_by_hour(self) -> tuple[float, ...]:
         """Return the electricity price of each hour of the day, 24 values per kWh."""
-        found = numbers_in(self.electricity_price_by_hour, "energy.electricity_price_by_hour")
-        return found or (self.electricity_price_per_kwh,) * 24
+        prices = numbers_in(self.electricity_price_by_hour, "energy.electricity_price_by_hour")
+        return prices or (self.electricity_price_per_kwh,) * 24
 
     @property
     def carbon_hours(self) -> tuple[float, ...]:

@@ -131,11 +131,11 @@ class Section:
 def numbers_in(text: str, name: str) -> tuple[float, ...]:
     """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
     try:
-        found = tuple(float(part) for part in text.split(",") if part.strip())
+        numbers = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
-        found = (math.nan,)
-    require(all(map(math.isfinite, found)), name, text, "numbers separated by commas")
-    return found
+        numbers = (math.nan,)
+    require(all(map(math.isfinite, numbers)), name, text, "numbers separated by commas")
+    return numbers
 
 
 def number_in(text: str) -> float:

@@ -23,10 +23,10 @@ class Maintenance:
         for name in ("start", "end"):
             at = getattr(self, name)
             zone = at.utcoffset()
-            known = zone is not None and not zone
+            valid = zone is not None and not zone
             # Further away, counting days from it leaves the calendar.
-            known = known and 1970 <= at.year <= 2200
-            require(known, f"nodes.maintenance {name}", at, "a UTC time: 2026-01-02T00:00:00Z")
+            valid = valid and 1970 <= at.year <= 2200
+            require(valid, f"nodes.maintenance {name}", at, "a UTC time: 2026-01-02T00:00:00Z")
         require(self.end > self.start, "nodes.maintenance end", self.end, "after its start")
 
 

@@ -86,7 +86,7 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
     """
     if folder == Path.cwd():
         return values
-    found = dict(values)
+    settings = dict(values)
     for name in _marked(PATH) & values.keys():
         text, where = values[name]
         path = _relative_path(text)
@@ -94,14 +94,14 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
             continue
         placed = folder / path
         if name in (_STORE, _KILL_SWITCH) and path.exists() and not placed.exists():
-            found[name] = (text, f"{where}, found in the working directory")
+            settings[name] = (text, f"{where}, found in the working directory")
         else:
-            found[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+            settings[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
     for name, (rows, where) in values.items():
         if name == _CLUSTERS:
             placed_rows = (replace(row, settings=str(folder / row.settings)) for row in rows)
-            found[name] = (tuple(placed_rows), where)
-    return found
+            settings[name] = (tuple(placed_rows), where)
+    return settings
 
 
 def _relative_path(text: str) -> Path | None:
@@ -128,12 +128,12 @@ def _finite(name: str, value: Any, where: str) -> Any:
     return value
 
 
-def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+def _require_known(name: str, kinds: Mapping[str, type], where: str) -> None:
+    if name not in kinds:
+        nearest = difflib.get_close_matches(name, kinds, n=1, cutoff=0.3)
         raise SettingsError(
             f"unknown setting {name!r} in {where}",
-            f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+            f"Did you mean {nearest[0]}?" if nearest else "`trimtab settings` lists all settings.",
         )
 
 
@@ -149,18 +149,18 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
         at = f"{name} {number}"
         for field in table:
             _require_known(field, kinds, f"{at} of {where}")
-        given = {
+        cells = {
             field: _from_toml(f"{at} {field}", entry, kinds[field], where)
             for field, entry in table.items()
         }
         missing = [
             field.name
             for field in fields(kind)
-            if field.default is MISSING and field.name not in given
+            if field.default is MISSING and field.name not in cells
         ]
         if missing:
             raise SettingsError(f"{at} in {where} lacks {', '.join(missing)}", "Add it.")
-        rows.append(kind(**given))
+        rows.append(kind(**cells))
     return tuple(rows)
 
 
@@ -216,52 +216,52 @@ def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
     return _finite(name, value, where)
 
 
-def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tuple[Any, str]]:
+def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tuple[Any, str]]:
     if path is None and not DEFAULT_FILE.is_file():
         return {}
-    chosen = path or DEFAULT_FILE
-    where = f"file {chosen}"
+    source = path or DEFAULT_FILE
+    where = f"file {source}"
     try:
-        body = read_small_file(chosen)
-        require_own(chosen)
+        body = read_small_file(source)
+        require_own(source)
         document = tomllib.loads(body.decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(
-            f"cannot read the settings file {chosen}: {error.strerror}",
+            f"cannot read the settings file {source}: {error.strerror}",
             "Give --settings the path of a TOML file.",
         ) from error
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise SettingsError(
-            f"{chosen} is no valid TOML{_line_of_long_number(chosen)}: {scrub(str(error))}",
+            f"{source} is no valid TOML{_line_of_long_number(source)}: {scrub(str(error))}",
             "Mend that line.",
         ) from error
     values: dict[str, tuple[Any, str]] = {}
     for section, body in document.items():
         if not isinstance(body, dict):
-            _require_known(section, known, where)
+            _require_known(section, kinds, where)
             continue
         for field, value in body.items():
             name = current_name(f"{section}.{field}", where)
-            _require_known(name, known, where)
+            _require_known(name, kinds, where)
             if name in values:
                 raise SettingsError(
                     f"{name} stands in {where} under its old and its new name", "Keep the new one."
                 )
             rows = _row_kinds().get(name)
             read = (
-                _from_toml(name, value, known[name], where)
+                _from_toml(name, value, kinds[name], where)
                 if rows is None
                 else _rows_from_toml(name, value, rows, where)
             )
             values[name] = (current_value(f"{section}.{field}", read), where)
-    return _from_folder(values, chosen.absolute().parent)
+    return _from_folder(values, source.absolute().parent)
 
 
 def _line_of_long_number(path: Path) -> str:
     """Name the line of a number that Python refuses to read: it does not say where it stands."""
     lines = read_small_file(path).decode(errors="replace").splitlines()
-    found = (number for number, line in enumerate(lines, 1) if _LONG_NUMBER.search(line))
-    number = next(found, None)
+    numbers = (number for number, line in enumerate(lines, 1) if _LONG_NUMBER.search(line))
+    number = next(numbers, None)
     return "" if number is None else f" in line {number} ({scrub(lines[number - 1], limit=60)})"
 
 
@@ -287,25 +287,25 @@ def _variable(name: str) -> str:
 
 
 def _environment_values(
-    environ: Mapping[str, str], known: Mapping[str, type]
+    environ: Mapping[str, str], kinds: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {_variable(name): name for name in (*known, *RENAMED)}
+    by_variable = {_variable(name): name for name in (*kinds, *RENAMED)}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         if variable not in by_variable:
-            near = difflib.get_close_matches(variable, map(_variable, known), n=1, cutoff=0.3)
+            hits = difflib.get_close_matches(variable, map(_variable, kinds), n=1, cutoff=0.3)
             raise SettingsError(
                 f"unknown environment variable {variable}",
-                f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+                f"Did you mean {hits[0]}?" if hits else "`trimtab settings` lists all settings.",
             )
         name = current_name(by_variable[variable], f"the environment ({variable})")
         new = _variable(name)
         if variable != new and new in environ:
             continue  # the new name wins
         where = f"environment {variable}"
-        read = _from_text(name, text, known[name], where)
+        read = _from_text(name, text, kinds[name], where)
         values[name] = (current_value(by_variable[variable], read), where)
     return values
 
@@ -322,13 +322,13 @@ def load_settings(
     Relative paths count from the folder of the file that they stand in, those of the environment
     and the command line from the working directory. Defaults stand in the state folder.
     """
-    known = _known()
+    kinds = _known()
     values = (
-        _state_values(environ) | _file_values(path, known) | _environment_values(environ, known)
+        _state_values(environ) | _file_values(path, kinds) | _environment_values(environ, kinds)
     )
     for name, text in (overrides or {}).items():
-        _require_known(name, known, "the command line")
-        values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
+        _require_known(name, kinds, "the command line")
+        values[name] = (_from_text(name, text, kinds[name], "the command line"), "command line")
     if values[_STORE][1] == _DEFAULT_HERE:
         warn_once(
             f"the store is that of the folder {EARLIER} in the working directory; "
@@ -344,7 +344,7 @@ def load_settings(
         }
         part = replace(getattr(settings, section.name), **changed)
         settings = replace(settings, **{section.name: part})
-    origins = {name: values[name][1] if name in values else "default" for name in known}
+    origins = {name: values[name][1] if name in values else "default" for name in kinds}
     return LoadedSettings(settings=settings, origins=origins)
 
 

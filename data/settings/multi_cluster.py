@@ -46,8 +46,8 @@ def settings_by_cluster(settings: Settings) -> Mapping[str, Settings]:
     others = {other.name: _read(Path(other.settings)) for other in settings.clusters.others}
     others |= _of_contexts(settings, others)
     return {"": settings} | {
-        name: replace(settings, **{part: getattr(own, part) for part in OWN_SECTIONS}, nvml=_NONE)
-        for name, own in others.items()
+        name: replace(settings, **{part: getattr(local, part) for part in OWN_SECTIONS}, nvml=_NONE)
+        for name, local in others.items()
     }
 
 
@@ -62,21 +62,21 @@ def _of_contexts(settings: Settings, others: Mapping[str, Settings]) -> dict[str
     clusters, kubernetes = settings.clusters, settings.kubernetes
     if not clusters.patterns or not kubernetes.enabled:
         return {}
-    taken = [
+    used = [
         other.kubernetes.context
         for other in others.values()
         if other.kubernetes.enabled and other.kubernetes.kubeconfig == kubernetes.kubeconfig
     ]
-    found = {}
-    contexts = other_contexts(kubernetes, clusters.patterns, taken=taken, left_out=others)
+    by_name = {}
+    contexts = other_contexts(kubernetes, clusters.patterns, used=used, left_out=others)
     for name, context in contexts.items():
         prometheus = Settings().prometheus
         if clusters.selector:
             selector = clusters.selector.replace("{name}", name)
             prometheus = replace(settings.prometheus, selector=selector)
-        own = replace(kubernetes, context=context)
-        found[name] = replace(Settings(), kubernetes=own, prometheus=prometheus)
-    return found
+        local = replace(kubernetes, context=context)
+        by_name[name] = replace(Settings(), kubernetes=local, prometheus=prometheus)
+    return by_name
 
 
 @cache
@@ -104,28 +104,28 @@ def other_contexts(
     settings: KubernetesSettings,
     patterns: tuple[str, ...],
     *,
-    taken: Collection[str] = (),
+    used: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> Mapping[str, str]:
     """Return the contexts that fit a pattern by cluster name.
 
-    Without those of the main cluster's server, of the servers of the contexts `taken`, and of the
+    Without those of the main cluster's server, of the servers of the contexts `used`, and of the
     clusters' names `left_out`. Errors: SettingsError for a file that cannot be read, no context of
     the main cluster or of a pattern, two of one name, and two of one server.
     """
     server_of = _contexts(tuple(str(path) for path in _files(settings)))
-    known = ", ".join(map(scrub, [*server_of][:10])) or "none"
+    listing = ", ".join(map(scrub, [*server_of][:10])) or "none"
     if settings.context not in server_of:
         raise SettingsError(
-            f"kubernetes.context is {settings.context!r}; the kubeconfig has {known}",
+            f"kubernetes.context is {settings.context!r}; the kubeconfig has {listing}",
             "Where clusters.contexts is set, name the context of the main cluster there.",
         )
     for pattern in patterns:
         if not any(fnmatchcase(context, pattern) for context in server_of):
             raise SettingsError(
-                f"no context of the kubeconfig is {pattern}; there are {known}", _HINT
+                f"no context of the kubeconfig is {pattern}; there are {listing}", _HINT
             )
-    skipped = {settings.context, *taken}
+    skipped = {settings.context, *used}
     servers = {server_of[context] for context in skipped if server_of.get(context)}
     names = {
         context: _name(context)
@@ -140,11 +140,11 @@ def other_contexts(
     return {name: context for context, name in names.items()}
 
 
-def _require_one_each(names: Mapping[str, str], told: Mapping[str, str], words: str) -> None:
+def _require_one_each(names: Mapping[str, str], value_of: Mapping[str, str], words: str) -> None:
     """Refuse two contexts of which the same is told: boards would be counted twice."""
-    for shared, count in Counter(value for value in told.values() if value).items():
+    for shared, count in Counter(value for value in value_of.values() if value).items():
         if count > 1:
-            alike = ", ".join(scrub(context) for context in names if told[context] == shared)
+            alike = ", ".join(scrub(context) for context in names if value_of[context] == shared)
             raise SettingsError(
                 f"the contexts {alike} would each {words} {scrub(shared)!r}",
                 "Name in clusters.contexts the one that is meant, or give them files of their own "
@@ -169,12 +169,12 @@ def _name(context: str) -> str:
 
 def _files(settings: KubernetesSettings) -> list[Path]:
     """Return the files that kubectl would read."""
-    named = [settings.kubeconfig] if settings.kubeconfig else []
-    named = named or [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    paths = [settings.kubeconfig] if settings.kubeconfig else []
+    paths = paths or [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     try:
-        return [Path(part).expanduser() for part in named or ["~/.kube/config"]]
+        return [Path(part).expanduser() for part in paths or ["~/.kube/config"]]
     except RuntimeError as error:
-        raise SettingsError(f"there is no home folder for {', '.join(named)}", _HINT) from error
+        raise SettingsError(f"there is no home folder for {', '.join(paths)}", _HINT) from error
 
 
 @cache
@@ -187,20 +187,20 @@ def _contexts(paths: tuple[str, ...]) -> Mapping[str, str]:
     for path in map(Path, paths):
         try:
             # Texts alone: nothing of it is a date or a number here.
-            told = yaml.load(read_small_file(path), Loader=yaml.BaseLoader)  # noqa: S506
+            document = yaml.load(read_small_file(path), Loader=yaml.BaseLoader)  # noqa: S506
         except (OSError, yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-            said = getattr(error, "strerror", None) or "it is not valid YAML"
-            raise SettingsError(f"cannot read the kubeconfig {path}: {said}", _HINT) from error
-        for name, cluster in _named(told, "clusters", "cluster"):
+            reason = getattr(error, "strerror", None) or "it is not valid YAML"
+            raise SettingsError(f"cannot read the kubeconfig {path}: {reason}", _HINT) from error
+        for name, cluster in _named(document, "clusters", "cluster"):
             servers.setdefault(name, str(cluster.get("server") or "").rstrip("/"))
-        for name, context in _named(told, "contexts", "context"):
+        for name, context in _named(document, "contexts", "context"):
             leads_to.setdefault(name, str(context.get("cluster") or ""))
     return {context: servers.get(cluster, "") for context, cluster in leads_to.items()}
 
 
-def _named(told: Any, plural: str, single: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _named(document: Any, plural: str, single: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name, content) of the entries of a kubeconfig's list; what is none is passed over."""
-    entries = told.get(plural) if isinstance(told, dict) else None
+    entries = document.get(plural) if isinstance(document, dict) else None
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
             content = entry.get(single)

@@ -18,11 +18,11 @@ def addresses(text: str) -> tuple[str, ...]:
 
 def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
     """Return the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for part in addresses(text):
         name, _, listed = part.rpartition("=")
-        found[name.strip()] = (*found.get(name.strip(), ()), *listed.split())
-    return found
+        by_name[name.strip()] = (*by_name.get(name.strip(), ()), *listed.split())
+    return by_name
 
 
 def is_address(text: str) -> bool:

@@ -159,8 +159,8 @@ class KubernetesSettings(SourceSection, name="kubernetes"):
     )
 
     def _check(self) -> None:
-        named = re.fullmatch(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}", self.mig_layouts)
-        self.require(not self.mig_layouts or named is not None, "mig_layouts", "NAMESPACE/NAME")
+        match = re.fullmatch(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}", self.mig_layouts)
+        self.require(not self.mig_layouts or match is not None, "mig_layouts", "NAMESPACE/NAME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +264,8 @@ class ClusterSettings(Section, name="clusters"):
         return tuple(part.strip() for part in self.contexts.split(",") if part.strip())
 
     def _check(self) -> None:
-        named = not self.selector or "{name}" in self.selector
-        self.require(named, "selector", "one with {name}: clusters would count the same boards")
+        has_name = not self.selector or "{name}" in self.selector
+        self.require(has_name, "selector", "one with {name}: clusters would count the same boards")
         names = [other.name for other in self.others]
         for other in self.others:
             require(

@@ -20,9 +20,9 @@ def _require_span(name: str, start: datetime, end: datetime) -> None:
     for which, at in (("start", start), ("end", end)):
         zoned = f"a time with its zone: {at:%Y-%m-%dT%H:%M:%S}Z"
         require(at.utcoffset() is not None, f"{name} {which}", at, zoned)
-        whole = at.utcoffset() == timedelta() and at.timestamp() % 3600 == 0
-        known = whole and _BEGINNING <= at <= _OPEN_END
-        require(known, f"{name} {which}", at, "a whole hour of UTC: 2026-01-01T00:00:00Z")
+        is_hour = at.utcoffset() == timedelta() and at.timestamp() % 3600 == 0
+        valid = is_hour and _BEGINNING <= at <= _OPEN_END
+        require(valid, f"{name} {which}", at, "a whole hour of UTC: 2026-01-01T00:00:00Z")
     require(end > start, f"{name} end", end, f"after its start {start:%Y-%m-%dT%H:%MZ}")
 
 

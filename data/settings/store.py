@@ -26,8 +26,8 @@ class StoreSettings(Section, name="store"):
 
     def _check(self) -> None:
         address = scrub(self.url)  # it may hold a password
-        known = is_store_address(self.url)
-        require(known, "store.url", address, f"of DuckDB or PostgreSQL: {_ADDRESSES}")
+        valid = is_store_address(self.url)
+        require(valid, "store.url", address, f"of DuckDB or PostgreSQL: {_ADDRESSES}")
 
 
 def is_postgres_url(url: str) -> bool:
