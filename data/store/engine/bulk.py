@@ -164,6 +164,6 @@ def _storable(rows: pa.Table) -> pa.Table:
     for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
         text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
         if text and pc.any(pc.match_substring(column, "\0")).as_py():
-            whole = pc.replace_substring(column, "\0", "\N{REPLACEMENT CHARACTER}")
-            rows = rows.set_column(index, field, whole)
+            texts = pc.replace_substring(column, "\0", "\N{REPLACEMENT CHARACTER}")
+            rows = rows.set_column(index, field, texts)
     return rows

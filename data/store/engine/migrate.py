@@ -22,12 +22,12 @@ def migration_scripts() -> dict[int, str]:
 
 
 def _scripts(name: re.Pattern[str]) -> dict[int, str]:
-    found = {}
+    script_by_number = {}
     for entry in files("data.store.migrations").iterdir():
         match = name.fullmatch(entry.name)
         if match:
-            found[int(match.group(1))] = entry.read_text(encoding="utf-8")
-    return dict(sorted(found.items()))
+            script_by_number[int(match.group(1))] = entry.read_text(encoding="utf-8")
+    return dict(sorted(script_by_number.items()))
 
 
 def newest_schema() -> int:
@@ -72,8 +72,8 @@ def migrate(engine: sa.Engine) -> int:
 
 def schema_version(connection: sa.Connection) -> int:
     """Return the schema of the store, 0 for an empty one."""
-    known = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
-    if not connection.execute(sa.text(f"{known} AND tablename = 'schema_version'")).scalar_one():
+    query = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
+    if not connection.execute(sa.text(f"{query} AND tablename = 'schema_version'")).scalar_one():
         return 0
     highest = sa.text("SELECT coalesce(max(version), 0) FROM schema_version")
     return int(connection.execute(highest).scalar_one())
@@ -95,8 +95,8 @@ def _run(connection: sa.Connection, number: int, script: str) -> None:
     """Run the statements of a script at once, and note its number with them."""
     if is_postgres(connection):
         script = postgres_types(script) + _scripts(_FOR_POSTGRES).get(number, "")
-    whole = f"{script}; INSERT INTO schema_version VALUES ({number})"  # noqa: S608 - our own text
-    connection.exec_driver_sql(whole, execution_options={"no_parameters": True})
+    statements = f"{script}; INSERT INTO schema_version VALUES ({number})"  # noqa: S608 - our own text
+    connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
 
 
 _FOR_POSTGRES = re.compile(r"(\d{4})_\w+\.postgres\.sql")

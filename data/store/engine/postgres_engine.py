@@ -104,31 +104,31 @@ def open_postgres(address: str, *, program: str = "trimtab") -> sa.Engine:
 def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
     """Return the failure in our words; the address is told without its password."""
     where = f"the store {url.database} at {url.host or url.query.get('host', 'the local server')}"
-    said = scrub(str(failure).splitlines()[0] if str(failure) else type(failure).__name__)
+    text = scrub(str(failure).splitlines()[0] if str(failure) else type(failure).__name__)
     state = failure.sqlstate or ""
-    if state in ("53300", "57P03") or any(words in said for words in _FULL):
+    if state in ("53300", "57P03") or any(words in text for words in _FULL):
         return StoreBusyError(
-            f"{where} takes no further connection now: {said}",
+            f"{where} takes no further connection now: {text}",
             "Try again once it is ready."
-            if any(words in said for words in _AWAY)
+            if any(words in text for words in _AWAY)
             else "Try again; raise max_connections, or put a pooler before it.",
         )
     if state == "55P03":
         return StoreBusyError(
-            f"{where} is kept waiting by another writer: {said}",
+            f"{where} is kept waiting by another writer: {text}",
             "Try again; pg_stat_activity shows who holds the lock.",
         )
     if state == "42501":
         return StoreError(
-            f"{where} refused it to the role {url.username or '(default)'}: {said}",
+            f"{where} refused it to the role {url.username or '(default)'}: {text}",
             "Use the role that `trimtab store grants` made for this process.",
         )
     if state == "57014":
-        return StoreError(f"{where} took too long: {said}", "Ask for less, or see its load.")
+        return StoreError(f"{where} took too long: {text}", "Ask for less, or see its load.")
     if isinstance(failure, psycopg.OperationalError):
         return StoreError(
-            f"{where} cannot be reached: {said}",
+            f"{where} cannot be reached: {text}",
             "See that the server runs and that address and role are right; what was being "
             "written is there whole or not at all.",
         )
-    return StoreError(f"cannot use {where}: {said}", "Check that it is a database of Trimtab.")
+    return StoreError(f"cannot use {where}: {text}", "Check that it is a database of Trimtab.")

@@ -166,9 +166,9 @@ class _Stream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, fewer only at the end."""
-        wanted = size if size >= 0 else 1 << 62
-        while len(self._held) < wanted and (block := self._copy.read()):
+        count = size if size >= 0 else 1 << 62
+        while len(self._held) < count and (block := self._copy.read()):
             self._held += block
-        given = bytes(self._held[:wanted])
-        del self._held[:wanted]
-        return given
+        data = bytes(self._held[:count])
+        del self._held[:count]
+        return data

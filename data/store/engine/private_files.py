@@ -33,10 +33,10 @@ def create_private(path: Path) -> None:
 def make_private(path: Path) -> bool:
     """Take everybody else's rights to an existing file of ours; tell whether there were any."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
-    if not stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
+    if not stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.geteuid():
         return False
     path.chmod(_FILE)
     return True
@@ -48,8 +48,8 @@ def tighten(paths: tuple[Path, ...], folder: Path) -> None:
     A folder that its group may write keeps its group: people stop applying by a file in it.
     """
     opened = [str(path) for path in paths if make_private(path)]
-    if folder.name == OWN_FOLDER and (found := folder.stat()).st_uid == os.geteuid():
-        mode = stat.S_IMODE(found.st_mode)
+    if folder.name == OWN_FOLDER and (status := folder.stat()).st_uid == os.geteuid():
+        mode = stat.S_IMODE(status.st_mode)
         tight = mode & (0o770 if mode & stat.S_IWGRP else 0o700)
         if tight != mode:
             folder.chmod(tight)
@@ -63,14 +63,14 @@ def tighten(paths: tuple[Path, ...], folder: Path) -> None:
 
 def write_private(path: Path, body: bytes) -> None:
     """Write a file whole or not at all, for its owner only, and onto the disk. Errors: OSError."""
-    beside = path.with_name(f"{path.name}.new")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
+    temporary = path.with_name(f"{path.name}.new")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
     with os.fdopen(handle, "wb") as file:
         os.fchmod(handle, _FILE)
         file.write(body)
         file.flush()
         os.fsync(handle)
-    beside.replace(path)
+    temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

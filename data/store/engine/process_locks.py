@@ -87,8 +87,8 @@ class SoleHolder:
         self._connection = connection
 
     def _take(self, connection: sa.Connection) -> None:
-        taken = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_SPACE, self._key)))
-        if taken.scalar_one():
+        reply = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_SPACE, self._key)))
+        if reply.scalar_one():
             return
         row = self._holder(connection)
         who = (

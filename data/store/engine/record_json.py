@@ -44,8 +44,8 @@ def _build(kind: Any, value: Any) -> Any:
     if origin is tuple:
         return _build_tuple(typing.get_args(kind), value)
     if isinstance(kind, type) and is_dataclass(kind):
-        known = (pair for pair in _inner_kinds(kind) if pair[0] in value)
-        return kind(**{name: _build(inner, value[name]) for name, inner in known})
+        pairs = (pair for pair in _inner_kinds(kind) if pair[0] in value)
+        return kind(**{name: _build(inner, value[name]) for name, inner in pairs})
     return _build_scalar(kind, value)
 
 

@@ -39,16 +39,16 @@ def decode(body: bytes) -> Any:
     return json.loads(body, object_hook=_untagged)
 
 
-def _untagged(found: dict[str, Any]) -> Any:
-    return datetime.fromisoformat(found[_AT]) if set(found) == {_AT} else found
+def _untagged(document: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(document[_AT]) if set(document) == {_AT} else document
 
 
 def compiled(statement: sa.Executable, dialect: sa.Dialect) -> tuple[str, list[object]]:
     """Return the text of a statement and its values, in the order in which the text takes them."""
-    made: Any = statement.compile(  # type: ignore[attr-defined]
+    query: Any = statement.compile(  # type: ignore[attr-defined]
         dialect=dialect, compile_kwargs={"render_postcompile": True}
     )
-    return str(made), [made.params[name] for name in made.positiontup or ()]
+    return str(query), [query.params[name] for name in query.positiontup or ()]
 
 
 def answer_query(engine: sa.Engine, form: str, text: str, values: Sequence[object]) -> bytes:
@@ -86,9 +86,9 @@ def _require_select(text: str) -> None:
 
 def rows_of(body: bytes) -> list[Any]:
     """Return the rows of an answer, whose columns are attributes."""
-    told = decode(body)
-    keys = sa.engine.result.SimpleResultMetaData(told["keys"])
-    rows = iter([tuple(row) for row in told["rows"]])
+    document = decode(body)
+    keys = sa.engine.result.SimpleResultMetaData(document["keys"])
+    rows = iter([tuple(row) for row in document["rows"]])
     return list(sa.engine.result.IteratorResult(keys, rows).all())
 
 

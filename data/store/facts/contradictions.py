@@ -90,7 +90,7 @@ class ContradictionReader(ABC):
         counters: dict[str, list[ContradictedCounter]] = {}
         for row in self._frame(OF_JOBS, start=end - _DAY, end=end).to_dict("records"):
             counters.setdefault(row.pop("job_id"), []).append(_counter_of(row))
-        return {job_id: tuple(found) for job_id, found in counters.items()}
+        return {job_id: tuple(rows) for job_id, rows in counters.items()}
 
 
 def _counter_of(row: Mapping[Any, Any]) -> ContradictedCounter:

@@ -210,8 +210,8 @@ def _names(field: EnergyKey) -> sa.Subquery:
     if field is EnergyKey.ACCOUNT:
         record = sa.type_coerce(record.op("->")(sa.literal_column("'scheduler'")), sa.JSON)
     name = record.op("->>")(sa.literal_column(f"'{field.value}'"))
-    named = sa.func.nullif(sa.type_coerce(name, sa.String), "")
-    return sa.select(tables.jobs.c.job_id, named.label("name")).subquery("names")
+    name_or_null = sa.func.nullif(sa.type_coerce(name, sa.String), "")
+    return sa.select(tables.jobs.c.job_id, name_or_null.label("name")).subquery("names")
 
 
 def _parts(
@@ -255,24 +255,24 @@ def _parts(
         "key": name,
         "gpu_model": slots.c.gpu_model,
     }
-    held = slots.c.holder == "job"
+    by_job = slots.c.holder == "job"
     sums = {
         "board_seconds": total(slots.c.board_seconds),
         "measured_seconds": total(slots.c.board_seconds * measured),
-        "held_seconds": total(slots.c.board_seconds, held),
-        "idle_seconds": total(slots.c.known_board_seconds - slots.c.used_board_seconds, held),
+        "held_seconds": total(slots.c.board_seconds, by_job),
+        "idle_seconds": total(slots.c.known_board_seconds - slots.c.used_board_seconds, by_job),
         "joules": total(slots.c.joules),
         "joules_by_slices": total(slots.c.joules_by_slices),
         "joules_by_activity": total(slots.c.joules_by_activity),
         "scored_seconds": total(slots.c.board_seconds, both),
         "scored_joules": total(slots.c.joules, both),
-        "scored_work_seconds": total(slots.c.used_board_seconds, sa.and_(both, held)),
-        "shared_seconds": total(slots.c.board_seconds * shared, held),
-        "alone_used_seconds": total(slots.c.used_board_seconds * (1 - shared), held),
+        "scored_work_seconds": total(slots.c.used_board_seconds, sa.and_(both, by_job)),
+        "shared_seconds": total(slots.c.board_seconds * shared, by_job),
+        "alone_used_seconds": total(slots.c.used_board_seconds * (1 - shared), by_job),
         "alone_idle_seconds": total(
-            (slots.c.known_board_seconds - slots.c.used_board_seconds) * (1 - shared), held
+            (slots.c.known_board_seconds - slots.c.used_board_seconds) * (1 - shared), by_job
         ),
-        "shared_joules": total(slots.c.joules * shared, held),
+        "shared_joules": total(slots.c.joules * shared, by_job),
     }
     return (
         sa.select(
@@ -290,8 +290,8 @@ def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], s
     if key is EnergyKey.FLEET:
         return sa.literal_column(f"'{key.value}'"), slots
     if key is EnergyKey.CLUSTER:
-        named = sa.func.nullif(sa.func.split_part(slots.c.node, "@", 2), "")
-        return sa.func.coalesce(named, MAIN), slots
+        cluster = sa.func.nullif(sa.func.split_part(slots.c.node, "@", 2), "")
+        return sa.func.coalesce(cluster, MAIN), slots
     if key in _KEY_COLUMNS:
         return slots.c[_KEY_COLUMNS[key]], slots
     names = _names(key)
@@ -356,10 +356,10 @@ class EnergyReader(FactReader):
                 sa.func.max(hours.c.slot_start) >= floor_to_slot(start, SECONDS_PER_HOUR),
             )
         )
-        seen = np.array([row.first for row in self._rows(boards)], dtype=np.float64)
-        if not len(seen):
-            return seen
-        began = seen.min() + SECONDS_PER_HOUR
+        first = np.array([row.first for row in self._rows(boards)], dtype=np.float64)
+        if not len(first):
+            return first
+        began = first.min() + SECONDS_PER_HOUR
         return np.sort(
-            np.where(seen <= began, start.timestamp(), np.maximum(seen, start.timestamp()))
+            np.where(first <= began, start.timestamp(), np.maximum(first, start.timestamp()))
         )

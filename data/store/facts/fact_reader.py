@@ -55,8 +55,8 @@ def as_utc(at: Any) -> datetime:
 
 def _was_imported(source: str, report: str) -> bool:
     """Return whether a report is of an import; one of an earlier version goes by its name."""
-    told = json.loads(report).get("recorded")
-    return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
+    flag = json.loads(report).get("recorded")
+    return not source.startswith(LIVE_SOURCES) if flag is None else bool(flag)
 
 
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
@@ -126,7 +126,7 @@ class FactReader(QuotaReader, ContradictionReader):
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
         known_jobs = self.jobs()
         history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
-        seen = set(history["job_id"])
+        with_history = set(history["job_id"])
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
@@ -141,7 +141,7 @@ class FactReader(QuotaReader, ContradictionReader):
                 occupied=occupied(known_jobs, read, nodes),
                 shares=board_shares(gpus, known_jobs, load_gpu_catalogue()),
             ),
-            jobs=tuple(job for job in known_jobs if job.job_id in seen),
+            jobs=tuple(job for job in known_jobs if job.job_id in with_history),
             known_jobs=known_jobs,
             read=read,
             quotas=self._quotas_of_day(now),
@@ -179,8 +179,8 @@ class FactReader(QuotaReader, ContradictionReader):
 
     def job_names(self, field: str) -> dict[str, str]:
         """Return what a field of `job_sql.FIELDS` says of each job by id, '' where nothing."""
-        named = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
-        return {row.job_id: row.name for row in self._rows(sa.text(named))}
+        query = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
+        return {row.job_id: row.name for row in self._rows(sa.text(query))}
 
     def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return the jobs with the GPU model that telemetry reports where a scheduler has none.
@@ -195,8 +195,8 @@ class FactReader(QuotaReader, ContradictionReader):
         latest = self.latest_sample_at()
         if latest is None:
             return jobs
-        held = self.gpus(start=latest - timedelta(days=1), end=latest)
-        return with_models_held(jobs, held, catalogue)
+        gpus = self.gpus(start=latest - timedelta(days=1), end=latest)
+        return with_models_held(jobs, gpus, catalogue)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node as its scheduler described it last, by name."""

@@ -72,8 +72,8 @@ def keep_collected(
 
     The report counts those too old together with `late_before`, of pieces before this one.
     """
-    known = sa.select(sa.func.count()).where(tables.batches.c.batch_id == collected.batch_id)
-    if connection.execute(known).scalar_one():
+    count = sa.select(sa.func.count()).where(tables.batches.c.batch_id == collected.batch_id)
+    if connection.execute(count).scalar_one():
         return 0, int(late_samples(connection, collected.samples).sum())
     rows, late = keep_samples(connection, collected.samples, collected.batch_id)
     keep_allocations(connection, collected.allocations)
@@ -137,12 +137,12 @@ def keep_samples(
     with incoming(connection, frame.assign(batch_id=batch_id), _INCOMING):
         source = _without_repeats(connection)
         times = {"first": frame["sampled_at"].min(), "last": frame["sampled_at"].max()}
-        found = connection.execute(
+        match = connection.execute(
             sa.text("SELECT 1 FROM samples WHERE sampled_at BETWEEN :first AND :last LIMIT 1"),
             {name: at.to_pydatetime() for name, at in times.items()},
         ).first()
-        changed = 0 if found is None else _enlarge(connection, source)
-        new = _insert(connection, source, may_exist=found is not None)
+        changed = 0 if match is None else _enlarge(connection, source)
+        new = _insert(connection, source, may_exist=match is not None)
         if new or changed:
             mark_hours(connection, source)
     return new, int(late.sum())
@@ -205,11 +205,11 @@ def _enlarge(connection: sa.Connection, source: str) -> int:
 def _insert(connection: sa.Connection, source: str, *, may_exist: bool) -> int:
     columns = ", ".join((*SAMPLES.names, "batch_id"))
     same_key = " AND ".join(f"s.{name} = i.{name}" for name in _SAMPLE_KEY)
-    known = f"EXISTS (SELECT 1 FROM samples AS s WHERE {same_key})"  # noqa: S608
+    exists = f"EXISTS (SELECT 1 FROM samples AS s WHERE {same_key})"  # noqa: S608
     return count_changed(
         connection,
         f"INSERT INTO samples ({columns}) SELECT {columns} FROM {source} AS i"  # noqa: S608
-        + (f" WHERE NOT {known}" if may_exist else ""),
+        + (f" WHERE NOT {exists}" if may_exist else ""),
     )
 
 
@@ -301,10 +301,10 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
     if not jobs:
         return
     ids = [job.job_id for job in jobs]
-    found = connection.execute(
+    stored = connection.execute(
         sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
     ).all()
-    merged = {job.job_id: job for job in (from_json(Job, row.record) for row in found)}
+    merged = {job.job_id: job for job in (from_json(Job, row.record) for row in stored)}
     for job in jobs:
         before = merged.get(job.job_id)
         merged[job.job_id] = job if before is None else merged_job(before, job)
@@ -322,12 +322,12 @@ def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
     """
     if not labels:  # engines without a pod
         return
-    told = sa.text("SELECT DISTINCT job_id FROM allocations WHERE label_id IN :labels")
-    told = told.bindparams(sa.bindparam("labels", labels, expanding=True))
-    ids = [*labels, *(row.job_id for row in connection.execute(told))]
-    kept = tables.jobs.c  # Most are services already: only what may be of unknown kind is read.
-    may_be = kept.record.like(f'%"kind":"{WorkloadKind.UNKNOWN}"%')
-    records = sa.select(kept.record).where(kept.job_id.in_(ids), may_be)
+    query = sa.text("SELECT DISTINCT job_id FROM allocations WHERE label_id IN :labels")
+    query = query.bindparams(sa.bindparam("labels", labels, expanding=True))
+    ids = [*labels, *(row.job_id for row in connection.execute(query))]
+    columns = tables.jobs.c  # Most are services already: only what may be of unknown kind is read.
+    may_be = columns.record.like(f'%"kind":"{WorkloadKind.UNKNOWN}"%')
+    records = sa.select(columns.record).where(columns.job_id.in_(ids), may_be)
     jobs = [from_json(Job, row.record) for row in connection.execute(records)]
     keep_jobs(
         connection,
@@ -342,13 +342,13 @@ def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
 def _earlier_waits(job: Job, other: Job) -> tuple[JobWait, ...]:
     """Return the waits of both reports but the job's present one, those of the last 60 days."""
     facts = [report.scheduler for report in (job, other) if report.scheduler is not None]
-    known = {wait for said in facts for wait in said.earlier_waits}
+    waits = {wait for entry in facts for wait in entry.earlier_waits}
     if other.wait is not None:
-        known.add(other.wait)
+        waits.add(other.wait)
     since = max(job.last_seen_at, other.last_seen_at) - _WAITS_KEPT
     by_submission = {
         wait.submitted_at: wait
-        for wait in sorted(known, key=to_json)
+        for wait in sorted(waits, key=to_json)
         if wait.submitted_at != facts[0].submitted_at and wait.started_at >= since
     }
     return tuple(wait for _submitted_at, wait in sorted(by_submission.items()))

@@ -41,14 +41,14 @@ def week_to(end: datetime) -> dict[str, datetime]:
 
 def by_job(frame: pd.DataFrame) -> dict[str, tuple[ProgressReport, ...]]:
     """Return the reports of `BY_JOB` by job, by time."""
-    found: dict[str, list[ProgressReport]] = {}
+    reports_of: dict[str, list[ProgressReport]] = {}
     columns = (frame[name] for name in ("job_id", "reported_at", "done_ratio"))
     for job_id, reported_at, done_ratio in zip(*columns, strict=True):
         report = ProgressReport(
             reported_at=reported_at.to_pydatetime(), done_ratio=float(done_ratio)
         )
-        found.setdefault(str(job_id), []).append(report)
-    return {job_id: tuple(reports) for job_id, reports in found.items()}
+        reports_of.setdefault(str(job_id), []).append(report)
+    return {job_id: tuple(reports) for job_id, reports in reports_of.items()}
 
 
 def keep_progress(connection: sa.Connection, progress: pd.DataFrame) -> None:

@@ -82,9 +82,9 @@ def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
 
 def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bool) -> str:
     """Return the query for one page of jobs with these filters."""
-    chosen = _chosen(fields, searched=searched, running=running)
+    selection = _chosen(fields, searched=searched, running=running)
     return f"""
-        {chosen} SELECT * FROM chosen
+        {selection} SELECT * FROM chosen
         ORDER BY {ORDERS[order]}, job_id LIMIT :most OFFSET :skipped
     """  # noqa: S608
 

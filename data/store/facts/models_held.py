@@ -18,7 +18,7 @@ def with_models_held(
     jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
 ) -> tuple[Job, ...]:
     """Return the jobs, those of an unknown model with model and memory of a board they held."""
-    held = {
+    gpu_by_job = {
         job_id: gpu
         for gpu in gpus
         if catalogue.find(gpu.gpu_model) is not None
@@ -30,7 +30,7 @@ def with_models_held(
             gpu_model=catalogue.recognise(gpu.gpu_model),
             gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
         )
-        if (gpu := held.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
+        if (gpu := gpu_by_job.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
         else job
         for job in jobs
     )

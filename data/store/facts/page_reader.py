@@ -40,7 +40,7 @@ class PageReader(FactReader):
 
     def job_page(
         self,
-        wanted: JobFilter,
+        job_filter: JobFilter,
         *,
         start: datetime,
         end: datetime,
@@ -53,17 +53,17 @@ class PageReader(FactReader):
 
         `order` is a name of `job_sql.ORDERS`, the largest first; unknown use comes last.
         """
-        filters = {name: value for name, value in wanted.fields if value}
-        flags = {"searched": bool(wanted.search), "running": wanted.running}
-        named = {**filters, **slots_of(start, end), "running_since": running_since}
-        if wanted.search:
-            named["search"] = wanted.search.lower()
+        filters = {name: value for name, value in job_filter.fields if value}
+        flags = {"searched": bool(job_filter.search), "running": job_filter.running}
+        values = {**filters, **slots_of(start, end), "running_since": running_since}
+        if job_filter.search:
+            values["search"] = job_filter.search.lower()
         fields = tuple(sorted(filters))
-        sums = self._frame(job_sql.job_totals(fields, **flags), **named)
+        sums = self._frame(job_sql.job_totals(fields, **flags), **values)
         query = job_sql.job_page(fields, order, **flags)
-        if not wanted.running:
-            del named["running_since"]
-        rows = self._frame(query, **named, most=most, skipped=skipped)
+        if not job_filter.running:
+            del values["running_since"]
+        rows = self._frame(query, **values, most=most, skipped=skipped)
         jobs = self._completed(from_json(Job, record) for record in rows["record"])
         total = sums.iloc[0]
         return JobPage(
@@ -147,16 +147,16 @@ class PageReader(FactReader):
         All quantities of a large fleet are ten times as long to make records of, and of one
         path the weights of the mix are a third: they are left out.
         """
-        found = []
+        forecasts = []
         for forecast in self._known_forecasts():
-            kept = {
+            parts = {
                 name: [part for part in forecast.get(name, ()) if part["quantity"] == quantity]
                 for name in ("paths", "peaks")
             }
-            kept["paths"] = [{**part, "weights": []} for part in kept["paths"]]
-            if kept["paths"]:
-                found.append(build(DemandForecast, {**forecast, **kept}))
-        return tuple(found)
+            parts["paths"] = [{**part, "weights": []} for part in parts["paths"]]
+            if parts["paths"]:
+                forecasts.append(build(DemandForecast, {**forecast, **parts}))
+        return tuple(forecasts)
 
     def forecast_counts(self) -> tuple[int, int]:
         """Return how many jobs the latest cycle forecast, and how many it could not."""
@@ -222,17 +222,17 @@ class PageReader(FactReader):
             backtests = [path["backtest"] for path in forecast["paths"] if path["backtest"]]
             series += len(backtests)
             tested += [
-                LeadAccuracy(**found) for test in backtests for found in test.get("by_lead", ())
+                LeadAccuracy(**lead) for test in backtests for lead in test.get("by_lead", ())
             ]
         return ForecastSummary(demand=demand.total(), series=series, leads=lead_means(tested))
 
     def _known_forecasts(self, job_ids: tuple[str, ...] | None = None) -> Iterator[dict[str, Any]]:
         """Return the documents of the latest cycle's forecasts, without making records of them."""
         forecasts = tables.forecasts.c
-        wanted = sa.true() if job_ids is None else forecasts.job_id.in_(job_ids)
+        condition = sa.true() if job_ids is None else forecasts.job_id.in_(job_ids)
         rows = self._rows(
             sa.select(forecasts.record)
-            .where(forecasts.cycle_id == newest_cycle(), sa.not_(forecasts.skipped), wanted)
+            .where(forecasts.cycle_id == newest_cycle(), sa.not_(forecasts.skipped), condition)
             .order_by(forecasts.position)
         )
         return (json.loads(row.record) for row in rows)

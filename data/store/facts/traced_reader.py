@@ -78,50 +78,48 @@ _SLOTS = _TracedRows(
 class TracedReader(FactReader):
     """What figures are made of; nothing here writes."""
 
-    def readings(
-        self, wanted: TracedRange, *, most: int, after: Place | None = None
-    ) -> pd.DataFrame:
+    def readings(self, span: TracedRange, *, most: int, after: Place | None = None) -> pd.DataFrame:
         """Return at most `most` readings of a board (columns SAMPLES), those after a place.
 
         They name the holder that their source named: `slots` tells whose they were counted as.
         """
-        return check_frame(self._traced(_READINGS, wanted, most, after), SAMPLES)
+        return check_frame(self._traced(_READINGS, span, most, after), SAMPLES)
 
-    def slots(self, wanted: TracedRange, *, most: int, after: Place | None = None) -> pd.DataFrame:
+    def slots(self, span: TracedRange, *, most: int, after: Place | None = None) -> pd.DataFrame:
         """Return at most `most` slots of five minutes (SLOT_COLUMNS), those after a place.
 
         `holder` is job, free or unattributed; a device's time in s of its board, its energy in J
         by the rule for boards cut by MIG and the two that bound it.
         """
-        return self._traced(_SLOTS, wanted, most, after)
+        return self._traced(_SLOTS, span, most, after)
 
-    def count_readings(self, wanted: TracedRange) -> int:
+    def count_readings(self, span: TracedRange) -> int:
         """Return how many readings the range has."""
-        return self._count(_READINGS, wanted)
+        return self._count(_READINGS, span)
 
-    def count_slots(self, wanted: TracedRange) -> int:
+    def count_slots(self, span: TracedRange) -> int:
         """Return how many slots the range has."""
-        return self._count(_SLOTS, wanted)
+        return self._count(_SLOTS, span)
 
     def _traced(
-        self, rows: _TracedRows, wanted: TracedRange, most: int, after: Place | None
+        self, rows: _TracedRows, span: TracedRange, most: int, after: Place | None
     ) -> pd.DataFrame:
         names = ("at", "board", "instance", "job", "holder")
         place = {} if after is None else dict(zip(names, after, strict=True))
         query = rows.query(", ".join(rows.columns), after=after is not None)
         order = f"{rows.time}, gpu_uuid, mig_instance, job_id, {rows.holder}"
         page = f"{query} ORDER BY {order} LIMIT :most"
-        return self._frame(page, **_named(wanted), **place, most=most)
+        return self._frame(page, **_named(span), **place, most=most)
 
-    def _count(self, rows: _TracedRows, wanted: TracedRange) -> int:
-        found = self._frame(rows.query("count(*) AS rows", after=False), **_named(wanted))
-        return int(found["rows"].iloc[0])
+    def _count(self, rows: _TracedRows, span: TracedRange) -> int:
+        frame = self._frame(rows.query("count(*) AS rows", after=False), **_named(span))
+        return int(frame["rows"].iloc[0])
 
 
-def _named(wanted: TracedRange) -> dict[str, Any]:
+def _named(span: TracedRange) -> dict[str, Any]:
     return {
-        "start": wanted.start,
-        "end": wanted.end,
-        "gpu_uuid": wanted.gpu_uuid,
-        "job_id": wanted.job_id,
+        "start": span.start,
+        "end": span.end,
+        "gpu_uuid": span.gpu_uuid,
+        "job_id": span.job_id,
     }

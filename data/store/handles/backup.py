@@ -73,8 +73,8 @@ def restore(
         copied.chmod(0o600)
         proofs = _proven(copied, file, progress)
         if target is None:
-            held = f"duckdb:///{copied}"
-            with open_store(held, create=False) as source, open_store(url) as server:
+            address = f"duckdb:///{copied}"
+            with open_store(address, create=False) as source, open_store(url) as server:
                 return copy_store(source, server, progress=progress)
         _move_aside(target, now)
         _move(copied, target)
@@ -87,8 +87,8 @@ def _proven(copied: Path, file: Path, progress: Progress) -> tuple[TableProof, .
         with open_store(f"duckdb:///{copied}", create=False) as source:
             return prove(source, progress=progress)
     except (StoreError, OSError, duckdb.Error, sa.exc.DBAPIError) as error:
-        said = error.message if isinstance(error, StoreError) else str(error)
-        why = " ".join(said.split()).replace(copied.name, file.name)
+        text = error.message if isinstance(error, StoreError) else str(error)
+        why = " ".join(text.split()).replace(copied.name, file.name)
         raise StoreError(
             f"{file} is no backup of a store, or it is damaged: {scrub(why)}",
             "Give another backup. Nothing was changed.",
@@ -96,9 +96,9 @@ def _proven(copied: Path, file: Path, progress: Progress) -> tuple[TableProof, .
 
 
 @contextmanager
-def _workpiece(beside: Path, what: str) -> Iterator[Path]:
+def _workpiece(sibling: Path, what: str) -> Iterator[Path]:
     """Yield the path of a file to work on, which is gone afterwards with all that belongs to it."""
-    path = beside.with_name(f".{beside.name}.{what}-{os.getpid()}")
+    path = sibling.with_name(f".{sibling.name}.{what}-{os.getpid()}")
     try:
         yield path
     finally:
@@ -111,12 +111,12 @@ def _parts(path: Path) -> tuple[Path, ...]:
     return (path, log_path(path), head_path(path))
 
 
-def _move(made: Path, to: Path) -> None:
+def _move(source: Path, to: Path) -> None:
     """Return a closed file its name, once it is on the disk. Errors: StoreError."""
     try:
-        with made.open("rb") as body:
+        with source.open("rb") as body:
             os.fsync(body.fileno())
-        made.replace(to)
+        source.replace(to)
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror}", "Free space there.") from error
 

@@ -33,11 +33,11 @@ def _kept(
 ) -> Callable[Concatenate["CachedReader", Asked], Answer]:
     """Return the question about facts and thoughts, answered from memory while these stay."""
 
-    def ask(reader: "CachedReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
-        key = (question.__name__, values, tuple(sorted(named.items())))
+    def ask(reader: "CachedReader", /, *values: Asked.args, **options: Asked.kwargs) -> Answer:
+        key = (question.__name__, values, tuple(sorted(options.items())))
 
         def make() -> Answer:
-            return question(reader, *values, **named)
+            return question(reader, *values, **options)
 
         if question.__name__ not in prepared_answers.QUESTIONS:
             return reader.remember(key, make)
@@ -72,15 +72,15 @@ class CachedReader(StoreReader):
         """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
         # Counted before they are read: what is committed meanwhile makes them old.
         commits = None if self._commits is None else self._commits()
-        known = self._known
-        if commits is None or known is None or known[0] != commits:
+        latest = self._known
+        if commits is None or latest is None or latest[0] != commits:
             sources = (tables.batches, tables.cycles, tables.audit)
             newest = [
                 sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources
             ]
-            known = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
-            self._known = known
-        return known[1] if decisions else known[1][:2]
+            latest = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
+            self._known = latest
+        return latest[1] if decisions else latest[1][:2]
 
     def remember(
         self,

@@ -59,11 +59,11 @@ def prove(store: Store, *, progress: Progress) -> tuple[TableProof, ...]:
     proofs = []
     with _snapshot(store) as reading:
         for name in _tables(reading):
-            rows, found = _count(reading, name), _Sum()
+            rows, total = _count(reading, name), _Sum()
             for batch in _batches(reading, name):
-                found.add(batch)
-                progress(name, found.rows, rows)
-            proofs.append(found.proof(name))
+                total.add(batch)
+                progress(name, total.rows, rows)
+            proofs.append(total.proof(name))
     return tuple(proofs)
 
 
@@ -85,9 +85,9 @@ def _tables(connection: sa.Connection) -> tuple[str, ...]:
         else "SELECT table_name AS name FROM duckdb_tables()"
         " WHERE schema_name = current_schema() AND NOT temporary AND NOT internal"
     )
-    found = {row.name for row in connection.exec_driver_sql(statement)}
+    names = {row.name for row in connection.exec_driver_sql(statement)}
     # A copy that is restored lets nobody in who has signed out since.
-    return tuple(sorted(found - {"schema_version", tables.sign_ins.name}))
+    return tuple(sorted(names - {"schema_version", tables.sign_ins.name}))
 
 
 def _count(connection: sa.Connection, table: str) -> int:
@@ -96,8 +96,8 @@ def _count(connection: sa.Connection, table: str) -> int:
 
 def _rows_of(table: str) -> str:
     """Return SQL for the rows of a table that belong to a store, wherever it is kept."""
-    own = f" WHERE name <> '{ACKNOWLEDGED}'" if table == tables.cursors.name else ""
-    return f"FROM {table}{own}"
+    condition = f" WHERE name <> '{ACKNOWLEDGED}'" if table == tables.cursors.name else ""
+    return f"FROM {table}{condition}"
 
 
 def _require_empty(connection: sa.Connection, names: tuple[str, ...]) -> None:

@@ -117,11 +117,11 @@ class StoreReader(
 
     def forecasts(self, plan_id: str | None = None) -> tuple[DemandForecast | ForecastSkipped, ...]:
         """Return the forecasts behind a plan, by default the latest."""
-        wanted = plan_id or self._latest_plan_id()
+        selected = plan_id or self._latest_plan_id()
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record)
             .join(tables.cycles, tables.cycles.c.cycle_id == tables.forecasts.c.cycle_id)
-            .where(tables.cycles.c.plan_id == (wanted or ""))
+            .where(tables.cycles.c.plan_id == (selected or ""))
             .order_by(tables.forecasts.c.position)
         )
         return tuple(
@@ -166,10 +166,10 @@ class StoreReader(
         In each plan what keeps jobs from running out of memory comes before, the soonest first.
         """
         newest = self._latest_plan_id()
-        found = self._stored(sa.select(tables.recommendations), now)
+        rows = self._stored(sa.select(tables.recommendations), now)
         return tuple(
             sorted(
-                found,
+                rows,
                 key=lambda recommendation: (
                     recommendation.recommendation.plan_id != newest,
                     -recommendation.recommendation.created_at.timestamp(),
@@ -192,19 +192,19 @@ class StoreReader(
         number = number_of(id_or_digest)
         if number:
             return self._revision(number, now)
-        wanted = id_or_digest.strip().lower()
-        if len(wanted) < MIN_PREFIX:
+        prefix = id_or_digest.strip().lower()
+        if len(prefix) < MIN_PREFIX:
             raise NotKnownError(
                 f"{id_or_digest!r} is too short to name a recommendation",
                 f"Give at least {MIN_PREFIX} characters of its id.",
             )
         column = tables.recommendations.c.digest
-        found = self._stored(
-            sa.select(tables.recommendations).where(column.startswith(wanted, autoescape=True)), now
+        matches = self._stored(
+            sa.select(tables.recommendations).where(column.startswith(prefix, autoescape=True)), now
         )
-        if len(found) != 1:
-            raise unknown_recommendation(id_or_digest, len(found))
-        return found[0]
+        if len(matches) != 1:
+            raise unknown_recommendation(id_or_digest, len(matches))
+        return matches[0]
 
     def kept_recommendation(self, digest: str) -> Recommendation:
         """Return the one of a whole digest alone. Errors: NotKnownError when it is not kept."""
@@ -220,10 +220,10 @@ class StoreReader(
         Errors: NotKnownError when none is kept.
         """
         of_it = sa.select(tables.recommendations).where(tables.recommendations.c.finding == number)
-        found = self._stored(of_it, now)
-        if not found:
+        revisions = self._stored(of_it, now)
+        if not revisions:
             raise unknown_recommendation(reference(number))
-        return max(found, key=StoredRecommendation.meant)
+        return max(revisions, key=StoredRecommendation.meant)
 
     def recommendations_of(
         self, digests: Collection[str], *, now: datetime
@@ -234,21 +234,21 @@ class StoreReader(
         """
         advice = tables.recommendations
         stored = self._stored(sa.select(advice).where(advice.c.digest.in_(digests)), now)
-        found = {entry.recommendation.digest: entry for entry in stored}
+        by_digest = {entry.recommendation.digest: entry for entry in stored}
         for digest in digests:
-            if digest not in found:
+            if digest not in by_digest:
                 raise unknown_recommendation(digest)
-        return found
+        return by_digest
 
     def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return those of the newest plan, and all that somebody decided on or spoke of."""
         of_one = (table for table in tables.COVERED if "digest" in table.c)
-        said = sa.union(*(sa.select(table.c.digest) for table in of_one))
+        mentions = sa.union(*(sa.select(table.c.digest) for table in of_one))
         advice = tables.recommendations
-        wanted = sa.select(advice).where(
-            (advice.c.plan_id == self._latest_plan_id()) | advice.c.digest.in_(said)
+        query = sa.select(advice).where(
+            (advice.c.plan_id == self._latest_plan_id()) | advice.c.digest.in_(mentions)
         )
-        return tuple(self._stored(wanted, now))
+        return tuple(self._stored(query, now))
 
     def spoken_of_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return what was decided on, or worked on, after a time."""
@@ -269,10 +269,10 @@ class StoreReader(
         newest = sa.select(advice).where(
             advice.c.plan_id == self._latest_plan_id(), advice.c.finding == old.finding
         )
-        found = self._stored(newest, now)
+        rows = self._stored(newest, now)
         return tuple(
             recommendation
-            for recommendation in found
+            for recommendation in rows
             if recommendation.recommendation.is_like(old.recommendation)
         )
 

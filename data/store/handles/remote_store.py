@@ -131,14 +131,14 @@ def _has_answer(connection: http.client.HTTPConnection) -> bool:
 
 def refusal_of(content: bytes, status: int, who: str) -> TrimtabError:
     """Return the error that an answer names, of its own class and in its own words."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     with suppress(ValueError):
-        found = json.loads(content)
-        told = found if isinstance(found, dict) else {}
-    kind = getattr(errors, str(told.get("error", "")), StoreError)
-    known = isinstance(kind, type) and issubclass(kind, TrimtabError)
-    message = str(told.get("detail") or f"{who} answered {status}")
-    return (kind if known else StoreError)(message, str(told.get("hint", "")))
+        document = json.loads(content)
+        fields = document if isinstance(document, dict) else {}
+    kind = getattr(errors, str(fields.get("error", "")), StoreError)
+    is_ours = isinstance(kind, type) and issubclass(kind, TrimtabError)
+    message = str(fields.get("detail") or f"{who} answered {status}")
+    return (kind if is_ours else StoreError)(message, str(fields.get("hint", "")))
 
 
 class ServedReader(StoreReader):
@@ -220,9 +220,9 @@ def served_store(path: Path) -> ServedStore | None:
 
 def holder_of(path: Path) -> StoreHolder | None:
     """Return the process that holds the DuckDB file at `path`, None where none answers."""
-    found = socket_path(path)
+    address = socket_path(path)
     try:
-        listening, file = found.lstat(), path.stat()
+        listening, file = address.lstat(), path.stat()
     except OSError:
         return None
     # In a folder that a group may write somebody else could listen in its place.

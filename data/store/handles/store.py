@@ -275,8 +275,8 @@ class Store:
         """
         skipped = [isinstance(forecast, ForecastSkipped) for forecast in forecasts]
         with self._transaction(Lock.FACTS) as connection:
-            known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
-            if connection.execute(known).scalar_one():
+            query = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
+            if connection.execute(query).scalar_one():
                 return
             numbers = numbers_of(connection, recommendations, started_at)
             connection.execute(
@@ -300,14 +300,14 @@ class Store:
             insert_forecasts(connection, cycle_id, forecasts, group_forecasts)
             if workloads is not None:
                 keep_workloads(connection, workloads, started_at)
-            foreseen = {
+            outlooks = {
                 "memory_outlooks": memory,
                 "serving_outlooks": serving or None,
                 "slow_work": slow_work or None,
             }
-            for table, said in foreseen.items():
-                if said is not None:
-                    row: dict[str, object] = {"cycle_id": cycle_id, "record": to_json(tuple(said))}
+            for table, rows in outlooks.items():
+                if rows is not None:
+                    row: dict[str, object] = {"cycle_id": cycle_id, "record": to_json(tuple(rows))}
                     insert_records(connection, table, [row], key=("cycle_id",))
             insert_records(
                 connection,
@@ -343,8 +343,8 @@ class Store:
         does not allow the decision.
         """
         with self._transaction(Lock.RECORD) as connection:
-            known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
-            if not connection.execute(known).scalar_one():
+            query = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
+            if not connection.execute(query).scalar_one():
                 raise NotKnownError(
                     f"no recommendation has the digest {digest[:80]!r}",
                     "`trimtab recommendations list` shows the ids.",

@@ -82,8 +82,8 @@ class _Unlisted:
     job_ids: frozenset[str]
 
     def of(self, configuration: Configuration) -> Configuration:
-        known = not configuration.shared_with or configuration.shared_with in self.job_ids
-        return configuration if known else replace(configuration, shared_with=_SOMEBODY)
+        visible = not configuration.shared_with or configuration.shared_with in self.job_ids
+        return configuration if visible else replace(configuration, shared_with=_SOMEBODY)
 
     def names(self, jobs: Iterable[str]) -> tuple[str, ...]:
         return tuple(job if job in self.job_ids else _SOMEBODY for job in jobs)
@@ -98,33 +98,33 @@ class _Unlisted:
 class OwnedReader(CachedReader):
     """Reads as `whole` does, of the jobs that go by these names alone."""
 
-    def __init__(self, whole: CachedReader, names: OwnNames) -> None:
-        super().__init__(whole._engine, whole._commits)  # noqa: SLF001 - of the same class
-        self._whole = whole
+    def __init__(self, fleet: CachedReader, names: OwnNames) -> None:
+        super().__init__(fleet._engine, fleet._commits)  # noqa: SLF001 - of the same class
+        self._whole = fleet
         self._names = names
 
     def owned_jobs(self) -> frozenset[str]:
         """Return the ids of the owner's jobs."""
 
         def ask() -> frozenset[str]:
-            given = {
+            values = {
                 "owners": sorted(self._names.owners),
                 "users": sorted(self._names.users),
             }
-            rows = self._whole._rows(sa.text(_OWNED).bindparams(**given))  # noqa: SLF001
+            rows = self._whole._rows(sa.text(_OWNED).bindparams(**values))  # noqa: SLF001
             return frozenset(row.job_id for row in rows)
 
         return self._whole.remember(("owned jobs", self._names), ask)
 
     def _table(self, query: str, **parameters: Any) -> pa.Table:
-        given = parameters | {_IDS: sorted(self.owned_jobs())}
-        return super()._table(_through_gate(query), **given)
+        values = parameters | {_IDS: sorted(self.owned_jobs())}
+        return super()._table(_through_gate(query), **values)
 
     def _rows(self, statement: sa.Executable) -> list[Any]:
         ids = sorted(self.owned_jobs())
         if isinstance(statement, sa.TextClause):
-            known = statement._bindparams.values()  # noqa: SLF001 - it has no public name
-            cut: Any = sa.text(_through_gate(statement.text)).bindparams(*known, **{_IDS: ids})
+            values = statement._bindparams.values()  # noqa: SLF001 - it has no public name
+            cut: Any = sa.text(_through_gate(statement.text)).bindparams(*values, **{_IDS: ids})
         elif isinstance(statement, sa.SelectBase):
             listed = sa.text(_LIST).bindparams(**{_IDS: ids}).columns(sa.column("job_id"))
             parts = [
@@ -167,8 +167,8 @@ class OwnedReader(CachedReader):
 
     def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return the tokens of the owner's services, of those pods as well."""
-        found = self._whole.served_tokens(start=start, end=end)
-        return found[found["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
+        tokens = self._whole.served_tokens(start=start, end=end)
+        return tokens[tokens["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
 
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
         """Return what the owner's jobs held last; a board that went to others is theirs."""
@@ -191,9 +191,9 @@ class OwnedReader(CachedReader):
 
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
         """Return the XID codes of the boards that the owner's jobs hold."""
-        held = {gpu.gpu_uuid for gpu in self.gpus()}
+        boards = {gpu.gpu_uuid for gpu in self.gpus()}
         frame = self._whole.board_xids(since=since)
-        return frame[frame["gpu_uuid"].isin(held)].reset_index(drop=True)
+        return frame[frame["gpu_uuid"].isin(boards)].reset_index(drop=True)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Return how the sources fared, without the words, which may name anybody."""
@@ -219,8 +219,8 @@ class OwnedReader(CachedReader):
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
         """Return what is foreseen of the owner's jobs, None if the latest cycle did none."""
-        found, ids = self._whole.memory_outlook(), self.owned_jobs()
-        return None if found is None else tuple(entry for entry in found if entry.job_id in ids)
+        outlook, ids = self._whole.memory_outlook(), self.owned_jobs()
+        return None if outlook is None else tuple(entry for entry in outlook if entry.job_id in ids)
 
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
         """Return what is foreseen of the services that are the owner's jobs."""
@@ -234,13 +234,13 @@ class OwnedReader(CachedReader):
 
     def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
         """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""
-        found, ids = self._whole.plan(plan_id, job_id=job_id), self.owned_jobs()
-        if found is None:
+        plan, ids = self._whole.plan(plan_id, job_id=job_id), self.owned_jobs()
+        if plan is None:
             return None
-        shown = _Unlisted(job_ids=ids)
+        visible = _Unlisted(job_ids=ids)
         return replace(
-            found,
-            jobs=tuple(_shown(job, shown) for job in found.jobs if job.job_id in ids),
+            plan,
+            jobs=tuple(_shown(job, visible) for job in plan.jobs if job.job_id in ids),
             nodes=(),
             tenants=(),
             violations=(),
@@ -250,17 +250,17 @@ class OwnedReader(CachedReader):
         )
 
 
-def _shown(job: JobPlan, shown: _Unlisted) -> JobPlan:
+def _shown(job: JobPlan, visible: _Unlisted) -> JobPlan:
     return replace(
         job,
-        now=shown.of(job.now),
-        steps=tuple(map(shown.of, job.steps)),
-        shares_with=shown.names(job.shares_with),
-        idle=job.idle and replace(job.idle, reason=shown.text(job.idle.reason, job.shares_with)),
+        now=visible.of(job.now),
+        steps=tuple(map(visible.of, job.steps)),
+        shares_with=visible.names(job.shares_with),
+        idle=job.idle and replace(job.idle, reason=visible.text(job.idle.reason, job.shares_with)),
     )
 
 
 def _through_gate(query: str) -> str:
     """Return a query that sees the owner's rows in place of the tables."""
-    own = _HAS_ITS_OWN.match(query)
-    return f"{_GATE}, {query[own.end() :]}" if own else f"{_GATE} {query}"
+    match = _HAS_ITS_OWN.match(query)
+    return f"{_GATE}, {query[match.end() :]}" if match else f"{_GATE} {query}"

@@ -97,23 +97,23 @@ def old_decision_problems(
 ) -> Iterator[str]:
     """Compare the decisions of the first schema with their entries, in order."""
     words = {str(Decision.APPROVED), str(Decision.REJECTED), str(Decision.WRITTEN)}
-    said = [
+    rows = [
         (entry.at, entry.actor, entry.event, entry.digest, entry.detail)
         for entry in entries
         if not entry.covers and entry.event in words
     ]
-    if len(said) != len(decisions):
-        yield f"{len(decisions)} early decisions stand beside {len(said)} entries of them"
-    for number, (item, other) in enumerate(zip(said, decisions, strict=False), start=1):
+    if len(rows) != len(decisions):
+        yield f"{len(decisions)} early decisions stand beside {len(rows)} entries of them"
+    for number, (item, other) in enumerate(zip(rows, decisions, strict=False), start=1):
         if item != other:
             yield f"early decision {number} is not what its entry says"
 
 
 def head_problems(entries: Sequence[AuditEntry], head: str) -> Iterator[str]:
     """Tell when the entry whose hash was noted down before is no longer in the chain."""
-    wanted = head.strip().lower()
-    if wanted and all(entry.entry_hash != wanted for entry in entries):
+    digest = head.strip().lower()
+    if digest and all(entry.entry_hash != digest for entry in entries):
         yield (
-            f"no entry has the noted hash {wanted[:80]!r}: the end of the record was cut off, the "
+            f"no entry has the noted hash {digest[:80]!r}: the end of the record was cut off, the "
             "record was replaced, or the store is an older backup"
         )

@@ -86,11 +86,11 @@ class Commands:
             asked_at=at,
         )
         with self._transaction(Lock.RECORD) as connection:
-            known = connection.execute(
+            row = connection.execute(
                 sa.select(tables.commands).where(tables.commands.c.command_id == command.command_id)
             ).first()
-            if known is not None:
-                return Asked(command=command_of(known), fresh=False)
+            if row is not None:
+                return Asked(command=command_of(row), fresh=False)
             require_may_follow(connection, digest, LifecycleEvent(f"{kind}-asked"))
             _insert_command(connection, command)
         return Asked(command=command, fresh=True)

@@ -34,20 +34,20 @@ class FindingReader(FactReader):
         """Return the finding that a recommendation is a revision of, None for anything else."""
         advice = tables.recommendations.c
         number = sa.select(advice.finding).where(advice.digest == digest)
-        found = self._findings(tables.findings.c.number.in_(number)) if digest else ()
-        return found[0] if found else None
+        matches = self._findings(tables.findings.c.number.in_(number)) if digest else ()
+        return matches[0] if matches else None
 
     def _findings(self, which: sa.ColumnElement[bool]) -> tuple[Finding, ...]:
         findings, advice, cycles = tables.findings, tables.recommendations, tables.cycles
-        seen = (
+        newest = (
             sa.select(advice.c.finding, sa.func.max(cycles.c.started_at).label("seen_at"))
             .join(cycles, cycles.c.cycle_id == advice.c.cycle_id)
             .group_by(advice.c.finding)
             .subquery()
         )
         rows = self._rows(
-            sa.select(findings, seen.c.seen_at)
-            .outerjoin(seen, seen.c.finding == findings.c.number)
+            sa.select(findings, newest.c.seen_at)
+            .outerjoin(newest, newest.c.finding == findings.c.number)
             .where(which)
             .order_by(findings.c.number.desc())
         )
@@ -96,13 +96,13 @@ class FindingReader(FactReader):
         Errors: NotKnownError when it names no finding, or several.
         """
         number, findings, advice = number_of(id_or_digest), tables.findings, tables.recommendations
-        wanted = sa.select(findings.c.number).where(findings.c.number == number)
+        query = sa.select(findings.c.number).where(findings.c.number == number)
         if not number:
             prefix = id_or_digest.strip().lower()
             starts = advice.c.digest.startswith(prefix, autoescape=True)
-            wanted = sa.select(advice.c.finding).where(starts).distinct()
-            wanted = wanted.limit(None if len(prefix) >= MIN_PREFIX else 0)
-        rows = self._rows(wanted)
+            query = sa.select(advice.c.finding).where(starts).distinct()
+            query = query.limit(None if len(prefix) >= MIN_PREFIX else 0)
+        rows = self._rows(query)
         if len(rows) != 1:
             raise NotKnownError(
                 f"{id_or_digest!r} names {len(rows) or 'no'} finding{'s' * (len(rows) > 1)}",
@@ -145,9 +145,9 @@ class FindingLog:
 
 def append_event(connection: sa.Connection, event: FindingEvent) -> AuditEntry:
     """Append an event and the entry that covers it."""
-    said = [reference(event.number)]
+    words = [reference(event.number)]
     if event.until is not None:
-        said.append(f"until {event.until:%Y-%m-%d %H:%M} UTC")
+        words.append(f"until {event.until:%Y-%m-%d %H:%M} UTC")
     return append_row(
         connection,
         tables.finding_events,
@@ -165,19 +165,19 @@ def append_event(connection: sa.Connection, event: FindingEvent) -> AuditEntry:
         actor=event.person.actor,
         event=str(event.kind),
         digest=event.digest,
-        detail=": ".join(filter(None, (" ".join([*said, event.reason]).strip(), event.comment))),
+        detail=": ".join(filter(None, (" ".join([*words, event.reason]).strip(), event.comment))),
     )
 
 
 def numbers_of(
-    connection: sa.Connection, found: Sequence[Recommendation], at: datetime
+    connection: sa.Connection, entries: Sequence[Recommendation], at: datetime
 ) -> dict[str, int]:
     """Return the number of the finding of each recommendation by its digest; new ones are opened.
 
     A finding is a target and a kind of change. Its number is given once, and never anew.
     """
     findings = tables.findings.c
-    kinds = [(recommendation.target, str(recommendation.action)) for recommendation in found]
+    kinds = [(recommendation.target, str(recommendation.action)) for recommendation in entries]
     rows = connection.execute(
         sa.select(tables.findings).where(findings.target.in_({target for target, _ in kinds}))
     )
@@ -193,5 +193,5 @@ def numbers_of(
         )
     return {
         recommendation.digest: numbers[kind]
-        for recommendation, kind in zip(found, kinds, strict=True)
+        for recommendation, kind in zip(entries, kinds, strict=True)
     }

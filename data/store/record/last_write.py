@@ -128,8 +128,8 @@ class Head:
         if not lost:
             return
         at = utc_now()
-        told = f"{lost} (found {at:%Y-%m-%d %H:%M} UTC)"
-        self._noted = replace(self._noted, losses=(*self._noted.losses, told))
+        note = f"{lost} (found {at:%Y-%m-%d %H:%M} UTC)"
+        self._noted = replace(self._noted, losses=(*self._noted.losses, note))
         with self.transaction() as connection:
             append_entry(
                 connection, at=at, actor="trimtab", event="writes-lost", digest="", detail=lost
@@ -158,9 +158,9 @@ def _remember_write(
 def _read(path: Path) -> tuple[Mark, str]:
     """Return the mark that was noted and why it cannot be read; an empty one where none was."""
     try:
-        said = json.loads(path.read_bytes())
-        losses = tuple(str(loss) for loss in said.pop("losses"))
-        return Mark(losses=losses, **{name: int(value) for name, value in said.items()}), ""
+        document = json.loads(path.read_bytes())
+        losses = tuple(str(loss) for loss in document.pop("losses"))
+        return Mark(losses=losses, **{name: int(value) for name, value in document.items()}), ""
     except FileNotFoundError:
         return Mark(), ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -186,17 +186,17 @@ def _mark(connection: sa.Connection) -> Mark:
     return Mark(position=row.position, batches=row.batches, cycles=row.cycles, audit=row.audit)
 
 
-def _missing(noted: Mark, kept: Mark) -> str:
+def _missing(noted: Mark, stored: Mark) -> str:
     """Say which acknowledged writes the store lacks and since when, '' when it lacks none."""
-    if kept.position >= noted.position:
+    if stored.position >= noted.position:
         return ""
     rows = []
     for name, kind in _KINDS.items():
-        last, first = getattr(noted, name), getattr(kept, name) + 1
+        last, first = getattr(noted, name), getattr(stored, name) + 1
         if first <= last:
             rows.append(f"{last - first + 1} {kind} (table {name}, {first} to {last})")
     what = ", ".join(rows) or "no batch, cycle or entry, but changes of other rows"
-    since = "its beginning" if not kept.position else f"{_at(kept):%Y-%m-%d %H:%M:%S} UTC"
+    since = "its beginning" if not stored.position else f"{_at(stored):%Y-%m-%d %H:%M:%S} UTC"
     return (
         f"the store lacks writes that it had acknowledged, from {since} to "
         f"{_at(noted):%Y-%m-%d %H:%M:%S} UTC: {what}; its write-ahead log or its file was cut, "

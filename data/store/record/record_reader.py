@@ -127,13 +127,13 @@ class RecordReader(FactReader):
             for table in (tables.audit, *tables.COVERED)
         ]
         names = [table.name for table in tables.COVERED]
-        kept = self._rows(
+        stored = self._rows(
             sa.select(tables.recommendations.c.digest, tables.recommendations.c.record)
         )
         return record_problems(
             audit,
             dict(zip(names, covered, strict=True)),
-            {row.digest: row.record for row in kept},
+            {row.digest: row.record for row in stored},
             head=head,
         )
 

@@ -42,10 +42,10 @@ class ReportLog:
 
     def told_since(self, owner: str, since: datetime) -> frozenset[str]:
         """Return the findings that the owner was told of after `since`."""
-        told = tables.findings_told.c
+        columns = tables.findings_told.c
         with self._transaction() as connection:
             rows = connection.execute(
-                sa.select(told.finding).where(told.owner == owner, told.told_at > since)
+                sa.select(columns.finding).where(columns.owner == owner, columns.told_at > since)
             )
             return frozenset(row.finding for row in rows)
 
@@ -62,10 +62,10 @@ class ReportLog:
     ) -> bool:
         """File an edition and write its messages; False, and nothing done, when it was filed."""
         with self._transaction(Lock.RECORD) as connection:
-            known = sa.select(sa.func.count()).where(
+            query = sa.select(sa.func.count()).where(
                 tables.reports.c.period == period, tables.reports.c.edition == edition
             )
-            if connection.execute(known).scalar_one():
+            if connection.execute(query).scalar_one():
                 return False
             entry = append_entry(
                 connection, at=now, actor="trimtab", event="reported", digest="", detail=detail
@@ -105,9 +105,9 @@ def _note_told(
 ) -> None:
     import pandas as pd
 
-    told = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
-    told = told.assign(owner=owner, told_at=pd.Timestamp(now))
-    put_rows(connection, "findings_told", told, key=("owner", "finding"))
+    rows = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
+    rows = rows.assign(owner=owner, told_at=pd.Timestamp(now))
+    put_rows(connection, "findings_told", rows, key=("owner", "finding"))
 
 
 COURTESY = timedelta(days=7)

@@ -31,15 +31,15 @@ class SubmissionReader(FactReader):
 
     def submission(self, submission_id: str) -> Submission:
         """Return the one whose id starts so. Errors: StoreError when none or several do."""
-        wanted = submission_id.strip().lower()
+        prefix = submission_id.strip().lower()
         column = tables.submissions.c.submission_id
         rows = (
             self._rows(
                 sa.select(tables.submissions.c.record).where(
-                    column.startswith(wanted, autoescape=True)
+                    column.startswith(prefix, autoescape=True)
                 )
             )
-            if len(wanted) >= _MIN_PREFIX
+            if len(prefix) >= _MIN_PREFIX
             else []
         )
         if len(rows) != 1:
@@ -68,12 +68,12 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
     sends nothing.
     """
     table = tables.submissions
-    own = table.c.submission_id == submission.submission_id
-    known = connection.execute(sa.select(table.c.sequence).where(own)).scalar()
+    same_id = table.c.submission_id == submission.submission_id
+    place = connection.execute(sa.select(table.c.sequence).where(same_id)).scalar()
     if new:
         same_job = sa.and_(table.c.job_digest == submission.job_digest, table.c.is_open)
         twin = connection.execute(
-            sa.select(table.c.submission_id).where(sa.or_(own, same_job))
+            sa.select(table.c.submission_id).where(sa.or_(same_id, same_job))
         ).scalar()
         if twin is not None:
             raise AlreadySubmittedError(
@@ -83,7 +83,7 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
     highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
     row = {
         "submission_id": submission.submission_id,
-        "sequence": int(highest or 0) + 1 if known is None else known,
+        "sequence": int(highest or 0) + 1 if place is None else place,
         "job_digest": submission.job_digest,
         "is_open": submission.state.is_open,
         "record": to_json(submission),
@@ -96,8 +96,8 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
 def write_measured_peak(connection: sa.Connection, peak: MeasuredPeak) -> bool:
     """Keep what a job measured; a job counts once. Says whether it is new."""
     table = tables.measured_peaks
-    own = sa.and_(table.c.family == peak.family, table.c.job_id == peak.job_id)
-    if connection.execute(sa.select(sa.func.count()).select_from(table).where(own)).scalar_one():
+    same = sa.and_(table.c.family == peak.family, table.c.job_id == peak.job_id)
+    if connection.execute(sa.select(sa.func.count()).select_from(table).where(same)).scalar_one():
         return False
     connection.execute(
         table.insert().values(

@@ -66,9 +66,9 @@ class TokenReader(FactReader):
         if not text.startswith(PREFIX):
             return None
         events = tables.token_events.c
-        named = sa.select(events.token_id).where(events.token_hash == _hash_of(text))
-        found = _tokens_of(self._rows(_EVENTS.where(_ACCOUNTED.c.token_id.in_(named))))
-        return found[0] if found else None
+        ids = sa.select(events.token_id).where(events.token_hash == _hash_of(text))
+        tokens = _tokens_of(self._rows(_EVENTS.where(_ACCOUNTED.c.token_id.in_(ids))))
+        return tokens[0] if tokens else None
 
     def signed_in(self, text: str, now: datetime) -> Person | None:
         """Return whose session the text names, None where none does or it is over."""
@@ -145,7 +145,7 @@ class Tokens:
     ) -> tuple[ApiToken, str]:
         """Make a token; give it with its text, which nobody can read again."""
         text = PREFIX + secrets.token_urlsafe(_BYTES)
-        made = ApiToken(
+        token = ApiToken(
             token_id=secrets.token_hex(_ID_LENGTH // 2),
             person=holder,
             role=role,
@@ -156,8 +156,8 @@ class Tokens:
             mode=mode,
         )
         with self._transaction(Lock.RECORD) as connection:
-            _append(connection, made, _MADE, by=by, at=now, token_hash=_hash_of(text))
-        return made, text
+            _append(connection, token, _MADE, by=by, at=now, token_hash=_hash_of(text))
+        return token, text
 
     def revoke(self, token_id: str, *, by: Person, now: datetime) -> ApiToken:
         """Let nobody in by a token any more. Errors: NotKnownError."""
@@ -205,13 +205,13 @@ def _append(
 
 def _tokens_of(rows: Iterable[Any]) -> tuple[ApiToken, ...]:
     """Return the tokens of their events in order, the newest token first."""
-    made, revoked = dict[str, Any](), dict[str, datetime]()
+    row_by_id, revoked = dict[str, Any](), dict[str, datetime]()
     for row in rows:
         if row.event.partition(" ")[0] == _MADE:
-            made[row.token_id] = row
+            row_by_id[row.token_id] = row
         else:
             revoked[row.token_id] = as_utc(row.made_at)
-    return tuple(_token_of(row, revoked.get(row.token_id)) for row in reversed(made.values()))
+    return tuple(_token_of(row, revoked.get(row.token_id)) for row in reversed(row_by_id.values()))
 
 
 def _hash_of(text: str) -> str:

@@ -29,8 +29,8 @@ def plan_from_json(text: str, *, job_id: str = "") -> Plan:
     """
     document = json.loads(text)
     if "plan" not in document:
-        whole = from_json(Plan, text)
-        return replace(whole, jobs=tuple(job for job in whole.jobs if job_id in ("", job.job_id)))
+        stored = from_json(Plan, text)
+        return replace(stored, jobs=tuple(job for job in stored.jobs if job_id in ("", job.job_id)))
     plan: Plan = build(Plan, document["plan"])
     rows = [row for row in document["jobs"] if job_id in ("", row[0]["job_id"])]
     return replace(plan, jobs=tuple(_job(*row) for row in rows))

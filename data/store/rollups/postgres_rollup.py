@@ -39,20 +39,20 @@ def make_postgres_rollup(connection: sa.Connection, start: int, end: int) -> Non
     )
     try:
         migrate(engine)
-        with engine.begin() as beside:
+        with engine.begin() as scratch:
             for table, where in _SOURCES.items():
                 rows = read_table(connection, f"SELECT * FROM {table} WHERE {where}", window)  # noqa: S608
-                append_rows(beside, table, rows)
-            make_hours(beside, start, end)
+                append_rows(scratch, table, rows)
+            make_hours(scratch, start, end)
             for table in ("five_minute", "hourly"):
-                _return(beside, connection, table)
+                _return(scratch, connection, table)
     finally:
         engine.dispose()
 
 
-def _return(beside: sa.Connection, connection: sa.Connection, table: str) -> None:
-    made: Any = read_table(beside, f"SELECT * FROM {table}")  # noqa: S608
+def _return(scratch: sa.Connection, connection: sa.Connection, table: str) -> None:
+    rows: Any = read_table(scratch, f"SELECT * FROM {table}")  # noqa: S608
     if table in PARTITIONED:
-        slots = read_frame(beside, f"SELECT DISTINCT slot_start FROM {table}")  # noqa: S608
+        slots = read_frame(scratch, f"SELECT DISTINCT slot_start FROM {table}")  # noqa: S608
         make_partitions(connection, table, slots["slot_start"])
-    append_rows(connection, table, made)
+    append_rows(connection, table, rows)

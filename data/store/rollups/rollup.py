@@ -150,6 +150,6 @@ def forget(
         deleted[table] = dropped + int(gone.rowcount)
         import pandas as pd
 
-        kept = pd.DataFrame({"resolution": [table], "since": [since]})
-        put_rows(connection, "retained", kept, key=("resolution",))
+        retained = pd.DataFrame({"resolution": [table], "since": [since]})
+        put_rows(connection, "retained", retained, key=("resolution",))
     return deleted

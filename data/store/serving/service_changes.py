@@ -27,7 +27,7 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
     those of RUNS: what a label ran from `since` on, the first of them from the beginning. Unknown
     is no difference, nor is what boards tell of some pods and their scheduler of others.
     """
-    told = engines.assign(
+    reports = engines.assign(
         value=engines["engine"] + "\0" + engines["model"],
         told_by="engines",
         since=engines["oldest"],
@@ -47,16 +47,16 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
     ended = ran["newest"] + _SLOT
     ran["until"] = ran["next"].fillna(ended).clip(upper=ended)
     ran["since"] = ran["since"].clip(lower=ran["oldest"]).mask(ran["is_first"], ran["oldest"])
-    found: Spans = defaultdict(lambda: defaultdict(list))
-    for spans in (told, ran[ran["since"] < ran["until"]]):
+    by_service: Spans = defaultdict(lambda: defaultdict(list))
+    for spans in (reports, ran[ran["since"] < ran["until"]]):
         for service, replica, since, until in _former(spans).itertuples(index=False):
-            found[service][replica].append(
+            by_service[service][replica].append(
                 (
                     int(since.timestamp()) // SLOT_SECONDS,
                     -int(-until.timestamp() // SLOT_SECONDS),
                 )
             )
-    return found
+    return by_service
 
 
 def _former(spans: pd.DataFrame) -> pd.DataFrame:
@@ -69,8 +69,8 @@ def _former(spans: pd.DataFrame) -> pd.DataFrame:
     came, went = kinds["since"].transform("min"), kinds["until"].transform("max")
     ago = spans["last_read"] - went
     began = came.where(ago < _LATELY).groupby([spans["service"], spans["told_by"]]).transform("min")
-    beside = went - began
-    is_former = (ago >= _LATELY) & ((ago >= _DAY) | (beside <= _ROLLOUT)) & began.notna()
+    overlap = went - began
+    is_former = (ago >= _LATELY) & ((ago >= _DAY) | (overlap <= _ROLLOUT)) & began.notna()
     return spans.loc[is_former, ["service", "replica", "since", "until"]]
 
 

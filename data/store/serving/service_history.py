@@ -85,9 +85,9 @@ def served_histories(
     cells = np.zeros(shape, dtype=np.float32)  # of counts of five minutes, seven digits
     for begin in range(0, services, _MAX_SERVICES):
         end_of_these = min(begin + _MAX_SERVICES, services)
-        chosen = engines[engines["service"].between(begin, end_of_these - 1)]
+        selected = engines[engines["service"].between(begin, end_of_these - 1)]
         of_these = cells[: end_of_these - begin]
-        yield from _histories(chosen, former, stopped, read, first, of_these)
+        yield from _histories(selected, former, stopped, read, first, of_these)
 
 
 def _slot_of(at: datetime) -> int:
@@ -116,18 +116,18 @@ def _histories(
             without = slots_without_replicas(stopped[job_id], first, is_read)
             block[without] = _STOPPED
             is_read |= without
-        seen = np.flatnonzero(is_read)
-        told = block if len(seen) == len(block) else block[seen]
-        known = np.array(told.T, dtype=np.float64, order="C")
+        places = np.flatnonzero(is_read)
+        rows = block if len(places) == len(block) else block[places]
+        sums = np.array(rows.T, dtype=np.float64, order="C")
         yield ServedHistory(
             job_id=job_id,
             nameless=nameless,
             engine=engine,
             model=model,
-            starts=(first + seen) * SLOT_SECONDS,
-            columns=dict(zip(SUMS, known, strict=False))
-            | {name: known[place] for name, place in _EXTREMES.items()},
-            like_now=like_now(first + seen, known[REPLICAS], former.get(service, {})),
+            starts=(first + places) * SLOT_SECONDS,
+            columns=dict(zip(SUMS, sums, strict=False))
+            | {name: sums[place] for name, place in _EXTREMES.items()},
+            like_now=like_now(first + places, sums[REPLICAS], former.get(service, {})),
         )
 
 
@@ -140,11 +140,11 @@ def _fill(
     """Add up what the engines served; they are of services one after another."""
     names = REPLICA_NAMES[:1] if engines["lone"].all() else REPLICA_NAMES
     query = readings(names, several=bool(engines["replica"].duplicated().any()))
-    wanted = {name: engines[name].tolist() for name in ("service", "replica", *names)}
+    keys = {name: engines[name].tolist() for name in ("service", "replica", *names)}
     begin, first_us = int(engines["service"].iloc[0]), first * SLOT_SECONDS * 1_000_000
     cells[:] = 0.0
     for since, until in _questions(engines):
-        rows = read(query, **wanted, start=since, end=until)
+        rows = read(query, **keys, start=since, end=until)
         for block in rows.to_batches(max_chunksize=_MAX_BLOCK):
             service, start, *values = (column.to_numpy(zero_copy_only=False) for column in block)
             begun = start.astype("datetime64[us]").astype(np.int64) - first_us

@@ -66,8 +66,8 @@ class ServiceReader(FactReader):
 
         Of those whose scheduler told of them since, beside pods of their name that told.
         """
-        found = self._frame(serving_slots.SILENT, start=start, end=end)
-        return dict(zip(found["job_id"], map(int, found["replicas"]), strict=True))
+        counts = self._frame(serving_slots.SILENT, start=start, end=end)
+        return dict(zip(counts["job_id"], map(int, counts["replicas"]), strict=True))
 
     def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return `generation_tokens` by `job_id` and `hour_start` of [start, end), whole hours.

@@ -21,17 +21,17 @@ def stopped_spans(
     `pods` are rows of PODS. Up to the newest time at which their source told of all pods; of one
     that told nothing since a pod was last seen, nothing is concluded.
     """
-    found: dict[str, StoppedSpans] = {}
+    spans_by_job: dict[str, StoppedSpans] = {}
     for job_id, rows in pods.groupby("job_id"):
-        told = [collected_until[name] for name in set(rows["source"]) if name in collected_until]
-        ends = [*rows["started_at"].iloc[1:], max(told, default=None)]
+        times = [collected_until[name] for name in set(rows["source"]) if name in collected_until]
+        ends = [*rows["started_at"].iloc[1:], max(times, default=None)]
         spans = [
             (-int(-ended.timestamp() // SLOT_SECONDS), int(begun.timestamp()) // SLOT_SECONDS)
             for ended, begun in zip(rows["until"].cummax(), ends, strict=True)
             if begun is not None
         ]
-        found[str(job_id)] = [(first, after) for first, after in spans if first < after]
-    return found
+        spans_by_job[str(job_id)] = [(first, after) for first, after in spans if first < after]
+    return spans_by_job
 
 
 def slots_without_replicas(
