@@ -104,7 +104,7 @@ def _requests(claim: Document, devices: Mapping[DeviceName, ClaimedDevice]) -> I
     """Yield what a claim was given; what it asks for until then."""
     shared = len(list_in(claim, "status", "reservedFor")) > 1
     if part(claim, "status", "allocation") is None:
-        yield from _asked(claim)
+        yield from _spec_requests(claim)
         return
     profiles = [device.mig_profile for device in claimed_devices(claim, devices)]
     for profile in sorted(set(profiles)):
@@ -112,7 +112,7 @@ def _requests(claim: Document, devices: Mapping[DeviceName, ClaimedDevice]) -> I
         yield GpuRequest(mig_profile=profile, shared=shared, count=count)
 
 
-def _asked(claim: Document) -> Iterator[GpuRequest]:
+def _spec_requests(claim: Document) -> Iterator[GpuRequest]:
     for entry in list_in(claim, "spec", "devices", "requests"):
         for item in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
             device_class = text_in(item, "deviceClassName")

@@ -57,12 +57,12 @@ def _amounts(quantities: object, otherwise: HostRequest) -> HostRequest:
     if not isinstance(quantities, Mapping):
         raise _UnreadableError
     return HostRequest(
-        _whole(quantities.get("cpu"), MILLI, otherwise.cpu_milli),
-        _whole(quantities.get("memory"), 1, otherwise.memory_bytes),
+        _amount(quantities.get("cpu"), MILLI, otherwise.cpu_milli),
+        _amount(quantities.get("memory"), 1, otherwise.memory_bytes),
     )
 
 
-def _whole(value: object, times: int, otherwise: int) -> int:
+def _amount(value: object, times: int, otherwise: int) -> int:
     if value is None:
         return otherwise
     amount = quantity(value)

@@ -347,7 +347,7 @@ class _View:
             for workload, pods in self._pods.items()
             for pod in pods
             if pod.started_at is not None and pod.node and not self._endless(pod)
-            for row in self._held(workload, pod, pod.started_at)
+            for row in self._allocation_rows(workload, pod, pod.started_at)
         ]
         if not rows:
             return empty_frame(ALLOCATIONS)
@@ -364,7 +364,7 @@ class _View:
         self.dropped["end-unknown"] += unknown
         return unknown
 
-    def _held(
+    def _allocation_rows(
         self, workload: Workload, pod: PodFacts, started_at: datetime
     ) -> Iterable[dict[str, Any]]:
         common = {

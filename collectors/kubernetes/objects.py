@@ -173,10 +173,10 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     sidecars = [entry for entry in first if text_in(entry, "restartPolicy") == "Always"]
     main: dict[str, int] = {}
     for container in [*list_in(pod_spec, "containers"), *sidecars]:
-        for name, count in _asked(container):
+        for name, count in _gpu_limits(container):
             main[name] = main.get(name, 0) + count
     for container in first:
-        for name, count in _asked(container):
+        for name, count in _gpu_limits(container):
             main[name] = max(main.get(name, 0), count)
     pieces = any(name in PIECES for name in main)
     requests = []
@@ -193,7 +193,7 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     return tuple(requests)
 
 
-def _asked(container: object) -> Iterator[tuple[str, int]]:
+def _gpu_limits(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
     for name, amount in limits.items() if isinstance(limits, Mapping) else ():
         count = count_of(amount)
@@ -264,7 +264,7 @@ def read_pod(pod: Document) -> PodFacts | None:
 
 
 def _names_asked(spec: object) -> Iterator[str]:
-    return (name for entry in list_in(spec, "containers") for name, _count in _asked(entry))
+    return (name for entry in list_in(spec, "containers") for name, _count in _gpu_limits(entry))
 
 
 def _serving(spec: object) -> list[Any]:
@@ -301,7 +301,7 @@ def _start_seconds(spec: object, status: object) -> float | None:
 
 
 def _has_device(container: object) -> bool:
-    return any(_asked(container)) or bool(list_in(container, "resources", "claims"))
+    return any(_gpu_limits(container)) or bool(list_in(container, "resources", "claims"))
 
 
 def _since(status: object, condition: str) -> datetime | None:

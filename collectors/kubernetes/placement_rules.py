@@ -165,10 +165,10 @@ def _beyond(value: object, values: _Values, sign: int) -> bool:
 
 
 _OPERATORS: Mapping[str, Callable[[Any, _Values], bool]] = {
-    "In": lambda found, values: found in values,
-    "NotIn": lambda found, values: found not in values,
-    "Exists": lambda found, _values: found is not None,
-    "DoesNotExist": lambda found, _values: found is None,
-    "Gt": lambda found, values: _beyond(found, values, 1),
-    "Lt": lambda found, values: _beyond(found, values, -1),
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _values: value is not None,
+    "DoesNotExist": lambda value, _values: value is None,
+    "Gt": lambda value, values: _beyond(value, values, 1),
+    "Lt": lambda value, values: _beyond(value, values, -1),
 }

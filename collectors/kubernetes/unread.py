@@ -41,7 +41,7 @@ def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
     for document in inventory.of("Pod"):
         if text_in(document, "status", "phase") not in _OVER:
             metadata = part(document, "metadata")
-            for name in _asked(document):
+            for name in _resource_names(document):
                 yield name, f"{text_in(metadata, 'namespace')}/{text_in(metadata, 'name')}"
     for document in inventory.of("ResourceClaim"):
         namespace = text_in(document, "metadata", "namespace")
@@ -79,7 +79,7 @@ def _is_unread(name: str, quantity: object) -> bool:
     return is_accelerator(name) and not understood and str(quantity) != "0"
 
 
-def _asked(pod: Document) -> Iterator[str]:
+def _resource_names(pod: Document) -> Iterator[str]:
     for section in ("containers", "initContainers"):
         for container in list_in(pod, "spec", section):
             limits = part(container, "resources", "limits")

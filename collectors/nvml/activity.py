@@ -118,12 +118,12 @@ def _between(calls: NvmlCalls, before: Any, after: Any) -> Mapping[str, float]:
             request.metrics[place].metricId = _METRICS[name][0]
         _, reason = calls.attempt(pynvml.nvmlGpmMetricsGet, request)
         if not reason:
-            return _known(calls, dict(zip(names, request.metrics, strict=False)))
+            return _means(calls, dict(zip(names, request.metrics, strict=False)))
     calls.missing[reason] += 1
     return {}
 
 
-def _known(calls: NvmlCalls, metric_by_name: Mapping[str, Any]) -> Mapping[str, float]:
+def _means(calls: NvmlCalls, metric_by_name: Mapping[str, Any]) -> Mapping[str, float]:
     means = {}
     for name, metric in metric_by_name.items():
         _, called, (scale, max_raw) = _METRICS[name]

@@ -121,7 +121,7 @@ class GuardedSession(requests.Session):
                 "Check prometheus.bearer_token, its file and prometheus.headers_file.",
             ) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise (self._too_slow() if time.monotonic() >= ends else self._named(error)) from error
+            raise (self._too_slow() if time.monotonic() >= ends else self._error(error)) from error
         # Else bytes that are no UTF-8 would be searched for a likely encoding, for minutes.
         response.encoding = "utf-8"
         self._check(response)
@@ -151,7 +151,7 @@ class GuardedSession(requests.Session):
             "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
         )
 
-    def _named(self, error: BaseException) -> CollectorError:
+    def _error(self, error: BaseException) -> CollectorError:
         url = self.url
         if isinstance(error, requests.exceptions.SSLError):
             return SourceRefusedError(
@@ -181,7 +181,7 @@ class GuardedSession(requests.Session):
                 if len(self.warnings) < _MAX_WARNINGS and warning not in self.warnings:
                     self.warnings.append(warning)
             return
-        text = scrub(_said(response))
+        text = scrub(_error_text(response))
         if 300 <= status < 400:
             raise UnexpectedAnswerError(
                 f"{url} redirects elsewhere", "Give the final address as prometheus.url."
@@ -213,7 +213,7 @@ class GuardedSession(requests.Session):
         )
 
 
-def _said(response: requests.Response) -> str:
+def _error_text(response: requests.Response) -> str:
     """Return the server's own words: the `error` of its JSON, else the start of the body."""
     try:
         document = response.json()

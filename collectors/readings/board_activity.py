@@ -69,7 +69,7 @@ def activity_of(
         by_metric.setdefault(entry.metric, []).append((of_device, entry.times, entry.values))
     by_name: dict[str, list[_Readings]] = {}
     for metric, parts in by_metric.items():
-        by_name.setdefault(_quantity(metric), []).append(_kept(metric, parts, window, dropped))
+        by_name.setdefault(_quantity(metric), []).append(_valid(metric, parts, window, dropped))
     means = pd.DataFrame({name: _by_slot(parts, name) for name, parts in by_name.items()})
     return empty_frame(ACTIVITY) if means.empty else _frame(means, list(numbers))
 
@@ -79,7 +79,7 @@ def _quantity(metric: str) -> str:
     return "" if meaning is None else meaning[0].quantity
 
 
-def _kept(metric: str, parts: Sequence[_Readings], window: Window, dropped: Dropped) -> _Readings:
+def _valid(metric: str, parts: Sequence[_Readings], window: Window, dropped: Dropped) -> _Readings:
     """Return the plausible readings of a metric in whole slots of the window."""
     device, times, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     meaning = BY_NAME[metric]

@@ -96,7 +96,7 @@ def parse_answer(
     results = data.get("result") if isinstance(data, dict) else None
     if kind not in ("vector", "matrix") or not isinstance(results, list | None):
         raise UnexpectedAnswerError(
-            f"no vector or matrix in the answer but {_told(document)}",
+            f"no vector or matrix in the answer but {_content(document)}",
             "Give the JSON that /api/v1/query or /api/v1/query_range answers.",
         )
     for result in results or ():
@@ -140,7 +140,7 @@ def _point(point: object) -> tuple[float, float] | None:
         return None
 
 
-def _told(document: object) -> str:
+def _content(document: object) -> str:
     """Return what stands in a document that is no answer, short, whatever its size or depth."""
     if not isinstance(document, dict):
         return f"a {type(document).__name__}"

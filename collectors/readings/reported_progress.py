@@ -40,7 +40,7 @@ def progress_of(
     Without `totals` the metric itself is the share. A series whose labels name no holder is
     dropped and counted, as is what cannot be a share.
     """
-    of_all = None if totals is None else {_own(entry.labels): _by_time(entry) for entry in totals}
+    of_all = None if totals is None else {_key(entry.labels): _by_time(entry) for entry in totals}
     rows = []
     for entry in done:
         readable = readable_labels(entry.labels)
@@ -48,7 +48,7 @@ def progress_of(
         if not holder:
             dropped.counts["progress-of-nobody"] += 1
             continue
-        total = {} if of_all is None else of_all.get(_own(entry.labels), {})
+        total = {} if of_all is None else of_all.get(_key(entry.labels), {})
         for at, value in _by_time(entry).items():
             share = share_done(value, 1 if of_all is None else total.get(at))
             if share is None or not FIRST_SECOND <= at <= LAST_SECOND:
@@ -63,7 +63,7 @@ def progress_of(
     return check_frame(frame.assign(reported_at=times), PROGRESS)
 
 
-def _own(labels: Mapping[str, object]) -> frozenset[tuple[str, str]]:
+def _key(labels: Mapping[str, object]) -> frozenset[tuple[str, str]]:
     return frozenset((name, str(value)) for name, value in labels.items() if name != "__name__")
 
 

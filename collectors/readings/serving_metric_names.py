@@ -63,7 +63,7 @@ class ServingMetric:
     added: bool = False
 
 
-def _named(
+def _metrics(
     engine: str, names: dict[ServingSignal, tuple[str, ...]], factor: float = 1.0
 ) -> tuple[ServingMetric, ...]:
     return tuple(
@@ -75,7 +75,7 @@ def _named(
 
 _S = ServingSignal
 SERVING_METRICS: tuple[ServingMetric, ...] = (
-    *_named(
+    *_metrics(
         "vllm",
         {
             _S.RUNNING: ("vllm:num_requests_running",),
@@ -94,7 +94,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.REQUEST: ("vllm:e2e_request_latency_seconds",),
         },
     ),
-    *_named(
+    *_metrics(
         "sglang",
         {
             _S.RUNNING: ("sglang:num_running_reqs",),
@@ -114,7 +114,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.REQUEST: ("sglang:e2e_request_latency_seconds",),
         },
     ),
-    *_named(
+    *_metrics(
         "tgi",
         {
             _S.RUNNING: ("tgi_batch_current_size",),
@@ -128,7 +128,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.REQUEST: ("tgi_request_duration",),
         },
     ),
-    *_named(
+    *_metrics(
         "trtllm",
         {
             _S.RUNNING: ("trtllm_num_requests_running",),
@@ -166,7 +166,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
     ServingMetric(
         engine="triton", signal=_S.WAITING, name="nv_inference_pending_request_count", added=True
     ),
-    *_named("triton", {_S.FINISHED: ("nv_inference_request_success",)}),
+    *_metrics("triton", {_S.FINISHED: ("nv_inference_request_success",)}),
     ServingMetric(
         engine="triton",
         signal=_S.QUEUE_WAIT,
@@ -181,14 +181,14 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
         factor=_MICRO,
         count_name="nv_inference_request_success",
     ),
-    *_named(
+    *_metrics(
         "kserve",
         {
             _S.FINISHED: ("request_predict_seconds_count",),
             _S.REQUEST: ("request_predict_seconds",),
         },
     ),
-    *_named(
+    *_metrics(
         "ray_serve",
         {
             _S.RUNNING: ("ray_serve_replica_processing_queries",),
@@ -196,7 +196,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.FINISHED: ("ray_serve_deployment_request_counter",),
         },
     ),
-    *_named(
+    *_metrics(
         "ray_serve",
         {
             _S.QUEUE_WAIT: ("ray_serve_deployment_queuing_latency_ms",),

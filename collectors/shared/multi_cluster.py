@@ -59,13 +59,13 @@ class InCluster:
     def _frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a frame with its names: each of few is written thousands of times."""
         renamed = {
-            name: frame[name].map({text: self._named(name, text) for text in frame[name].unique()})
+            name: frame[name].map({text: self._name(name, text) for text in frame[name].unique()})
             for name in _NAMES
             if name in frame and not frame.empty
         }
         return frame.assign(**renamed).astype({name: frame[name].dtype for name in renamed})
 
-    def _named(self, column: str, text: str) -> str:
+    def _name(self, column: str, text: str) -> str:
         """Return a name of this cluster; an address tells it even where it is not known itself."""
         if text.startswith(_UUID):
             return text

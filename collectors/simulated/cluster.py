@@ -245,7 +245,7 @@ def _places_for(
     holding = fleet.settlement.holding_at(tenant, now)
     mine = [fleet.settlement.device(key) for key in holding.places]
     home = {device.node for device in (*mine, *tenant.devices)}
-    occupied = _taken(fleet, tenant, now)
+    occupied = _occupied(fleet, tenant, now)
     free = sorted(_on_offer(fleet, now), key=lambda device: device.node not in home)
     # A job that leaves a whole board may have it cut and keep a part.
     cuts = [part for device in mine if not device.mig_instance for part in slices_of(device)]
@@ -264,7 +264,7 @@ def _places_for(
     return places
 
 
-def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
+def _occupied(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
     """Return what others hold, or will hold again when their next run begins."""
     others = [entry for entry in fleet.tenants if entry.number != tenant.number]
     keys = {key for other in others for key in fleet.settlement.holding_at(other, now).places}

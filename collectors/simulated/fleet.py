@@ -83,7 +83,7 @@ class SimulatedFleet:
         instance = int(device.mig_instance or 0)
         return (self.seed * 1_000_003 + device.board * 16 + instance * 2) % 2**31
 
-    def _own(self, tenant: Tenant, times: Times) -> Times:
+    def _work_times(self, tenant: Tenant, times: Times) -> Times:
         work_time = self.settlement.own_time(tenant)
         return times if work_time is None else work_time.at(times)
 
@@ -91,7 +91,7 @@ class SimulatedFleet:
         if device.key not in epoch.holder:
             return np.zeros(len(times))
         tenant, _holding, effect = epoch.holder[device.key]
-        load = utilization(tenant, self._own(tenant, times))
+        load = utilization(tenant, self._work_times(tenant, times))
         load = load * slowed(tenant, device, slow_jobs=self.slow_jobs)
         if effect.load != 1:
             load = np.minimum(load * effect.load, BUSIEST)
@@ -190,7 +190,7 @@ class SimulatedFleet:
         if device.key not in epoch.holder:
             return np.full(len(times), _EMPTY_MEMORY), ""
         tenant = epoch.holder[device.key][0]
-        work_times = self._own(tenant, times)
+        work_times = self._work_times(tenant, times)
         used = memory_ratio(tenant, work_times)
         usual = tenant.devices[0].memory_total_mib
         if device.memory_total_mib != usual:

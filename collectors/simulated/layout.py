@@ -143,7 +143,7 @@ def settle_tenants(seed: int, devices: tuple[SimulatedDevice, ...]) -> tuple[Ten
                 )
             elif draw < 0.82:
                 size = 1
-                tenants.append(_held(len(tenants), (boards[0],), rng))
+                tenants.append(_idle(len(tenants), (boards[0],), rng))
             else:
                 size = min(len(boards), 2)
             boards = boards[size:]
@@ -186,7 +186,7 @@ def _serving(
     )
 
 
-def _held(number: int, devices: tuple[SimulatedDevice, ...], rng: np.random.Generator) -> Tenant:
+def _idle(number: int, devices: tuple[SimulatedDevice, ...], rng: np.random.Generator) -> Tenant:
     return Tenant(
         number=number,
         name=f"notebook-{number}",

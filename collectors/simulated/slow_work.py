@@ -74,7 +74,7 @@ def cause_of(tenant: Tenant, *, slow_jobs: bool) -> SlowCause:
     if not slow_jobs:
         return SlowCause.BUSY
     drawn = [cause for cause in SHAPES if len(tenant.devices) > 1 or cause not in _OF_SEVERAL]
-    return drawn[int(_own(tenant, 0) * len(drawn))]
+    return drawn[int(_uniform(tenant, 0) * len(drawn))]
 
 
 def slowed(tenant: Tenant, device: SimulatedDevice, *, slow_jobs: bool) -> float:
@@ -146,11 +146,11 @@ def _shape(tenant: Tenant, *, slow_jobs: bool) -> Shape:
     return SHAPES.get(cause_of(tenant, slow_jobs=slow_jobs), _SERVING)
 
 
-def _own(tenant: Tenant, number: int) -> float:
+def _uniform(tenant: Tenant, number: int) -> float:
     """Return a number 0..1 that belongs to the tenant."""
     return float(hashed_uniform(tenant.number * 16 + number, np.array([0]))[0])
 
 
 def _spread(tenant: Tenant, number: int, value: float) -> float:
     """Return a value of the tenant's own around that of its cause."""
-    return value * (1 + _SPREAD * (2 * _own(tenant, number) - 1))
+    return value * (1 + _SPREAD * (2 * _uniform(tenant, number) - 1))

@@ -246,7 +246,7 @@ class _SlurmView:
             if entry.is_over and self.answers.past is None and not self._long_over(entry):
                 rows.extend(self._counted(entry))
             elif entry.state in _HOLDING:
-                rows.extend(self._held(entry))
+                rows.extend(self._gpu_rows(entry))
         if not rows:
             return empty_frame(ALLOCATIONS)
         frame = pd.DataFrame(rows)
@@ -257,7 +257,7 @@ class _SlurmView:
     def _ended_quietly(self) -> list[SlurmJob]:
         return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
-    def _held(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
+    def _gpu_rows(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every GPU of a job that holds them now."""
         if job.started_at is None:
             return

@@ -44,7 +44,7 @@ def with_queue_facts(
     dependents = _waiting_for(jobs, conditions)
     lines = _lines(jobs)
     by_name = {node.name: node for node in nodes}
-    return tuple(job if job.is_over else _told(job, dependents, lines, by_name) for job in jobs)
+    return tuple(job if job.is_over else _extended(job, dependents, lines, by_name) for job in jobs)
 
 
 def is_reserved(node: SlurmNode) -> bool:
@@ -52,7 +52,7 @@ def is_reserved(node: SlurmNode) -> bool:
     return bool(_TAKEN.intersection(node.state.split("+")))
 
 
-def _told(
+def _extended(
     job: SlurmJob,
     dependents: Mapping[str, list[str]],
     lines: Mapping[str, list[tuple[str, frozenset[str]]]],
@@ -80,7 +80,7 @@ def _told(
     if len(line) > _NAMED:
         head.append(f"{len(line) - _NAMED} more")
     facts = {
-        DEPENDENTS: ", ".join(_found(job, dependents)),
+        DEPENDENTS: ", ".join(_dependents(job, dependents)),
         WAITING: ", ".join(head),
         UNTYPED: " or ".join(_types_open_to(job, nodes.values())),
     }
@@ -166,7 +166,7 @@ def _chain(job: SlurmJob) -> str:
     return f"{_SINGLETON} of {job.user}: {job.name}"
 
 
-def _found(job: SlurmJob, waiting: Mapping[str, list[str]]) -> list[str]:
+def _dependents(job: SlurmJob, waiting: Mapping[str, list[str]]) -> list[str]:
     extra = dict(job.extra)
     array, task = extra.get("array_job", ""), extra.get("array_task", "")
     names = {job.raw_id, job.workload, _chain(job)}

@@ -130,7 +130,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
     over = state in OVER
     nodes = hosts_of(text_of(record.get("nodes")))
     pending = state is JobState.PENDING
-    allocated = () if pending or over else _held(record.get("gres_detail"), len(nodes))
+    allocated = () if pending or over else _allocated_gpus(record.get("gres_detail"), len(nodes))
     times = {name: moment_of(record.get(f"{name}_time")) for name in ("submit", "start", "end")}
     resized_at = moment_of(record.get("resize_time"))
     # A pending job may carry the time when the scheduler expects to start it, a running one the
@@ -160,7 +160,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
     )
 
 
-def _held(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
+def _allocated_gpus(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
     """GPUs a node, in the order of the node list; nothing when the two do not match."""
     if not isinstance(detail, list) or len(detail) != node_count:
         return ()

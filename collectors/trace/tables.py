@@ -83,7 +83,7 @@ def failures_named(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _named(columns: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
+def _names_of(columns: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
     """Return what the file calls every wanted column: blanks around a name do not count.
 
     Errors: SettingsError.
@@ -105,7 +105,7 @@ def _named(columns: Sequence[str], names: Sequence[str], where: Path) -> dict[st
 
 def _parquet(path: Path, columns: Sequence[str], where: Path) -> Iterator[Columns]:
     schema = pq.read_schema(path)
-    column_names = _named(columns, schema.names, where)
+    column_names = _names_of(columns, schema.names, where)
     written = list(dict.fromkeys(column_names.values()))
     for name in written:
         if pa.types.is_nested(schema.field(name).type):
@@ -178,7 +178,7 @@ def _csv(
         _require_rows(stream, path, encoding, QuotedFields(path, delimiter, len(names)))
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         encoding = "utf8"  # under this name pyarrow reads it without Python
-    column_names = _named(columns, names, where)
+    column_names = _names_of(columns, names, where)
     written = list(dict.fromkeys(column_names.values()))
 
     def broken(row: Any) -> str:

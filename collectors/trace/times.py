@@ -57,7 +57,7 @@ def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[T
     raise _numbers_without_unit(numbers, time)
 
 
-def _kept(seconds: Floats, bad: npt.NDArray[np.bool_], dropped: Counter[str]) -> Times:
+def _micros(seconds: Floats, bad: npt.NDArray[np.bool_], dropped: Counter[str]) -> Times:
     """Return the seconds since the epoch as us; missing and impossible ones are counted."""
     missing = bad | np.isnan(seconds)
     finite = np.where(missing, 0.0, seconds)
@@ -78,7 +78,7 @@ def _of_numbers(array: pa.Array, time: TraceTime, start: datetime, dropped: Coun
         raise _numbers_without_unit(present, time)
     if len(present) and origin > FIRST_SECOND and _epoch_unit(present) == time.unit:
         raise _numbers_without_unit(present, time)
-    return _kept(seconds, bad, dropped)
+    return _micros(seconds, bad, dropped)
 
 
 def _share(flags: npt.NDArray[np.bool_]) -> float:
@@ -117,7 +117,7 @@ def _of_timestamps(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> t
     unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[array.type.unit]
     missing = array.is_null().to_numpy(zero_copy_only=False)
     counts = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    times = _kept(np.where(missing, np.nan, counts * unit), missing, dropped)
+    times = _micros(np.where(missing, np.nan, counts * unit), missing, dropped)
     exact = counts // 1000 if array.type.unit == "ns" else counts * round(unit * 1e6)
     times = np.where(times == NO_TIME, NO_TIME, exact)
     if array.type.tz is not None:
@@ -133,7 +133,7 @@ def _of_texts(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[
         _require_iso(present, time)
     parsed, zoned = _parsed(distinct, time)
     seconds = pd.Series(parsed).astype("int64").to_numpy() / 1e6
-    times = _kept(texts.spread(np.where(pd.isna(parsed), np.nan, seconds)), texts.long, dropped)
+    times = _micros(texts.spread(np.where(pd.isna(parsed), np.nan, seconds)), texts.long, dropped)
     naive = texts.spread(~zoned) & (times != NO_TIME)
     if not naive.any():
         return times, False

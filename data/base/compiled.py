@@ -35,7 +35,7 @@ _PACKAGES = ("data", "forecasting", "planner", "benchmarks")
 
 def compiled(function: _F) -> _F:
     """Compile a function that Python and compiled functions call."""
-    return _kept(function, _CALLED | {"error_model": "python"})
+    return _cached(function, _CALLED | {"error_model": "python"})
 
 
 def inner(function: _F) -> _F:
@@ -53,7 +53,7 @@ def reordering(function: _F) -> _F:
 
 def outer(function: _F) -> _F:
     """Compile a function that Python calls; other threads may run meanwhile."""
-    return _kept(function, _COMMON | _CALLED)
+    return _cached(function, _COMMON | _CALLED)
 
 
 def cache_folder() -> Path:
@@ -105,7 +105,7 @@ def _late() -> dict[str, Any]:
     return {"pipeline_class": LateCompiler}
 
 
-def _kept(function: _F, options: dict[str, Any]) -> _F:
+def _cached(function: _F, options: dict[str, Any]) -> _F:
     try:
         return cast(_F, njit(**options, cache=True)(function))
     except RuntimeError:

@@ -68,12 +68,12 @@ def board_shares(
             others[job_id].update({*gpu.holders} - {job_id})
             kinds[job_id].add(gpu.mig_profile)
     jobs = list(jobs)
-    boards_by_job = {job.job_id: _whole(job, catalogue) for job in jobs}
+    boards_by_job = {job.job_id: _board_count(job, catalogue) for job in jobs}
     shares = {
         job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_WHY)
         for job in jobs
         if MIXED in job.mig_profile
-    } | dict(_told(jobs, boards_by_job | parts))
+    } | dict(_shares(jobs, boards_by_job | parts))
     for job_id, boards in parts.items():
         if others[job_id]:
             names = tuple(sorted(others[job_id]))
@@ -86,7 +86,7 @@ def board_shares(
 _MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
 
 
-def _whole(job: Job, catalogue: GpuCatalogue) -> float:
+def _board_count(job: Job, catalogue: GpuCatalogue) -> float:
     """Return the boards that a job's devices are where nobody else is on them."""
     kinds = parts_of_profile(job.mig_profile, job.gpu_count)
     return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
@@ -99,7 +99,7 @@ def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
     return model.board_share(profile) if model and profile else 1.0
 
 
-def _told(jobs: Iterable[Job], boards_of: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
+def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
     """Yield the shares that schedulers tell of jobs that run."""
     jobs = list(jobs)
     told_at: dict[str, datetime] = {}
@@ -123,7 +123,7 @@ def _told(jobs: Iterable[Job], boards_of: Mapping[str, float]) -> Iterator[tuple
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
             others = {other for group in on_node.values() if job.job_id in group for other in group}
-            boards = _number(facts.get(BOARD_SHARE, "")) or boards_of[job.job_id]
+            boards = _number(facts.get(BOARD_SHARE, "")) or sizes[job.job_id]
         names = tuple(sorted(others - {job.job_id}))
         yield (
             job.job_id,
@@ -131,7 +131,7 @@ def _told(jobs: Iterable[Job], boards_of: Mapping[str, float]) -> Iterator[tuple
                 boards=boards,
                 others=names,
                 why=f"it holds a share of its GPUs ({facts[SHARING]})"
-                + (f", beside {_named(names)}" if names else "")
+                + (f", beside {_names(names)}" if names else "")
                 + ": a change would reach everyone on them",
             ),
         )
@@ -162,12 +162,12 @@ def boards_of_jobs(jobs: Collection[Job], shares: Mapping[str, BoardShare]) -> f
 
 def _shared_with(others: Collection[str]) -> str:
     return (
-        f"it shares its GPUs with {_named(others)}: a change would reach them too, and readings "
+        f"it shares its GPUs with {_names(others)}: a change would reach them too, and readings "
         "mirror all holders, not this job (see docs/energy.md)"
     )
 
 
-def _named(jobs: Collection[str]) -> str:
+def _names(jobs: Collection[str]) -> str:
     more = len(jobs) - _NAMES
     return ", ".join(sorted(jobs)[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 

@@ -44,7 +44,7 @@ class LoadedSettings:
 
 
 @cache
-def _known() -> dict[str, type]:
+def _all_kinds() -> dict[str, type]:
     """Every setting as `section.field` with its type."""
     defaults = Settings()
     return {
@@ -141,7 +141,7 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
     """Read a list of tables into rows of that kind."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise SettingsError(
-            f"{name} in {where} is {_told(name, value)}", f"Write each as a table below [[{name}]]."
+            f"{name} in {where} is {_text(name, value)}", f"Write each as a table below [[{name}]]."
         )
     kinds = get_type_hints(kind)
     rows = []
@@ -164,7 +164,7 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
     return tuple(rows)
 
 
-def _told(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     """Return a value for a message, unless it is a secret."""
     return REDACTED if name in _marked("secret") else shown_value(value)
 
@@ -185,7 +185,7 @@ def _from_text(name: str, text: str, kind: type, where: str) -> Any:
         value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
         raise SettingsError(
-            f"{name} from {where} is {_told(name, text)}", f"It must be {_KINDS[kind]}."
+            f"{name} from {where} is {_text(name, text)}", f"It must be {_KINDS[kind]}."
         ) from None
     return _finite(name, value, where)
 
@@ -196,7 +196,7 @@ def _joined(name: str, entries: list[Any], where: str) -> str:
         is_plain = isinstance(entry, str | int | float) and not isinstance(entry, bool)
         if not is_plain or "," in str(entry) or not str(entry).strip():
             raise SettingsError(
-                f"{name} in {where} holds {_told(name, entry)}",
+                f"{name} in {where} holds {_text(name, entry)}",
                 "Each entry must be a text or a number, without a comma.",
             )
         _finite(name, entry, where)
@@ -211,7 +211,7 @@ def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
         return float(_finite(name, value, where))
     if not fitting:
         raise SettingsError(
-            f"{name} in {where} is {_told(name, value)}", f"It must be {_KINDS[kind]}."
+            f"{name} in {where} is {_text(name, value)}", f"It must be {_KINDS[kind]}."
         )
     return _finite(name, value, where)
 
@@ -322,7 +322,7 @@ def load_settings(
     Relative paths count from the folder of the file that they stand in, those of the environment
     and the command line from the working directory. Defaults stand in the state folder.
     """
-    kinds = _known()
+    kinds = _all_kinds()
     values = (
         _state_values(environ) | _file_values(path, kinds) | _environment_values(environ, kinds)
     )

@@ -191,14 +191,14 @@ def _contexts(paths: tuple[str, ...]) -> Mapping[str, str]:
         except (OSError, yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or "it is not valid YAML"
             raise SettingsError(f"cannot read the kubeconfig {path}: {reason}", _HINT) from error
-        for name, cluster in _named(document, "clusters", "cluster"):
+        for name, cluster in _entries(document, "clusters", "cluster"):
             servers.setdefault(name, str(cluster.get("server") or "").rstrip("/"))
-        for name, context in _named(document, "contexts", "context"):
+        for name, context in _entries(document, "contexts", "context"):
             leads_to.setdefault(name, str(context.get("cluster") or ""))
     return {context: servers.get(cluster, "") for context, cluster in leads_to.items()}
 
 
-def _named(document: Any, plural: str, single: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(document: Any, plural: str, single: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name, content) of the entries of a kubeconfig's list; what is none is passed over."""
     entries = document.get(plural) if isinstance(document, dict) else None
     for entry in entries if isinstance(entries, list) else ():

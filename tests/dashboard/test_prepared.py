@@ -57,7 +57,7 @@ def note_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from data.store.handles import cached_reader
 
     for name in sorted(QUESTIONS):
-        kept = cached_reader._kept
+        kept = cached_reader._cached
         monkeypatch.setattr(cached_reader.CachedReader, name, kept(noted(name)))  # type: ignore[arg-type]
     return asked
 

@@ -54,7 +54,7 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
     )
 
     def name_failure(context: sa.ExceptionContext) -> None:
-        raise _named(path, str(context.original_exception)) from context.original_exception
+        raise _failure(path, str(context.original_exception)) from context.original_exception
 
     sa.event.listen(engine, "handle_error", name_failure)
     sa.event.listen(engine, "do_execute", _without_pandas)
@@ -94,10 +94,10 @@ def failures_named(connection: sa.Connection) -> Iterator[None]:
     try:
         yield
     except connection.dialect.loaded_dbapi.Error as error:
-        raise _named(Path(connection.engine.url.database or ""), str(error)) from error
+        raise _failure(Path(connection.engine.url.database or ""), str(error)) from error
 
 
-def _named(path: Path, text: str) -> StoreError:
+def _failure(path: Path, text: str) -> StoreError:
     """Return the failure in our words; every error of the driver passes here."""
     text = text.replace(str(path), path.name)
     if "Could not set lock" in text:

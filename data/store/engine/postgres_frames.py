@@ -42,7 +42,7 @@ def _driver(connection: sa.Connection) -> psycopg.Connection[Any]:
 
 
 @contextmanager
-def _named(connection: sa.Connection) -> Iterator[None]:
+def _store_errors(connection: sa.Connection) -> Iterator[None]:
     """Yield failures of the driver, which SQLAlchemy does not see here, in our words."""
     try:
         yield
@@ -75,7 +75,7 @@ def copy_in(connection: sa.Connection, target: str, rows: pa.Table) -> None:
     text = io.BytesIO()
     options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
     with (
-        _named(connection),
+        _store_errors(connection),
         _driver(connection).cursor() as cursor,
         cursor.copy(f"COPY {target} FROM STDIN (FORMAT csv)") as copy,
     ):
@@ -103,7 +103,7 @@ def _copying(
     connection: sa.Connection, query: str, parameters: dict[str, Any]
 ) -> Iterator[pa.ipc.RecordBatchReader]:
     driver = _driver(connection)
-    with _named(connection):
+    with _store_errors(connection):
         # COPY takes no parameters of its own.
         text = str(sa.text(query).compile(dialect=connection.dialect))
         with psycopg.ClientCursor(driver) as plain:

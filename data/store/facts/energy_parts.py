@@ -154,7 +154,7 @@ def _slots_of(
         """Tell whether the hour of a row lies in the range and in one period."""
         if is_hour_cut:
             return sa.false()
-        hour = _whole(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR
+        hour = _floor(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR
         inside = sa.and_(
             rollup.c.slot_start >= first_hour,
             rollup.c.slot_start < sa.literal(max(last_hour, first_hour)),
@@ -198,7 +198,7 @@ def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int
     """Return SQL for the number of the period that a time (s of the epoch) lies in."""
     if not periods.seconds:
         return sa.literal_column("0")
-    return _whole((at + periods.shift_seconds) / periods.seconds)
+    return _floor((at + periods.shift_seconds) / periods.seconds)
 
 
 def _names(field: EnergyKey) -> sa.Subquery:
@@ -223,7 +223,7 @@ def _parts(
     hour = (
         sa.literal_column("0")
         if hour_shift is None
-        else _whole(local / SECONDS_PER_HOUR) - 24 * _whole(local / SECONDS_PER_DAY)
+        else _floor(local / SECONDS_PER_HOUR) - 24 * _floor(local / SECONDS_PER_DAY)
     )
     energy_known = slots.c.joules.is_not(None)
     # How much of a row's time had power: its samples tell; a counter alone needs none.
@@ -299,7 +299,7 @@ def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], s
     return name, slots.outerjoin(names, names.c.job_id == slots.c.job_id)
 
 
-def _whole(value: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+def _floor(value: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
     return sa.cast(sa.func.floor(value), sa.BigInteger)
 
 

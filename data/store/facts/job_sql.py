@@ -8,7 +8,7 @@ from data.facts.jobs import JobState
 from data.store.facts.samples_sql import whole_slots
 
 
-def _said(*path: str) -> str:
+def _text(*path: str) -> str:
     """Return SQL for a text of the job's record, such as namespace or scheduler, user."""
     return (
         f"coalesce(record::JSON{''.join(f'->{name!r}' for name in path[:-1])}->>{path[-1]!r}, '')"
@@ -16,14 +16,14 @@ def _said(*path: str) -> str:
 
 
 FIELDS = {
-    "namespace": _said("namespace"),
-    "team": _said("scheduler", "account"),
-    "application": _said("scheduler", "workload"),
-    "user": _said("scheduler", "user"),
-    "owner": _said("owner"),
-    "state": f"coalesce(nullif({_said('scheduler', 'state')}, ''), 'unknown')",
-    "kind": _said("kind"),
-    "model": _said("gpu_model"),
+    "namespace": _text("namespace"),
+    "team": _text("scheduler", "account"),
+    "application": _text("scheduler", "workload"),
+    "user": _text("scheduler", "user"),
+    "owner": _text("owner"),
+    "state": f"coalesce(nullif({_text('scheduler', 'state')}, ''), 'unknown')",
+    "kind": _text("kind"),
+    "model": _text("gpu_model"),
     "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
 }
 """What jobs can be filtered by."""
@@ -46,7 +46,7 @@ _KNOWN = """
     SELECT job_id, last_seen_at, record FROM jobs
     WHERE job_id NOT IN (SELECT label_id FROM allocations WHERE label_id <> job_id)
 """
-_SEARCHED = f"lower(job_id || ' ' || {_said('name')} || ' ' || {_said('owner')})"
+_SEARCHED = f"lower(job_id || ' ' || {_text('name')} || ' ' || {_text('owner')})"
 _USED = f"""
     SELECT job_id, sum(board_seconds) / 3600 AS gpu_hours,
         sum(known_board_seconds - used_board_seconds) / 3600 AS idle_gpu_hours,
@@ -64,7 +64,7 @@ _USED = f"""
 """  # noqa: S608 - only constants of this module are put together
 
 
-def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
+def _selection(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
     conditions = [f"{FIELDS[name]} = :{name}" for name in fields]
     if searched:
         conditions.append(f"position(:search IN {_SEARCHED}) > 0")
@@ -82,7 +82,7 @@ def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
 
 def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bool) -> str:
     """Return the query for one page of jobs with these filters."""
-    selection = _chosen(fields, searched=searched, running=running)
+    selection = _selection(fields, searched=searched, running=running)
     return f"""
         {selection} SELECT * FROM chosen
         ORDER BY {ORDERS[order]}, job_id LIMIT :most OFFSET :skipped
@@ -92,7 +92,7 @@ def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bo
 def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
     """Return the query for what all pages hold together."""
     return f"""
-        {_chosen(fields, searched=searched, running=running)}
+        {_selection(fields, searched=searched, running=running)}
         SELECT count(*) AS found, sum(gpu_hours) AS gpu_hours,
             sum(idle_gpu_hours) AS idle_gpu_hours, sum(energy_kwh) AS energy_kwh,
             count(*) FILTER (WHERE {_RUNS}) AS running
@@ -101,7 +101,7 @@ def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
 
 
 CHOICES = f"""
-SELECT DISTINCT {", ".join(f'{said} AS "{name}"' for name, said in FIELDS.items())}
+SELECT DISTINCT {", ".join(f'{text} AS "{name}"' for name, text in FIELDS.items())}
 FROM ({_KNOWN}) AS known
 """  # noqa: S608
 """What the jobs have of all fields together: few have what no other has."""
@@ -122,8 +122,8 @@ GROUP BY job_id, slot_start HAVING sum(seconds) > 0 ORDER BY job_id, slot_start
 
 SIMILAR = f"""
 SELECT record FROM ({_KNOWN}) AS known
-WHERE {_said("namespace")} = :namespace AND {_said("owner")} = :owner
-    AND {_said("gpu_model")} = :gpu_model AND {_said("kind")} = :kind AND job_id <> :job_id
+WHERE {_text("namespace")} = :namespace AND {_text("owner")} = :owner
+    AND {_text("gpu_model")} = :gpu_model AND {_text("kind")} = :kind AND job_id <> :job_id
 ORDER BY last_seen_at DESC, job_id LIMIT :most
 """  # noqa: S608
 """Jobs of the same kind of the same owner: those that may be runs of the same recurring job."""

@@ -109,14 +109,14 @@ class TracedReader(FactReader):
         query = rows.query(", ".join(rows.columns), after=after is not None)
         order = f"{rows.time}, gpu_uuid, mig_instance, job_id, {rows.holder}"
         page = f"{query} ORDER BY {order} LIMIT :most"
-        return self._frame(page, **_named(span), **place, most=most)
+        return self._frame(page, **_parameters(span), **place, most=most)
 
     def _count(self, rows: _TracedRows, span: TracedRange) -> int:
-        frame = self._frame(rows.query("count(*) AS rows", after=False), **_named(span))
+        frame = self._frame(rows.query("count(*) AS rows", after=False), **_parameters(span))
         return int(frame["rows"].iloc[0])
 
 
-def _named(span: TracedRange) -> dict[str, Any]:
+def _parameters(span: TracedRange) -> dict[str, Any]:
     return {
         "start": span.start,
         "end": span.end,

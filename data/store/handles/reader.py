@@ -145,17 +145,17 @@ class StoreReader(
 
         As `watch_memory` orders it: the likeliest to run out first, then the largest room.
         """
-        return self._foreseen(tables.memory_outlooks, tuple[MemoryFinding, ...])
+        return self._outlook(tables.memory_outlooks, tuple[MemoryFinding, ...])
 
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
         """Return what the latest cycle foresaw of inference services, () where there are none."""
-        return self._foreseen(tables.serving_outlooks, tuple[ServiceOutlook, ...]) or ()
+        return self._outlook(tables.serving_outlooks, tuple[ServiceOutlook, ...]) or ()
 
     def slow_work(self) -> tuple[SlowWork, ...]:
         """Return why the latest cycle said that jobs are slow, or are not, by job."""
-        return self._foreseen(tables.slow_work, tuple[SlowWork, ...]) or ()
+        return self._outlook(tables.slow_work, tuple[SlowWork, ...]) or ()
 
-    def _foreseen(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
+    def _outlook(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
         newest = sa.select(table.c.record).where(table.c.cycle_id == newest_cycle())
         rows = self._rows(newest)
         return from_json(kind, rows[0].record) if rows else None

@@ -240,7 +240,7 @@ class OwnedReader(CachedReader):
         visible = _Unlisted(job_ids=ids)
         return replace(
             plan,
-            jobs=tuple(_shown(job, visible) for job in plan.jobs if job.job_id in ids),
+            jobs=tuple(_visible(job, visible) for job in plan.jobs if job.job_id in ids),
             nodes=(),
             tenants=(),
             violations=(),
@@ -250,7 +250,7 @@ class OwnedReader(CachedReader):
         )
 
 
-def _shown(job: JobPlan, visible: _Unlisted) -> JobPlan:
+def _visible(job: JobPlan, visible: _Unlisted) -> JobPlan:
     return replace(
         job,
         now=visible.of(job.now),
