@@ -42,7 +42,7 @@ class GpmActivity:
     Lives as long as one NVML session; `close` frees what it holds.
     """
 
-    held: dict[tuple[str, str], Any] = field(default_factory=dict)
+    samples: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def begin(self, calls: NvmlCalls, board: Any, uuid: str, instance: str) -> bool:
         """Take the first sample where the device has none; True when one was taken.
@@ -50,7 +50,7 @@ class GpmActivity:
         A board without GPM is no missing reading: the driver's own utilisation stands in.
         Errors: DeviceLostError.
         """
-        if (uuid, instance) in self.held:
+        if (uuid, instance) in self.samples:
             return False
         support, _ = calls.attempt(pynvml.nvmlGpmQueryDeviceSupport, board)
         if support is None or not support.isSupportedDevice:
@@ -58,7 +58,7 @@ class GpmActivity:
         sample = self._sample(calls, board, instance)
         if sample is None:
             return False
-        self.held[uuid, instance] = sample
+        self.samples[uuid, instance] = sample
         return True
 
     def means(self, calls: NvmlCalls, board: Any, uuid: str, instance: str) -> Mapping[str, float]:
@@ -66,27 +66,27 @@ class GpmActivity:
 
         Errors: DeviceLostError.
         """
-        before = self.held.pop((uuid, instance), None)
+        before = self.samples.pop((uuid, instance), None)
         if before is None:
             return {}
         try:
             after = self._sample(calls, board, instance)
             if after is None:
                 return {}
-            self.held[uuid, instance] = after
+            self.samples[uuid, instance] = after
             return _between(calls, before, after)
         finally:
             _free(before)
 
     def forget(self, uuid: str) -> None:
         """Free what is held of a board that was lost."""
-        for key in [key for key in self.held if key[0] == uuid]:
-            _free(self.held.pop(key))
+        for key in [key for key in self.samples if key[0] == uuid]:
+            _free(self.samples.pop(key))
 
     def close(self) -> None:
         """Free all."""
-        while self.held:
-            _free(self.held.popitem()[1])
+        while self.samples:
+            _free(self.samples.popitem()[1])
 
     def _sample(self, calls: NvmlCalls, board: Any, instance: str) -> Any | None:
         sample = calls.read(pynvml.nvmlGpmSampleAlloc)

@@ -37,12 +37,12 @@ class _Watched:
     uuid: str
     index: str
     since: float | None = None
-    shown: int | None = None
+    code: int | None = None
     times: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def show(self, xid: int, first: float, last: float) -> None:
         """Note that it showed a code."""
-        self.shown = xid
+        self.code = xid
         self.times[xid] = (self.times.get(xid, (first, last))[0], last)
 
 
@@ -95,7 +95,7 @@ class XidEvents:
             if state is None:
                 continue
             if state.since is not None and state.uuid not in failed:
-                state.show(NO_ERROR if state.shown is None else state.shown, state.since, at)
+                state.show(NO_ERROR if state.code is None else state.code, state.since, at)
             state.since = at
         return tuple(
             {

@@ -55,15 +55,15 @@ class OwnTime:
     """The time by which a tenant's runs go: slower than the clock where it works slower."""
 
     clock: Values
-    own: Values
+    work: Values
 
     def at(self, times: Times) -> Times:
         """Return the own time at each time, in whole s."""
-        return np.asarray(np.floor(np.interp(times, self.clock, self.own)), dtype=np.int64)
+        return np.asarray(np.floor(np.interp(times, self.clock, self.work)), dtype=np.int64)
 
     def when(self, work_seconds: float) -> int:
         """Return the first whole second of the clock at which the own time has come."""
-        return int(np.ceil(np.interp(work_seconds, self.own, self.clock)))
+        return int(np.ceil(np.interp(work_seconds, self.work, self.clock)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Settlement:
         clock = np.array([since for since, _pace in paces] + [_FAR], dtype=np.float64)
         steps = np.diff(clock) * np.array([pace for _since, pace in paces])
         seconds = np.concatenate([[clock[0]], clock[0] + np.cumsum(steps)])
-        return OwnTime(clock=clock, own=seconds)
+        return OwnTime(clock=clock, work=seconds)
 
     def _epochs(self) -> Iterator[Epoch]:
         times = {holding.since for group in self._holdings.values() for holding in group} | {_FAR}
