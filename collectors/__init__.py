@@ -1,4 +1,4 @@
-"""Where facts come from. Every source is its own file or folder, and one line here."""
+"""Sources of facts. Every source is its own file or folder, and one line here."""
 
 COLLECTORS = {
     "prometheus": "collectors.prometheus.metrics",

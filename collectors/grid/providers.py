@@ -1,4 +1,4 @@
-"""What providers say of the grid's next hours: average carbon, and day-ahead prices.
+"""Forecasts of providers for the grid's next hours: average carbon, and day-ahead prices.
 
 | provider | asked | unit |
 |---|---|---|
@@ -93,7 +93,7 @@ class _GridProvider:
         return body
 
     def token(self, path: str, setting: str) -> str:
-        """Return what is in a file of a secret. Errors: SourceNotConfiguredError."""
+        """Return the content of a secret's file. Errors: SourceNotConfiguredError."""
         try:
             text = read_small_file(Path(path).expanduser()).decode().strip()
         except (OSError, ValueError) as error:
@@ -108,7 +108,7 @@ class _GridProvider:
         return text
 
     def json(self, body: bytes) -> Any:
-        """Return what a body holds. Errors: UnexpectedAnswerError."""
+        """Return the JSON of a body. Errors: UnexpectedAnswerError."""
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:

@@ -59,7 +59,7 @@ class _ListExpiredError(UnexpectedAnswerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAnswer:
-    """What the API said. `document` is None where it was no JSON object.
+    """An answer of the API. `document` is None where it was no JSON object.
 
     `at` is the server's own time, `retry_after_seconds` its Retry-After, None where it told none.
     """
@@ -77,7 +77,7 @@ class ApiAnswer:
 
     @property
     def ok(self) -> bool:
-        """Whether it is a success that carries an object."""
+        """Return whether it is a success that carries an object."""
         return self.status in (200, 201) and self.document is not None and self.kind != "Status"
 
     @property
@@ -87,12 +87,12 @@ class ApiAnswer:
 
     @property
     def lacks_right(self) -> bool:
-        """Whether roles forbid it to this user; quotas and admission rules answer 403 as well."""
+        """Return whether roles forbid it to this user; quotas and admission rules give 403 too."""
         return self.status == 403 and 'is forbidden: User "' in self.text
 
     @property
     def is_busy(self) -> bool:
-        """Whether the server is overloaded or starting."""
+        """Return whether the server is overloaded or starting."""
         return self.status == 429 or self.status >= 500
 
 
@@ -152,7 +152,7 @@ class KubernetesApi:
     def whole_list(
         self, path: str, query: Mapping[str, str] | None = None, *, read: Callable[[Any], Any]
     ) -> list[Any] | None:
-        """Return what `read` gives of each entry of a list, None where the path is not served.
+        """Return the result of `read` for each entry of a list, None where the path is not served.
 
         A list whose continue token expired is begun again. Errors: CollectorError.
         """

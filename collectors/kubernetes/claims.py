@@ -46,7 +46,7 @@ class ClaimedDevice:
 
 
 def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
-    """Return what the ResourceSlices of NVIDIA's driver say of their devices."""
+    """Return the devices in the ResourceSlices of NVIDIA's driver."""
     device_by_name = {}
     for document in slices:
         if text_in(document, "spec", "driver") != BOARD_CLASS:
@@ -101,7 +101,7 @@ def with_claims(
 
 
 def _requests(claim: Document, devices: Mapping[DeviceName, ClaimedDevice]) -> Iterator[GpuRequest]:
-    """Yield what a claim was given; what it asks for until then."""
+    """Yield the devices allocated to a claim; those that it requests until then."""
     shared = len(list_in(claim, "status", "reservedFor")) > 1
     if part(claim, "status", "allocation") is None:
         yield from _spec_requests(claim)

@@ -10,7 +10,7 @@ from collectors.kubernetes.placement_rules import matches
 def floors_of(
     documents: Iterable[Document], workload: Document, pods: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield how many pods of a workload budgets want at least, with the name of each budget.
+    """Yield the least number of a workload's pods by each budget, with the name of the budget.
 
     Only a `minAvailable` that is a number is a floor: a share and `maxUnavailable` follow the
     number of pods. Pods of others under the same budget count, as far as its status tells.

@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster lacks for Trimtab, and the exact line that would add it."""
+"""Gaps of a Kubernetes cluster for Trimtab, each with the exact line that would close it."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ from data.settings.sources import KubernetesSettings
 
 
 def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
-    """Return what is there and what is missing, for the user of the settings."""
+    """Return the present and missing parts of a cluster, for the user of the settings."""
     client = KubernetesClient(settings)
     try:
         inventory = client.inventory()
@@ -57,7 +57,7 @@ def _rights(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _devices(nodes: list[Document], unread: UnreadAccelerators) -> Iterator[Finding]:
-    """Yield what nodes offer: never ok of a cluster that is not understood whole."""
+    """Yield the devices of nodes: never ok of a cluster that is not fully understood."""
     state = "missing" if unread.nodes else "ok"
     offers = {text_in(node, "metadata", "name"): gpu_resources(node) for node in nodes}
     offering = {name: offer for name, offer in offers.items() if offer}

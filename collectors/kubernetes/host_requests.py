@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 def asked_of_host(pod_spec: object) -> HostRequest | None:
-    """Return what a pod of this spec requests, None where that cannot be read."""
+    """Return the CPU and memory requests of a pod spec, None where they cannot be read."""
     main, first, sidecars = HostRequest(), HostRequest(), HostRequest()
     try:
         for container in list_in(pod_spec, "containers"):
@@ -72,7 +72,7 @@ def _amount(value: object, times: int, otherwise: int) -> int:
 
 
 def asked_by_pods(pods: Iterable[Document]) -> dict[str, HostRequest | None]:
-    """Return what pods request by the node to which they are bound, None where that is unknown."""
+    """Return the requests of pods by the node to which they are bound, None where unknown."""
     by_node: dict[str, HostRequest | None] = {}
     for pod in pods:
         node = text_in(pod, "spec", "nodeName")
@@ -83,7 +83,7 @@ def asked_by_pods(pods: Iterable[Document]) -> dict[str, HostRequest | None]:
 
 
 def allocatable(node: Document) -> HostRequest | None:
-    """Return what a node can allocate to pods, None where it does not tell both."""
+    """Return the resources that a node can allocate to pods, None where it does not state both."""
     cpu = quantity(part(node, "status", "allocatable", "cpu"))
     memory = quantity(part(node, "status", "allocatable", "memory"))
     if cpu is None or memory is None:
@@ -92,7 +92,7 @@ def allocatable(node: Document) -> HostRequest | None:
 
 
 def free_on_nodes(inventory: Inventory) -> dict[str, HostRequest | None]:
-    """Return what is left on every node beside all pods that are bound to it, None: not known.
+    """Return the free CPU and memory of every node beside its bound pods, None: not known.
 
     Nothing is known where pods of some namespaces alone, or not all pods, could be read.
     """

@@ -193,7 +193,7 @@ class _View:
         return replace(placed, share=share_of(placed, document, node, self._reserved))
 
     def progress(self) -> pd.DataFrame:
-        """Return how much of their work workloads with GPUs report as done."""
+        """Return the reported progress of workloads with GPUs."""
         return progress_of_workloads(self._pods, self.window.end, self.dropped)
 
     def jobs(self) -> tuple[Job, ...]:
@@ -208,7 +208,7 @@ class _View:
         return tuple(jobs)
 
     def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
-        """Return where a workload stands: what Kueue keeps suspended before it first runs waits."""
+        """Return the state of a workload: one that Kueue suspends before its first run waits."""
         standing = standing_of(workload, pods, self._wanted.get(workload, ()))
         admission = self._admissions.get(workload.key)
         if admission is None or not admission.is_new or standing.state is not JobState.SUSPENDED:
@@ -341,7 +341,7 @@ class _View:
         return scrub(", ".join(sorted(models)), limit=_MAX_REASON)
 
     def allocations(self) -> pd.DataFrame:
-        """Return who held what: a row for each name by which telemetry may know the pod."""
+        """Return the allocations: a row for each name by which telemetry may know the pod."""
         rows = [
             row
             for workload, pods in self._pods.items()
@@ -359,7 +359,7 @@ class _View:
         )
 
     def _endless(self, pod: PodFacts) -> bool:
-        """Whether a pod is over and nothing says since when: a row would hold boards for ever."""
+        """Return whether a pod is over since an unknown time: a row would hold boards for ever."""
         unknown = pod.phase in ("Succeeded", "Failed") and pod.ended_at is None
         self.dropped["end-unknown"] += unknown
         return unknown

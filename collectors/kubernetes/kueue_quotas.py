@@ -1,4 +1,4 @@
-"""What Kueue lets its queues hold of GPUs: ClusterQueue, LocalQueue, Cohort and ResourceFlavor.
+"""GPU quotas of Kueue's queues: ClusterQueue, LocalQueue, Cohort and ResourceFlavor.
 
 The limits stand in specs that a person wrote, use and workloads in the statuses that Kueue's
 controller writes: without it they are unknown. v1beta1 calls a cohort `cohort` and one above it
@@ -75,7 +75,7 @@ class _Reader:
         yield from self._limits(document, QuotaKind.CLUSTER_QUEUE, cohort)
 
     def of_cohort(self, document: Document, quotas: Iterable[Quota]) -> Iterator[Quota]:
-        """Yield what a cohort adds to the quotas of its queues, and what it borrows and lends.
+        """Yield the quotas that a cohort adds to those of its queues, with borrowing and lending.
 
         Of the flavors of these quotas that it does not name it passes on what others lend.
         """
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _of_local_queue(document: Document, above: Quota) -> Quota:
-    """Return what a local queue takes of a limit of the cluster queue above it."""
+    """Return the part of a local queue in a limit of the cluster queue above it."""
     status, namespace = part(document, "status"), text_in(document, "metadata", "namespace")
     return replace(
         above,
@@ -169,7 +169,7 @@ def is_device(resource: str) -> bool:
 
 
 def _total(status: object, where: str, flavor: str, resource: str) -> float | None:
-    """Return how much of a flavor's resource a status counts, None where it does not."""
+    """Return the amount of a flavor's resource in a status, None where it is missing."""
     for entry in list_in(status, where):
         for usage in list_in(entry, "resources"):
             if (text_in(entry, "name"), text_in(usage, "name")) == (flavor, resource):

@@ -1,4 +1,4 @@
-"""How NVIDIA's MIG manager can cut a node: the layouts of its ConfigMap, and what it says.
+"""Layouts of NVIDIA's MIG manager for a node: those of its ConfigMap, and its own labels.
 
 The manager obeys a label of its node, which names one layout of the ConfigMap, and writes another
 label with the state of its work.
@@ -23,7 +23,7 @@ _FILE = "config.yaml"
 def mig_manager_of(
     node: Document, catalogue: GpuCatalogue, config: Document | None, source: str
 ) -> MigManager | None:
-    """Return what is known of the manager of a node, None of one that cannot be cut.
+    """Return the MIG manager of a node as far as known, None where the node cannot be cut.
 
     `config` is the ConfigMap `source`, None where it is not read.
     """

@@ -1,4 +1,4 @@
-"""What Kubernetes' objects say of GPUs, from their plain JSON. Names and labels are untrusted."""
+"""GPUs in Kubernetes objects, from their plain JSON. Names and labels are untrusted."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -87,12 +87,12 @@ class PodFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether devices of a node are its own: from being bound, before any container runs."""
+        """Return whether it has devices of a node: from its binding, before any container runs."""
         return bool(self.node) and self.phase in ("Pending", "Running", "Unknown")
 
     @property
     def waits(self) -> bool:
-        """Whether it has found no node yet."""
+        """Return whether it has found no node yet."""
         return not self.node and self.phase == "Pending"
 
     @property
@@ -102,7 +102,7 @@ class PodFacts:
 
 
 def part(document: object, *names: str) -> Any:
-    """Return what is found by these names one inside the other, None where one is missing."""
+    """Return the value under these names one inside the other, None where one is missing."""
     for name in names:
         if not isinstance(document, Mapping):
             return None
@@ -213,7 +213,7 @@ def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
 
 
 def _is_gpu(resource: str) -> bool:
-    """Whether it counts GPUs: NVIDIA's operators also offer network cards and memory."""
+    """Return whether it counts GPUs: NVIDIA's operators also offer network cards and memory."""
     return resource in (*BOARDS, SHARED_GPU) or _MIG.fullmatch(resource) is not None
 
 
@@ -325,7 +325,7 @@ def on_node(pod: PodFacts, node: Document) -> PodFacts:
 
 
 def _waiting(status: object) -> str:
-    """Return why a pod waits: what the scheduler or a container says."""
+    """Return the reason why a pod waits, by its scheduler or a container."""
     for entry in list_in(status, "conditions"):
         if text_in(entry, "type") == "PodScheduled" and text_in(entry, "status") == "False":
             return text_in(entry, "message") or text_in(entry, "reason")

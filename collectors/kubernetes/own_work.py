@@ -55,7 +55,7 @@ def is_elastic(kind: str, document: Document) -> bool:
 
 
 def why_no_fewer(kind: str, document: Document) -> str:
-    """Return why fewer pods at a time save nothing or drop work, '' where they may be fewer.
+    """Return the reason why fewer pods save nothing or drop work, '' where they may be fewer.
 
     Each completion of a Job runs a pod to its end, whenever that is. Without completions it is a
     work queue, whose pods share the work. The completions of an indexed Job follow its pods where
@@ -95,7 +95,7 @@ def _of_job_set(document: Document) -> str:
 
 
 def why_no_other_number(kind: str, document: Document) -> str:
-    """Return why another number of replicas loses work or data, '' where nothing says so."""
+    """Return the reason why another number of replicas loses work or data, '' without one."""
     if shared := _shared_claims(kind, document):
         return f"its pods share the claim {', '.join(shared)}: fewer of them free no GPU"
     if kind not in ("StatefulSet", "LeaderWorkerSet") or is_marked_elastic(labels_of(document)):
@@ -141,7 +141,7 @@ def checkpoint_facts(document: Document, seen_at: datetime) -> Iterator[tuple[st
 
 
 def why_not_stopped(document: Document) -> str:
-    """Return why stopping a workload deletes what it keeps, '' where nothing is deleted."""
+    """Return the reason why stopping a workload deletes data, '' where nothing is deleted."""
     policy = part(document, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
     if policy != "Delete" or not list_in(document, "spec", "volumeClaimTemplates"):
         return ""

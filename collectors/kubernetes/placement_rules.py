@@ -1,4 +1,4 @@
-"""Which nodes a pod may be put on by its own word: its nodeSelector and required node affinity.
+"""Nodes that a pod allows itself: those of its nodeSelector and required node affinity.
 
 Both are as the scheduler reads them (kubernetes.io/docs/concepts/scheduling-eviction). Taints are
 not read here.
@@ -21,7 +21,7 @@ _Values = tuple[str, ...]
 
 
 def rules_of(pod_spec: object) -> str:
-    """Return what binds a pod to some nodes as one JSON text, '' when nothing does."""
+    """Return the rules that bind a pod to some nodes as one JSON text, '' without any."""
     selector = part(pod_spec, "nodeSelector")
     terms = list_in(pod_spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
     if not selector and not terms:

@@ -1,4 +1,4 @@
-"""How many GPUs a workload wants by its own words, also while it has no pods.
+"""GPUs that a workload asks for by its templates, also while it has no pods.
 
 The GPUs of its pod templates, times the pods that it makes of each.
 """
@@ -149,7 +149,7 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 
 
 def why_pods_stay(document: object) -> str:
-    """Return why another template would make no pod, or not all of them, anew; '' when it would."""
+    """Return the reason why a new template would not replace all pods; '' when it would."""
     spec = part(document, "spec")
     if part(spec, "paused") is True:
         return "it is paused: no pod would be made anew before someone resumes it"
@@ -161,7 +161,7 @@ def why_pods_stay(document: object) -> str:
 
 
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
-    """Return what the count of a workload counts: GPUs a unit, beside and in all, and containers.
+    """Return the facts of a workload's units: GPUs of one, of its pods and in all, and containers.
 
     The unit is what one more of its replicas brings; nothing for a kind without such a count. Of a
     count that is not understood its text alone.
@@ -231,7 +231,7 @@ def _gpus(spec: object) -> int:
 
 
 def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
-    """Return how many units there are, and the pods of one as (times, pod spec)."""
+    """Return the number of units, and the pods of one as (times, pod spec)."""
     if kind == "PyTorchJob":
         worker = part(document, "spec", "pytorchReplicaSpecs", "Worker")
         return _times(part(worker, "replicas")), [(1, part(worker, "template", "spec"))]

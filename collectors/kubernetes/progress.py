@@ -1,4 +1,4 @@
-"""Where objects of Kubernetes tell how much of their work is done, one row per kind and place."""
+"""Fields of Kubernetes objects that report progress, one row per kind and place."""
 
 import json
 from collections import Counter
@@ -69,7 +69,7 @@ _READERS: dict[str, tuple[Callable[[Document, datetime], Told | None], ...]] = {
 def progress_of_workloads(
     workloads: Iterable[Workload], seen_at: datetime, dropped: Counter[str]
 ) -> pd.DataFrame:
-    """Return what workloads report (columns PROGRESS); what cannot be is dropped and counted."""
+    """Return the reports of workloads (columns PROGRESS); broken ones are dropped and counted."""
     rows = []
     for workload in workloads:
         readers = _READERS.get(workload.kind, ()) if workload.chain and not workload.group else ()

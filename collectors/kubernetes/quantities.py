@@ -36,7 +36,7 @@ class HostRequest:
         return HostRequest(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
 
     def __sub__(self, other: "HostRequest") -> "HostRequest":
-        """Return what is left, nothing where the other is larger."""
+        """Return the difference, nothing where the other is larger."""
         return HostRequest(
             max(0, self.cpu_milli - other.cpu_milli),
             max(0, self.memory_bytes - other.memory_bytes),

@@ -1,4 +1,4 @@
-"""What KAI-scheduler and Volcano let their queues hold of GPUs, and which queue a pod is in.
+"""GPU limits of queues of KAI-scheduler and Volcano, and the queue of a pod.
 
 Both call the kind Queue. KAI's tells a share (`quota`) and a limit of GPUs, -1 for none of either;
 Volcano's what it deserves, what nobody else may take of that (`guarantee`), and what it may hold at

@@ -1,4 +1,4 @@
-"""What the ResourceQuotas of namespaces let their pods ask for of GPUs."""
+"""GPU limits of namespaces by their ResourceQuotas."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

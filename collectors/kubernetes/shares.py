@@ -61,7 +61,7 @@ def reservations(pods: Iterable[Document]) -> dict[str, Reservation]:
 def share_of(
     pod: PodFacts, document: Document, node: Document, reserved: Mapping[str, Reservation]
 ) -> PodShare | None:
-    """Return what a pod shares, None of one that has its devices alone."""
+    """Return the boards that a pod shares, None of one that has its devices alone."""
     labels = labels_of(document)
     if not any(request.shared for request in pod.requests):
         return None

@@ -34,7 +34,7 @@ def configuration_of(settings: KubernetesSettings, *, personal: bool, section: s
 
 
 def _way_in(settings: KubernetesSettings, section: str) -> str:
-    """Return what to do about a sign-in that failed: nothing is asked for that is set already."""
+    """Return the next step after a sign-in that failed: no setting that is there already."""
     file, context = settings.kubeconfig, settings.context
     if file and not Path(file).expanduser().is_file():
         return f"There is no file {scrub(file)!r}: correct {section}.kubeconfig."
@@ -47,7 +47,7 @@ def _way_in(settings: KubernetesSettings, section: str) -> str:
 
 
 def transport(configuration: Any) -> dict[str, Any]:
-    """Return what a request needs to be trusted and to trust, from the client's configuration.
+    """Return the request options for trust in both directions, from the client's configuration.
 
     Errors: SourceNotConfiguredError when a token that has to be renewed cannot be.
     """

@@ -66,7 +66,7 @@ def unread_resources(node: Document) -> dict[str, str]:
 
 
 def unread_reason(node: Document) -> str:
-    """Return what a node holds that is not read, '' of a node that is understood whole."""
+    """Return the resources of a node that are not read, '' of a node that is fully understood."""
     resources = ", ".join(
         f"{scrub(quantity, limit=20)} {scrub(name, limit=80)}"
         for name, quantity in sorted(unread_resources(node).items())

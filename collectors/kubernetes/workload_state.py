@@ -1,4 +1,4 @@
-"""Where a workload stands: by its pods that live, else by its own word, else by its dead pods."""
+"""State of a workload: by its live pods, else by its own conditions, else by its dead pods."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class WorkloadState:
 def standing_of(
     workload: Workload, pods: Sequence[PodFacts], requests: tuple[GpuRequest, ...]
 ) -> WorkloadState:
-    """Return where a workload stands; `requests` is what its pod templates ask for in all."""
+    """Return the state of a workload; `requests` are those of all its pod templates."""
     holding = [pod for pod in pods if pod.holds]
     living = holding or [pod for pod in pods if pod.waits]
     if living:

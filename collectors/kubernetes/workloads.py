@@ -1,4 +1,4 @@
-"""From a pod up to the workload that a person would change, and who would undo a change of it."""
+"""Workloads above pods, which a person would change, and managers that would undo a change."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ class Workload:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What an owner reference of its namespace calls it."""
+        """The key by which an owner reference of its namespace names it."""
         return self.kind, self.namespace, self.name
 
     @property
@@ -75,7 +75,7 @@ class Workload:
 
     @property
     def work(self) -> WorkloadKind:
-        """What it does with its GPUs, as far as its kind tells."""
+        """The use that it makes of its GPUs, as far as its kind tells."""
         if self.kind in _TRAINING:  # of any group: a Job of Volcano trains as well
             return WorkloadKind.TRAINING
         return WorkloadKind.INFERENCE if self.kind in _INFERENCE else WorkloadKind.UNKNOWN
@@ -202,7 +202,7 @@ class Owners:
         return 0 in counts and any(map(_triggers_at_zero, list_in(spec, "triggers")))
 
     def _keepers_of(self, workload: Workload, scalers: list[Document]) -> Iterator[str]:
-        """Yield who keeps the bounds of autoscalers: a change of one object would not last."""
+        """Yield the owners of autoscalers' bounds: a change of one object would not last."""
         names = sorted(text_in(scaler, "metadata", "name") for scaler in scalers)
         if len(names) > 1:
             yield f"several autoscalers ({', '.join(names)})"
@@ -216,7 +216,7 @@ class Owners:
             yield f"{owner.kind} {owner.name}"
 
     def managers_of(self, workload: Workload) -> tuple[str, ...]:
-        """Name who would undo a change of the workload, from what its objects carry."""
+        """Return the managers that would undo a change of the workload, by its objects' marks."""
         marks: dict[str, str] = {}
         for document in reversed(workload.chain):
             marks |= labels_of(document)
@@ -231,7 +231,7 @@ class Owners:
         return tuple(dict.fromkeys(managers))
 
     def user_of(self, workload: Workload) -> str:
-        """Return whose workload it is, as its own labels say; no field of Kubernetes does."""
+        """Return the owner of a workload by its own labels; no field of Kubernetes states it."""
         marks = labels_of(workload.chain[0]) if workload.chain else {}
         return next((marks[label] for label in _USER_LABELS if marks.get(label)), "")
 
@@ -307,7 +307,7 @@ _APPLIERS = {
 
 
 def _appliers(document: Document) -> Iterator[str]:
-    """Name who owns fields of the spec by server-side apply: it would set them again."""
+    """Return the owners of spec fields by server-side apply: they would set them again."""
     for entry in list_in(document, "metadata", "managedFields"):
         manager = text_in(entry, "manager")
         applied = text_in(entry, "operation") == "Apply"

@@ -1,4 +1,4 @@
-"""What kept a device at work between two moments: GPM, which Hopper and newer boards have.
+"""Activity of a device between two moments: GPM, which Hopper and newer boards have.
 
 A GPM metric is the difference of two samples, so the first sample of a device is held until the
 next reading: a reader that stays gets the mean over the whole time between its readings.

@@ -44,7 +44,7 @@ class _MigDevice:
 
 
 def find_boards(calls: NvmlCalls) -> tuple[int, tuple[Board, ...]]:
-    """Return how many boards the driver counts, and those that can be named, in its order."""
+    """Return the number of boards by the driver, and those that can be named, in its order."""
     try:
         count = calls.read(pynvml.nvmlDeviceGetCount) or 0
     except DeviceLostError as lost:

@@ -1,4 +1,4 @@
-"""What NVML on this machine can and cannot tell, for `trimtab doctor`."""
+"""Abilities and gaps of NVML on this machine, for `trimtab doctor`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which job a process on this node belongs to, read from its control group.
+"""Jobs of processes on this node, read from their control groups.
 
 The outermost group decides: root makes it. What a job's owner may create below it (delegation of
 cgroup v2), or anywhere under user.slice, names nobody.
@@ -48,7 +48,7 @@ def holder_in_path(path: str) -> str:
 
 
 def _made_by_slurm(above: list[str]) -> bool:
-    """Whether the groups above a job_N group are those that slurmd makes (v2, then v1)."""
+    """Return whether the groups above a job_N group are those that slurmd makes (v2, then v1)."""
     if above and above[-1].endswith("slurmstepd.scope"):
         return True
     return len(above) > 1 and bool(_UID.fullmatch(above[-1])) and above[-2].startswith("slurm")
@@ -68,7 +68,7 @@ class ProcessJobs:
     proc_root: Path = Path("/proc")
 
     def sees_the_host(self) -> bool:
-        """Whether PIDs here are the host's: NVML speaks of those, also inside a container.
+        """Return whether PIDs here are the host's: NVML speaks of those, also inside a container.
 
         With other PIDs the process of that number is somebody else. Unknown counts as yes.
         """

@@ -143,7 +143,7 @@ class _BoardReading:
         return rows, activity
 
     def _activity_of_board(self, board: Row) -> dict[str, object]:
-        """Return what is told of the board as a whole: power of its limit, and slowed clocks."""
+        """Return the activity of the board as a whole: power of its limit, and slowed clocks."""
         power, limit = (float(str(board[name])) for name in ("power_watts", "power_limit_watts"))
         reasons, why_not = self.calls.attempt(
             pynvml.nvmlDeviceGetCurrentClocksEventReasons, self.board.handle
@@ -253,7 +253,7 @@ class _BoardReading:
         return bytes_to_mib(used), bytes_to_mib(total)
 
     def _counters(self, means: Mapping[str, float]) -> dict[str, float]:
-        """Return what tells how busy the device is, by the names of `metric_dialects`."""
+        """Return the device's activity counters, by the names of `metric_names`."""
         calls, board = self.calls, self.board
         counters = {
             "gr_engine_active" if name == "engine_active" else name: means[name]
@@ -274,7 +274,7 @@ class _BoardReading:
         return counters | ({"gpu_util": percent / 100} if math.isfinite(percent) else {})
 
     def _holders(self, instance: Instance | None) -> tuple[str, ...]:
-        """Return who holds the device: the jobs of its processes, else those of the prolog's files.
+        """Return the holders of the device: the jobs of its processes, else of the prolog's files.
 
         Files are believed as a whole when no process contradicts them: a job may hold a device
         without running anything on it.
@@ -332,7 +332,7 @@ def _activity_of_device(device: Row, means: Mapping[str, float]) -> dict[str, ob
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name stays in its folder: it comes from the driver."""
+    """Return whether a name stays in its folder: it comes from the driver."""
     return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
 
 

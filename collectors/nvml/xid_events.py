@@ -80,7 +80,7 @@ class XidEvents:
     def rows(
         self, calls: NvmlCalls, boards: Iterable[Board], *, node: str, at: float
     ) -> tuple[dict[str, object], ...]:
-        """Return which codes each board showed so far, as XIDS wants them with times in s.
+        """Return the codes of each board so far, as rows of XIDS with times in s.
 
         A board shows the code of its last error, and 0 once it was watched from one reading to the
         next without one. A board that is not among `boards` may still have events: those of one
@@ -166,5 +166,5 @@ class XidEvents:
 
 
 def _address(handle: Any) -> int:
-    """Return what a device's handle points to: the driver's own name for the board."""
+    """Return the address behind a device's handle: the driver's own name for the board."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,4 +1,4 @@
-"""What a Prometheus lacks for Trimtab, and the exact line that would add it."""
+"""Gaps of a Prometheus for Trimtab, each with the exact line that would close it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -48,7 +48,7 @@ def prometheus_findings(
     *,
     schedulers: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Return what is there and what is missing, over the ten minutes before `now` (UTC).
+    """Return present and missing parts, over the ten minutes before `now` (UTC).
 
     `schedulers` are those of slurm and kubernetes that the settings name already.
     """
@@ -67,7 +67,7 @@ def prometheus_findings(
 
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:
-    """Return what the exporter lacks; where none is scraped, that alone."""
+    """Yield the gaps of the exporter; where none is scraped, that alone."""
     present = sorted(name for name in names if name in BY_NAME or name in INFOS)
     dcgm = any(name.startswith("DCGM_FI_") for name in names)
     if not present and not dcgm:
@@ -98,7 +98,7 @@ def _metrics(names: frozenset[str]) -> Iterator[Finding]:
 
 
 def _until(what: str, names: Mapping[str, str]) -> str:
-    """Return what is done without the counter, from those that are there."""
+    """Return the substitute for a counter, from those that are there."""
     if what == "SM activity":
         best = next((names[entry] for entry in UTILIZATION_PREFERENCE if entry in names), "unknown")
         tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in best else ""

@@ -148,7 +148,7 @@ class PrometheusDcgmCollector:
         )
 
     def _serving(self, names: list[str], window: Window, dropped: Dropped) -> pd.DataFrame:
-        """Return what engines served in the whole slots of a window (columns SERVING)."""
+        """Return the traffic of engines in the complete slots of a window (columns SERVING)."""
         start, end = slots_of_window(window.start, window.end)
         frames = [empty_frame(SERVING)]
         for first, last in _days(start, end, SLOT_SECONDS) if names else ():
@@ -161,7 +161,7 @@ class PrometheusDcgmCollector:
         return pd.concat(frames, ignore_index=True)
 
     def _progress(self, names: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
-        """Return what jobs reported at the ends of slots (columns PROGRESS)."""
+        """Return the reports of jobs at the ends of slots (columns PROGRESS)."""
         pair = self.settings.progress_metric, self.settings.progress_total_metric
         if pair[0] not in names:
             return empty_frame(PROGRESS)
@@ -263,7 +263,7 @@ SOURCE = Source(build=_build, findings=_findings)
 
 
 def serving_names(names: Collection[str]) -> list[str]:
-    """Return which of the metrics that a server holds are asked for; none where no engine is."""
+    """Return the serving metrics of a server to ask for; none where no engine is."""
     return sorted(name for name in SERVING_NAMES.intersection(names) if not _is_bucket(name))
 
 

@@ -32,7 +32,7 @@ class RangePart:
 
     @property
     def size(self) -> float:
-        """How much is asked, in steps of all series; halves add up to the whole."""
+        """The amount of a request, in steps of all series; halves add up to the whole."""
         steps = (self.end - self.start) // self.step + 1
         # One of seventeen shares is that of UUIDs that begin with no digit.
         return steps if self.digits is None else steps * (len(self.digits) or 1) / 17

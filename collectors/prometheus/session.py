@@ -269,7 +269,7 @@ class SignIn:
 
 
 def read_sign_in(settings: PrometheusSettings) -> SignIn:
-    """Return what the settings and their files say now. Errors: SourceNotConfiguredError."""
+    """Return the sign-in of the settings and their files now. Errors: SourceNotConfiguredError."""
     headers: dict[str, str] = {}
     if settings.headers_file:
         headers = _headers(_text(settings.headers_file, "prometheus.headers_file"))

@@ -1,4 +1,4 @@
-"""What kept devices at work or from it: readings of exporters as means of five minutes.
+"""Activity and limits of devices: readings of exporters as means of five minutes.
 
 Whole slots of the asked window alone, so that a slot is the same whenever it is asked for. The
 engine's activity is GR_ENGINE_ACTIVE, else GPU_UTIL, which means the same in coarser steps.

@@ -1,4 +1,4 @@
-"""Where a board was when: its node by time, and boards that two nodes claim at once."""
+"""Nodes of boards by time, and boards that two nodes claim at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +90,7 @@ class _NodeRun:
 
 @dataclass(slots=True)
 class NodeRuns:
-    """When which node reported each board, of samples that come in pieces."""
+    """The nodes that reported each board by time, of samples that come in pieces."""
 
     _runs: dict[str, list[_NodeRun]] = field(default_factory=dict)
 
@@ -177,7 +177,7 @@ def named_by_time(
 def _by_name(
     claims: Sequence[tuple[LabelledDevice, Instants]],
 ) -> list[tuple[LabelledDevice, Instants]]:
-    """Return what tells the node of a board that has been on several, nothing of the others.
+    """Return the claims with the node of a board that has been on several, none of the others.
 
     Addresses count only where no series gives a name.
     """

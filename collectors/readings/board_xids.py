@@ -1,4 +1,4 @@
-"""Which XID code each board showed as its last, from when to when.
+"""Last XID codes of each board, with the time from the first to the last reading of each.
 
 DCGM_FI_DEV_XID_ERRORS is a gauge: it holds the code of the last error until the driver is loaded
 again, 0 before the first one (DCGM field 230). So a code that stays is no new error, the same error
@@ -26,7 +26,7 @@ _KEY = ["gpu_uuid", "xid"]
 
 
 def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
-    """Return which codes the boards showed (columns XIDS), empty when no series tells any.
+    """Return the codes of boards (columns XIDS), empty when no series tells any.
 
     What is no code is counted in `dropped`. The series are those that samples are made of: what
     no label of theirs can be read was counted there.
@@ -56,7 +56,7 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
 
 
 def shown_xids(samples: pd.DataFrame, codes: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Return which codes boards showed (columns XIDS), of the code that goes with each sample."""
+    """Return the codes of boards (columns XIDS), from the code that goes with each sample."""
     rows = samples[["gpu_uuid", "node", "gpu_index", "sampled_at"]].assign(xid=codes)
     frame = rows.groupby(_KEY, as_index=False).agg(
         node=("node", "last"),

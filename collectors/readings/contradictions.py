@@ -144,7 +144,7 @@ class _Means:
     of: Mapping[str, Floats]
 
     def broken(self, rule: _Rule) -> Flags:
-        """Return where the means of two counters break a rule."""
+        """Return a mask of the means of two counters that break a rule."""
         low, high = self.of[rule.low], self.of[rule.high]
         if rule.at_once and rule.high == "power_watts":
             # Of bursts of seconds a mean shows a little where a moment shows all or nothing.
@@ -192,7 +192,7 @@ def _runs(values: Floats, device: Numbers) -> tuple[Numbers, Flags]:
 
 
 def _frozen(readings: Mapping[str, Floats], device: Numbers, watts: Floats) -> dict[str, Flags]:
-    """Return where a counter shows one value on and on, between its ends, while another moves."""
+    """Return masks of counters with one value on and on, between its ends, while another moves."""
     frozen = {}
     for name, values in readings.items():
         runs, long = _runs(watts if name == "power_watts" else values, device)

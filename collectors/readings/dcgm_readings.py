@@ -82,7 +82,7 @@ class Dropped:
         return tuple(sorted((reason, count) for reason, count in self.counts.items() if count))
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what is wrong with boards, each with how many there are and one of them."""
+        """Return the faults of boards, each with its number of boards and one of them."""
         return (
             *self.two_nodes.warnings(),
             *(
@@ -100,7 +100,7 @@ _Told = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 @dataclass(slots=True)
 class _Readings:
-    """What was kept of the series of one quantity, as arrays of equal length."""
+    """The valid part of the series of one quantity, as arrays of equal length."""
 
     rows: list[npt.NDArray[np.int64]] = field(default_factory=list)
     times: list[npt.NDArray[np.int64]] = field(default_factory=list)
@@ -256,7 +256,7 @@ def _wide(
 def _unclear_percents(
     wide: Mapping[str, npt.NDArray[np.float64]], holder: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Return where GPU_UTIL alone tells of a board, and for long is at most 1 and often not 0.
+    """Return a mask of boards with GPU_UTIL alone that for long is at most 1 and often not 0.
 
     It may be a fraction, 1 for a board at work, or percent, of a board at rest.
     """

@@ -1,4 +1,4 @@
-"""Who and what a series is about, from its labels, in every exporter's and relabeling's dialect.
+"""Device and holder of a series by its labels, in every exporter's and relabeling's dialect.
 
 Labels are untrusted text. An empty label is an unknown one.
 """

@@ -25,7 +25,7 @@ taken for bytes, and W for mW or the other way round, lie outside.
 
 
 class ReadingKind(StrEnum):
-    """How the readings of a field behave over time."""
+    """The behaviour of a field's readings over time."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -1,4 +1,4 @@
-"""Which raw readings are no readings: blanks, infinities and what no board can show.
+"""Filter of raw readings that are none: blanks, infinities and values beyond any board.
 
 DCGM marks a missing value by sentinels near 2**31, 2**47 and 2**63 (dcgm_fields.h); older
 exporters publish them. One NaN in a column makes every aggregate of it NaN.

@@ -1,4 +1,4 @@
-"""How much of its work a job says that it has done: what is a share, and of which metrics.
+"""Progress that jobs report: valid shares, and the metrics that hold them.
 
 No exporter of training frameworks that is widely used publishes steps and their total, so the
 names of the metrics stand in the settings (`prometheus.progress_metric`).
@@ -35,7 +35,7 @@ def share_done(done: object, total: object = 1) -> float | None:
 def progress_of(
     done: Iterable[Series], totals: Iterable[Series] | None, dropped: Dropped
 ) -> pd.DataFrame:
-    """Return what jobs reported (columns PROGRESS) by two metrics of equal labels and times.
+    """Return the reports of jobs (columns PROGRESS) by two metrics of equal labels and times.
 
     Without `totals` the metric itself is the share. A series whose labels name no holder is
     dropped and counted, as is what cannot be a share.

@@ -1,4 +1,4 @@
-"""What an engine said, kept in a file: the text of its /metrics, or an answer of Prometheus."""
+"""Metrics of an engine in a file: the text of its /metrics, or an answer of Prometheus."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -18,7 +18,7 @@ Matched = tuple[tuple[str, str], ...]
 
 
 class ServingSignal(StrEnum):
-    """What is read of an engine; the value is the field of `ServiceSample`."""
+    """The signals that are read of an engine; the value is the field of `ServiceSample`."""
 
     RUNNING = "running_requests"
     WAITING = "waiting_requests"

@@ -1,4 +1,4 @@
-"""What inference engines say of the requests they serve: series to one `ServiceSample` a replica.
+"""Requests by metrics of inference engines: series to one `ServiceSample` a replica.
 
 Pure: series in (of an exposition text or of Prometheus' query API), records out. Readings of a
 replica are those of one engine, model, pod and scraped address; of several jobs of Prometheus that
@@ -71,7 +71,7 @@ class LatencyHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSample:
-    """What one replica of a service said at one moment; None is unknown.
+    """The signals of one replica of a service at one moment; None is unknown.
 
     Totals and histograms count from the start of the engine. `job_id` is the pod as GPU samples
     name it, '' where the labels name none.

@@ -85,7 +85,7 @@ def _with_unknown_models(collected: Collected) -> Collected:
 
 
 def _up_to_newest(collected: Collected) -> Collected:
-    """Return what was collected, complete up to its newest sample if that is long before the end.
+    """Return the batch, complete up to its newest sample if that is long before the end.
 
     Otherwise a collection by a clock that ran ahead would leave a hole once it is set back.
     """

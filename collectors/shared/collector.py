@@ -39,13 +39,13 @@ class Collector(Protocol):
         ...
 
     def collect(self, window: Window) -> Collected:
-        """Return what the source knows of the window. Errors: CollectorError."""
+        """Return the facts of the window. Errors: CollectorError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """How a live source is made, and what `trimtab doctor` reports about it at a time (UTC).
+    """The maker of a live source, and its findings for `trimtab doctor` at a time (UTC).
 
     Every module of `COLLECTORS` has one as SOURCE. Errors of both: TrimtabError.
     """

@@ -34,7 +34,7 @@ class InCluster:
         return named_in(self.inner.name, self.cluster)
 
     def collect(self, window: Window) -> Collected:
-        """Return what the source knows of the window. Errors: CollectorError."""
+        """Return the source's facts of the window. Errors: CollectorError."""
         batch = self.inner.collect(window)
         return replace(
             batch,

@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadAccelerators:
-    """What is not read, by the name of the resource or driver: its nodes, and who asks for it.
+    """Accelerators that are not read, by resource or driver: their nodes, and their requesters.
 
     `noun` is what the scheduler calls these. `whole_ratio` is the share of nodes with accelerators
     of which all are read.
@@ -52,7 +52,7 @@ class UnreadAccelerators:
         )
 
     def reason(self, *, nothing_else: bool) -> str:
-        """Return what a report says of it; `nothing_else`: nor does anything else ask for GPUs."""
+        """Return a report's sentence on it; `nothing_else`: nor does anything else ask for GPUs."""
         return (
             "; ".join(self.texts)
             or f"no node offers and no {self.noun} asks for GPUs" * nothing_else
@@ -68,7 +68,7 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def held_by(noun: str, names: Iterable[str]) -> str:
-    """Return how many there are, with the first of them, '' of none."""
+    """Return the number of names, with the first of them, '' of none."""
     names = tuple(names)
     if not names:
         return ""

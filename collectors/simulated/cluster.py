@@ -68,7 +68,7 @@ class SimulatedCluster:
         )
 
     def room_for(self, job_id: str, target: Configuration, at: datetime) -> str:
-        """Return why the job could not have what is wanted, '' when it could."""
+        """Return the reason why the job could not have the target, '' when it could."""
         fleet, now = self.fleet(), _next_second(at)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
@@ -207,7 +207,7 @@ def same_allocation(one: Configuration, other: Configuration) -> bool:
 
 
 def _next_second(at: datetime) -> int:
-    """Return when a change made at `at` holds: what was sampled by then stays as it is."""
+    """Return the start of a change made at `at`: what was sampled by then stays as it is."""
     return int(at.timestamp()) + 1
 
 
@@ -265,7 +265,7 @@ def _places_for(
 
 
 def _occupied(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
-    """Return what others hold, or will hold again when their next run begins."""
+    """Return the devices of others now, and those of their next runs."""
     others = [entry for entry in fleet.tenants if entry.number != tenant.number]
     keys = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
     coming = {device.key for other in others if other.period_seconds for device in other.devices}

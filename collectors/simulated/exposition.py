@@ -30,7 +30,7 @@ _HEAT = 0x40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one exporter speaks: the metrics it publishes, its labels, and its info series' labels.
+    """The dialect of one exporter: its metrics, its labels, and its info series' labels.
 
     `labels` gets the sample, the board's number on its node and the board's driver name. With
     `whole_boards` it says nothing of MIG instances.
@@ -43,7 +43,7 @@ class Dialect:
 
 
 def holder_labels(row: Any) -> dict[str, str]:
-    """Return who holds a board, as exporters beside a scheduler say it."""
+    """Return the holder of a board, as exporters beside a scheduler label it."""
     job_id: str = row.job_id
     if job_id.startswith("slurm:"):
         return {"hpc_job": job_id.removeprefix("slurm:")}
@@ -54,7 +54,7 @@ def holder_labels(row: Any) -> dict[str, str]:
 
 
 def dcgm_labels(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
-    """Return what dcgm-exporter labels a reading with; `host` is its name of the node."""
+    """Return the labels of dcgm-exporter for a reading; `host` is its name of the node."""
 
     def labels(row: Any, index: int, model: str) -> dict[str, str]:
         pairs = {
@@ -100,7 +100,7 @@ DCGM = Dialect(metrics=CLASSIC_METRICS, labels=dcgm_labels())
 
 
 def exposition(fleet: SimulatedFleet, at: datetime, dialect: Dialect = DCGM) -> str:
-    """Return what every exporter of the fleet would say at `at`, as one text."""
+    """Return the metrics of all exporters of the fleet at `at`, as one text."""
     rows = fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64))
     lines = []
     for metric, values in sample_lines(fleet, rows, dialect).items():
@@ -170,7 +170,7 @@ def _readings(row: Any) -> dict[str, float]:
 
 
 def _profiled(row: Any) -> dict[str, float]:
-    """Return what profiling metrics tell beside SM activity; traffic as much in as out."""
+    """Return the profiling metrics beside SM activity; traffic as much in as out."""
     return {
         "gr_engine_active": row.engine_active,
         "tensor_active": row.tensor_active,

@@ -200,7 +200,7 @@ class SimulatedFleet:
         return used, list(names[codes])
 
     def activity(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """Return what the devices of samples show beside them, a row a sample, NaN if not told.
+        """Return the activity of the devices of samples, a row a sample, NaN if not told.
 
         The columns of ACTIVITY with numbers. Boards without profiling metrics tell GPU_UTIL alone.
         """

@@ -1,4 +1,4 @@
-"""What the jobs of the simulated fleet hold over time, and what holding less does to their work.
+"""Allocations of the simulated fleet's jobs over time, and the effect of fewer GPUs on them.
 
 Without changes a tenant holds its devices for good. A change gives it other devices, a power cap or
 nothing, from one second on: until its run ends when it trains, for good otherwise. Work is
@@ -26,7 +26,7 @@ _FAR = 10**11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a tenant holds in [since, until), times in s since the epoch.
+    """The allocation of a tenant in [since, until), times in s since the epoch.
 
     `places` are the keys of devices: a board's UUID, or UUID/instance. None: the job has ended.
     """
@@ -40,7 +40,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """How a holding changes work: utilization is `load` times as high, time runs `pace` as fast.
+    """The effect of a holding on work: utilization times `load`, time runs `pace` as fast.
 
     `slowness` is the part of the load that comes from slower clocks and draws no power.
     """
@@ -82,7 +82,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Who holds what at any time: the layout, and the changes in the order they were made."""
+    """The holders of all devices by time: the layout, and the changes in their order."""
 
     devices: tuple[SimulatedDevice, ...]
     tenants: tuple[Tenant, ...]
@@ -124,11 +124,11 @@ class Settlement:
         return self._device[key]
 
     def holdings(self, tenant: Tenant) -> tuple[Holding, ...]:
-        """Return what the tenant holds, one stretch after the other."""
+        """Return the tenant's holdings, one after the other."""
         return self._holdings[tenant.number]
 
     def holding_at(self, tenant: Tenant, at: int) -> Holding:
-        """Return what the tenant holds at `at`."""
+        """Return the tenant's holding at `at`."""
         return next(
             holding for holding in self.holdings(tenant) if holding.since <= at < holding.until
         )
@@ -145,7 +145,7 @@ class Settlement:
                 yield epoch, inside
 
     def effect(self, tenant: Tenant, holding: Holding) -> Effect:
-        """Return what the holding does to the tenant's work."""
+        """Return the effect of the holding on the tenant's work."""
         if not holding.places:
             return Effect()
         now = [self.device(key) for key in holding.places]
@@ -217,14 +217,14 @@ def _model(device: SimulatedDevice) -> GpuModel:
 
 
 def _capacity(devices: Sequence[SimulatedDevice]) -> float:
-    """Return what devices can do, relative to one L40S."""
+    """Return the capacity of devices, relative to one L40S."""
     return sum(_model(device).relative_speed * device.fraction for device in devices)
 
 
 def _slowdown(
     tenant: Tenant, device: SimulatedDevice, cap_watts: float | None, capacity: float
 ) -> float:
-    """Return how many times as long the tenant's work takes under the cap, at its usual level."""
+    """Return the factor by which a tenant's work takes longer under the cap, at its usual level."""
     if cap_watts is None:
         return 1.0
     training = tenant.kind is WorkloadKind.TRAINING

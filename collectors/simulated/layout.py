@@ -1,4 +1,4 @@
-"""Who sits where in the simulated fleet: nodes, boards, MIG instances and their tenants.
+"""Layout of the simulated fleet: nodes, boards, MIG instances and their tenants.
 
 Everything follows from the seed. A tenant is a recurring job on a fixed set of devices: training
 runs come and go, inference and held-but-idle jobs stay.
@@ -44,7 +44,7 @@ class SimulatedDevice:
 
     @property
     def key(self) -> str:
-        """What names it: the board's UUID, with its instance where it is one."""
+        """The name of the device: the board's UUID, with its instance where it is one."""
         return f"{self.gpu_uuid}/{self.mig_instance}" if self.mig_instance else self.gpu_uuid
 
 

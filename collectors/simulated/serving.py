@@ -1,4 +1,4 @@
-"""What the engines of the simulated fleet's services tell: requests, queue, tokens, KV-cache.
+"""Metrics of engines of the simulated fleet's services: requests, queue, tokens, KV-cache.
 
 Some of the inference tenants run an engine on each device that they hold. Demand follows day and
 week; of each eight services one drowns at its peak, one is launched every third day, one has
@@ -88,7 +88,7 @@ def serving_history(
     start: datetime,
     end: datetime,
 ) -> pd.DataFrame:
-    """Return what the engines served (columns SERVING) in the slots that end in (start, end]."""
+    """Return the traffic of engines (columns SERVING) in the slots that end in (start, end]."""
     first = int(start.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
     last = int(end.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
     parts = [part for service in services for part in _service(service, settlement, first, last)]

@@ -1,4 +1,4 @@
-"""What a tenant's devices read at given times: a pure function of seed, device and time.
+"""Readings of a tenant's devices at given times: a pure function of seed, device and time.
 
 Shapes follow what is known of real fleets: training ramps up, holds a level, dips at epoch
 boundaries for evaluation and checkpoints, and tails off; inference follows day and week; noise is
@@ -78,7 +78,7 @@ def noisy(values: Values, stream: int, times: Times) -> Values:
 
 
 def coarse_utilization(activity: Values) -> Values:
-    """Return what GPU_UTIL says for an SM activity: any kernel in the period counts, so it is high.
+    """Return GPU_UTIL of an SM activity: any kernel in the period counts, so it is high.
 
     Whole percents, as the exporter reports them.
     """
@@ -107,6 +107,6 @@ def board_power(activity: Values, idle_watts: float, largest_watts: float) -> Va
 
 
 def missing(stream: int, times: Times) -> npt.NDArray[np.bool_]:
-    """Tell where a node's exporter was down: about one ten-minute gap in 25 hours."""
+    """Return a mask of times with the node's exporter down: one ten-minute gap in 25 hours."""
     block = times // 600
     return np.asarray(hashed_uniform(stream, block) < 1 / 150)

@@ -117,7 +117,7 @@ class SimulatedXids:
 
 
 def driver_loaded(boards: Times, times: Times) -> Times:
-    """Return when the driver of each board was loaded last, in s: once every three days a node."""
+    """Return the last load of each board's driver, in s: once every three days a node."""
     offset = boards // BOARDS_PER_NODE * 7_919 % DRIVER_LIFE_SECONDS
     return np.asarray((times + offset) // DRIVER_LIFE_SECONDS * DRIVER_LIFE_SECONDS - offset)
 

@@ -1,4 +1,4 @@
-"""Why jobs of the simulated fleet are slow, and what their boards show of it.
+"""Causes of slow jobs in the simulated fleet, and the readings of their boards.
 
 Without `slow_jobs` every training job keeps its boards busy. With it each has a cause, drawn from
 its number, which shapes its SM activity and all that is told beside it. The shapes are what each
@@ -32,7 +32,7 @@ _AT_WORK = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What one cause makes of a job that would keep its SMs busy.
+    """The effect of one cause on a job that would keep its SMs busy.
 
     `level` scales its SM activity, and `others` that of all its boards but the first. While it
     works a kernel runs for `engine` of the time; `tensor`, `dram` and `fp32` are shares of SM
@@ -68,7 +68,7 @@ _SERVING = Shape(engine=0.97, tensor=0.3, nvlink=5.0)
 
 
 def cause_of(tenant: Tenant, *, slow_jobs: bool) -> SlowCause:
-    """Return why a job is slow; a job that does not train is none of these."""
+    """Return the cause of a job's slowness; a job that does not train has none of these."""
     if tenant.kind is not WorkloadKind.TRAINING:
         return SlowCause.UNKNOWN
     if not slow_jobs:
@@ -88,7 +88,7 @@ def slowed(tenant: Tenant, device: SimulatedDevice, *, slow_jobs: bool) -> float
 def readings(
     tenant: Tenant, device: SimulatedDevice, activity: Values, times: Times, *, slow_jobs: bool
 ) -> pd.DataFrame:
-    """Return what a device of the tenant shows beside its SM activity, a row a time."""
+    """Return the readings of a tenant's device beside its SM activity, a row a time."""
     shape = _shape(tenant, slow_jobs=slow_jobs)
     usual = slowed(tenant, device, slow_jobs=slow_jobs) * tenant.level
     works = np.clip(activity / max(_AT_WORK * usual, 0.05), 0.0, 1.0)
@@ -111,7 +111,7 @@ def readings(
 
 
 def health_of(samples: pd.DataFrame, boards: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Return what boards in a machine room tell of themselves, a row a sample; assumed as well.
+    """Return the health of boards in a machine room, a row a sample; assumed as well.
 
     Warm by the power that they draw, and one board in twenty badly cooled; no memory error.
     """

@@ -1,4 +1,4 @@
-"""What both ways to ask Slurm give: jobs, nodes and the past, read; and what could not be read."""
+"""Interface of both ways to ask Slurm: jobs, nodes and the past, and unreadable records."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmAnswers:
-    """What Slurm knows of a window; `past` is None when there is no accounting to ask.
+    """The answers of Slurm for a window; `past` is None when there is no accounting to ask.
 
     `quotas` are the limits that are enforced now, None where Slurm does not tell.
     """
@@ -43,7 +43,7 @@ class SlurmBackend(Protocol):
         ...
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Return what Slurm knows of the window. Errors: CollectorError."""
+        """Return the answers of Slurm for the window. Errors: CollectorError."""
         ...
 
 

@@ -79,7 +79,7 @@ class SlurmCommands:
         return "slurm"
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Return what Slurm knows of the window. Errors: CollectorError."""
+        """Return the answers of Slurm for the window. Errors: CollectorError."""
         dropped: Counter[str] = Counter()
         configuration = self.configuration()
         self._refuse_hidden(configuration)
@@ -267,7 +267,7 @@ class SlurmCommands:
             )
 
     def may_see_all(self, configuration: dict[str, str]) -> bool:
-        """Whether PrivateData hides nothing from this user: root, SlurmUser or an operator."""
+        """Return whether PrivateData hides nothing from this user: root, SlurmUser, an operator."""
         uid = os.geteuid()
         match = _UID.search(configuration.get("SlurmUser", ""))
         if uid == 0 or (match is not None and int(match[1]) == uid):
@@ -283,7 +283,7 @@ class SlurmCommands:
 
 
 def hidden_kinds(configuration: dict[str, str]) -> tuple[str, ...]:
-    """Return what PrivateData hides of what is read here: jobs, nodes, partitions."""
+    """Return the kinds of records that PrivateData hides: jobs, nodes, partitions."""
     kinds = configuration.get("PrivateData", "none").replace(" ", "").split(",")
     return tuple(kind for kind in kinds if kind in ("jobs", "nodes", "partitions"))
 

@@ -1,4 +1,4 @@
-"""What a Slurm cluster lacks for Trimtab to see all of it, and the line that mends it."""
+"""Gaps of a Slurm cluster for Trimtab, each with the line that closes it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _MAPPING = (
 
 
 def slurm_findings(settings: SlurmSettings) -> tuple[Finding, ...]:
-    """Return what was looked at: (what, ok or missing, detail). Nothing when Slurm is not used."""
+    """Return the findings: (what, ok or missing, detail). Nothing when Slurm is not used."""
     if settings.mode == "commands":
         return _by_commands(SlurmCommands(settings))
     if settings.mode == "rest":
@@ -69,7 +69,7 @@ def _by_commands(commands: SlurmCommands) -> tuple[Finding, ...]:
 def _understood(
     settings: SlurmSettings, nodes: list[Record], jobs: list[Record]
 ) -> Iterator[Finding]:
-    """Yield what of the cluster is not understood, so that it is not taken for all of it."""
+    """Yield the parts of the cluster that are not understood, so that they are not missed."""
     if unread := unread_gres(nodes, jobs).texts:
         yield "accelerators", "missing", f"{'; '.join(unread)}."
     read = read_nodes(nodes, Counter())

@@ -1,4 +1,4 @@
-"""From Slurm's gres types, which a site names as it likes, to models of the catalogue."""
+"""Models of the catalogue for Slurm's gres types, which a site names as it likes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class ModelNames:
         return any(self.catalogue.find(part) is not None for part in name.split(","))
 
     def lacking(self, nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
-        """Return what to say of the gres types of nodes whose model is not known, of each once."""
+        """Return a sentence on each gres type of nodes whose model is not known."""
         pairs = ((gpu.gpu_type, node.name) for node in nodes for gpu in node.gpus)
         return tuple(
             f"{held_by('node', names)} with {_gres(gpu_type)}: its model is not known, and nothing "

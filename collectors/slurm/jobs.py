@@ -237,7 +237,7 @@ class _SlurmView:
         )
 
     def allocations(self) -> pd.DataFrame:
-        """Who held what: columns ALLOCATIONS."""
+        """The allocations: columns ALLOCATIONS."""
         rows: list[dict[str, Any]] = []
         if self.answers.past is not None:
             for job in self._ended_quietly():
@@ -283,7 +283,7 @@ class _SlurmView:
                     yield row | {"node": node, "gpu_index": index, "gpu_count": part}
 
     def _part(self, node: str, gpus: Gpus, number: int) -> float | None:
-        """Return what shares are of a GPU, None where that is not known: all may be on it."""
+        """Return the part of a GPU in shares, None where that is not known: all may be on it."""
         if gpus.parts is not None:
             return gpus.parts[number]
         entry_of_node = next((entry for entry in self.answers.nodes if entry.name == node), None)
@@ -339,7 +339,7 @@ def _shared_boards(job: SlurmJob) -> list[str]:
 
 
 def _shares(job: SlurmJob) -> dict[str, str]:
-    """Return what a job holds or asks for in shares of GPUs, as facts."""
+    """Return the shares of GPUs that a job has or asks for, as facts."""
     amounts = Counter[str]()
     for entry in job.gpus:
         if entry.share:

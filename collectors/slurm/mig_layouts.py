@@ -1,4 +1,4 @@
-"""How an administrator of Slurm can cut a node: the layouts of a file of nvidia-mig-parted."""
+"""MIG layouts for nodes of Slurm, from an administrator's file of nvidia-mig-parted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ class LayoutFile:
     warnings: tuple[str, ...] = ()
 
     def manager_of(self, model: GpuModel | None, boards: int) -> MigManager | None:
-        """Return how a node of so many whole boards can be cut, None where the file says nothing.
+        """Return the layouts for a node of so many uncut boards, None where the file has none.
 
         Its layout is the one that cuts nothing, which is the way back; '' without such a layout.
         """
@@ -31,7 +31,7 @@ class LayoutFile:
 
 
 def read_layouts(path: str) -> LayoutFile:
-    """Return what the file says, with a warning where it cannot be read."""
+    """Return the content of the file, with a warning where it cannot be read."""
     if not path:
         return LayoutFile(path="")
     try:

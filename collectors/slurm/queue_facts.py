@@ -1,4 +1,4 @@
-"""What the rest of the queue means for a job: who waits for its end, who waits for its nodes."""
+"""Facts of a job from the rest of the queue: jobs that wait for its end or for its nodes."""
 
 import re
 from collections import defaultdict
@@ -89,7 +89,7 @@ def _extended(
 
 
 def _keys(job: SlurmJob) -> list[str]:
-    """Return what a job may free for others as it leaves: its partitions, a limit that it fills."""
+    """Return the keys that a job may free as it leaves: its partitions, a limit that it fills."""
     extra = dict(job.extra)
     keys = [*job.partition.split(","), f"QOS {job.qos}", f"Assoc {job.account}"]
     if "licenses" in extra:
@@ -147,7 +147,7 @@ def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]
 def _waiting_for(
     jobs: Iterable[SlurmJob], conditions: Mapping[str, str]
 ) -> Mapping[str, list[str]]:
-    """Return who waits, in words, by the name under which a job is waited for."""
+    """Return the waiting jobs, in words, by the name under which a job is waited for."""
     by_name = defaultdict(list)
     for job in jobs:
         if job.state in OVER:

@@ -1,4 +1,4 @@
-"""What Slurm's controller enforces of GPUs: limits of QOS and associations, and their use.
+"""GPU limits that Slurm's controller enforces: those of QOS and associations, and their use.
 
 The limits come from `sacctmgr`, the use from the controller (`scontrol show assoc_mgr`), joined by
 the numbers of both: names may hold anything.
@@ -39,7 +39,7 @@ Ask = Callable[..., str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """What the controller counts for a QOS or an association now: GPUs by TRES, and jobs."""
+    """The present use of a QOS or an association by the controller: GPUs by TRES, and jobs."""
 
     gpus: Mapping[str, float] = field(default_factory=dict)
     running: int | None = None
@@ -138,7 +138,7 @@ def _words(configuration: Mapping[str, str], name: str) -> frozenset[str]:
 def _rows(
     ask: Ask, fields: tuple[str, ...], dropped: Counter[str], *what: str
 ) -> list[dict[str, str]]:
-    """Return what sacctmgr shows. It has no separator that no name holds: such rows are dropped."""
+    """Return the rows of sacctmgr. No separator is safe in all names: such rows are dropped."""
     text = ask("sacctmgr", "--parsable2", "--noheader", "show", *what, f"format={','.join(fields)}")
     lines = [line.split("|") for line in text.split("\n") if line]
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]

@@ -91,12 +91,12 @@ class SlurmJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether it holds nothing and waits for nothing."""
+        """Return whether it holds nothing and waits for nothing."""
         return self.state in OVER
 
     @property
     def gpus(self) -> tuple[Gpus, ...]:
-        """What it holds or held; what it asked for while it waits or when it never started."""
+        """The GPUs that it has or had; the requested ones while it waits or if it never started."""
         return (
             tuple(entry for node in self.held for entry in node) or self.allocated or self.requested
         )
@@ -207,7 +207,7 @@ def node_counts(record: Record) -> tuple[int, int]:
 
 
 def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
-    """What was asked for in total.
+    """Return the GPUs that a job asks for in total.
 
     `tres_req_str` comes last: without slurmdbd it holds no GPUs, and after a change of the node
     count of a waiting job it keeps the old total.
@@ -250,7 +250,7 @@ def has_cpus_by_gpu(record: Record) -> bool:
 
 
 def fixed_size(record: Record, release: tuple[int, int] = (0, 0)) -> str:
-    """Return why no change of its number of GPUs reaches a job, '' when one may."""
+    """Return the reason why no change of its number of GPUs reaches a job, '' when one may."""
     if identifier_of(record.get("het_job_id")) not in ("", "0"):
         return "it is a component of a heterogeneous job"
     requests = dict(gpu_requests(record))
@@ -311,7 +311,7 @@ def _queue_extra(
 
 
 def requested_facts(requests: tuple[Gpus, ...]) -> dict[str, str]:
-    """Return what was asked for as (fact, value) pairs of a job."""
+    """Return the requested GPUs as (fact, value) pairs of a job."""
     return {
         "requested_gpu_type": ",".join(gpus.gpu_type for gpus in requests if gpus.gpu_type),
         "requested_gpus": str(sum(gpus.count for gpus in requests)) if requests else "",

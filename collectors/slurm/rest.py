@@ -67,7 +67,7 @@ class SlurmRest:
         return f"slurm {scheme}://{rest.rpartition('@')[2]}"
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Return what Slurm knows of the window. Errors: CollectorError."""
+        """Return the answers of Slurm for the window. Errors: CollectorError."""
         dropped: Counter[str] = Counter()
         version = self.api_version()
         jobs = self.document(f"/slurm/{version}/jobs")

@@ -1,4 +1,4 @@
-"""What Slurm's words mean: numbers, times, states, node lists, GPUs, however a release spells them.
+"""Values in Slurm's terms: numbers, times, states, node lists, GPUs, in every release's spelling.
 
 Pure. Slurm 22.05 writes `60`, `"RUNNING"` and `gres:gpu:h100:4` where 23.11 and later write
 `{"set": true, "infinite": false, "number": 60}`, `["RUNNING"]` and `gres/gpu:h100:4`; `sacct -P`

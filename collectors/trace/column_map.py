@@ -72,7 +72,7 @@ class TraceTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """How a CSV file is written; '' where its bytes tell."""
+    """The format of a CSV file; '' where its bytes tell."""
 
     delimiter: str = ""
     encoding: str = ""
@@ -92,12 +92,12 @@ class TraceMap:
 
     @property
     def tells_boards_by_index(self) -> bool:
-        """Whether node and index tell boards apart: the file has no column that names them."""
+        """Return whether node and index tell boards apart: the file has no column of names."""
         return "gpu_uuid" not in self.columns and "gpu_index" in self.columns
 
     @property
     def assumed(self) -> tuple[tuple[str, str], ...]:
-        """What the map states; its zone is assumed only where a time of the file names none."""
+        """The map's statements; its zone is assumed only where a time of the file names none."""
         start, zone = self.time.start, self.time.zone
         fields = {"start": start.isoformat() if start else "", "timezone": zone}
         constants = {name: str(value) for name, value in self.constants.items()}

@@ -51,7 +51,7 @@ _WRITTEN: Mapping[str, Callable[[str], str]] = {
 
 @dataclass(slots=True)
 class _SeenJob:
-    """What the pieces read so far say of a job; the newest sample tells its board."""
+    """A job by the pieces read so far; the newest sample tells its board."""
 
     first_at: Any
     last_at: Any
@@ -112,7 +112,7 @@ class Trace:
 
     @property
     def mostly_apart(self) -> bool:
-        """Whether most readings of a device follow each other too late to know the time between."""
+        """Return whether most readings of a device are too far apart to know the time between."""
         return 2 * self._far_apart > self._steps
 
     def without_values(self) -> list[str]:

@@ -29,7 +29,7 @@ _CASE_COUNTS = frozenset({"mw", "mj"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberForm:
-    """How the numbers of a column are written.
+    """The form of a column's numbers.
 
     `decimal` is '' where the map does not say it. `units` are the factors into our unit that the
     target has, `factor` that of the unit that the map states.

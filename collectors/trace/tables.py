@@ -84,7 +84,7 @@ def failures_named(path: Path) -> Iterator[None]:
 
 
 def _names_of(columns: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
-    """Return what the file calls every wanted column: blanks around a name do not count.
+    """Return the file's name of every wanted column: blanks around a name do not count.
 
     Errors: SettingsError.
     """
@@ -130,7 +130,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _batch_rows(metadata: Any, names: Sequence[str]) -> int:
-    """Return how many rows fit into a batch. Errors: UnexpectedAnswerError for huge cells."""
+    """Return the number of rows for a batch. Errors: UnexpectedAnswerError for huge cells."""
     widest = 1.0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -1,4 +1,4 @@
-"""Whether a trace fits its map: the units of values, and what tells boards apart."""
+"""Doubts about a trace and its map: the units of values, and the names of boards."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ _NEARLY_ALL = 0.9
 
 @dataclass(slots=True)
 class UnitTally:
-    """How many values above 0 of a column are usual ones in each unit that it could have."""
+    """The number of usual values above 0 of a column in each unit that it could have."""
 
     target: str
     mapped: MappedColumn
