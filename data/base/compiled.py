@@ -1,4 +1,4 @@
-"""How numeric kernels are compiled: once for each state of the sources, kept in the user's cache.
+"""Compilation of numeric kernels: once for each state of the sources, in the user's cache.
 
 Divisions of `inner` and `outer` follow NumPy (no check for zero); no fast-math, so unknown values
 stay unknown; `reordering` alone takes sums in another order. An `inner` function becomes machine
@@ -97,7 +97,7 @@ class _Compiled(event.Listener):
 
 
 def _late() -> dict[str, Any]:
-    """Return what makes an inner function late; nothing where numba is another than we know."""
+    """Return the options that make an inner function late; none for a numba that is not known."""
     try:
         from data.base.late_code import LateCompiler
     except ImportError:

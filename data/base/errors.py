@@ -192,7 +192,7 @@ class ChangeRefusedError(ApplyError):
 
 
 class NotAllowedError(ChangeRefusedError):
-    """Who asks has no right to it."""
+    """The caller has no right to it."""
 
 
 class NotSignedInError(NotAllowedError):

@@ -12,7 +12,7 @@ from data.base.errors import SettingsError
 
 
 def read_small_file(path: Path, *, max_bytes: int = 1 << 20) -> bytes:
-    """Return what is in the file. Errors: OSError, whose `strerror` says what is wrong with it."""
+    """Return the content of a file. Errors: OSError, whose `strerror` says what is wrong."""
     # Opening a pipe without a writer would wait for one.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:

@@ -31,12 +31,12 @@ _NAMES = 6
 
 
 def mixed_profile(kinds: Mapping[str, int]) -> str:
-    """Return what stands for the MIG profile of a job with devices of several kinds, '' whole."""
+    """Return the MIG profile of a job with devices of several kinds, '' for whole boards."""
     return MIXED.join(f"{count} × {profile or WHOLE}" for profile, count in sorted(kinds.items()))
 
 
 def parts_of_profile(profile: str, count: int) -> dict[str, int]:
-    """Return how many devices of each kind a job of so many devices has, '' for whole boards."""
+    """Return the devices by kind of a job of so many devices, '' for whole boards."""
     if MIXED not in profile:
         return {profile: count}
     parts = (part.partition(" × ") for part in profile.split(MIXED))
@@ -93,7 +93,7 @@ def _board_count(job: Job, catalogue: GpuCatalogue) -> float:
 
 
 def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
-    """Return what a device is of its board; a profile that the catalogue lacks is all of it."""
+    """Return a device's share of its board; a profile that the catalogue lacks is all of it."""
     model = catalogue.find(gpu_model)
     profile = model.mig_profile(mig_profile) if model and mig_profile else None
     return model.board_share(profile) if model and profile else 1.0

@@ -1,4 +1,4 @@
-"""What jobs that are not planned need: nodes that stay on, boards that are taken. Pure."""
+"""Needs of jobs that are not planned: nodes that stay on, occupied boards. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator

@@ -1,1 +1,1 @@
-"""What does not change with the fleet: GPU models and grid carbon, with source and licence."""
+"""Constants beyond the fleet: GPU models and grid carbon, with source and licence."""

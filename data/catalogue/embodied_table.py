@@ -1,4 +1,4 @@
-"""What making a GPU emitted, by model: the footprint that its life is spread over."""
+"""Emissions from making a GPU, by model: the footprint that its life is spread over."""
 
 import csv
 from dataclasses import dataclass

@@ -71,7 +71,7 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigPlacement:
-    """Where on a board an instance may begin: its memory slices, and their first ones by choice.
+    """Places of an instance on a board: its memory slices, and their first ones by choice.
 
     The rarest start comes first, so that small instances leave room for large ones.
     """
@@ -105,7 +105,7 @@ class GpuModel:
 
     @property
     def runs_cuda(self) -> bool:
-        """Whether its boards are NVIDIA's, by what drivers call them and by their generation."""
+        """Return whether its boards are NVIDIA's, by names of drivers and by their generation."""
         makers = {_words(name).partition(" ")[0] for name in self.vendor_names}
         return makers.isdisjoint(_OTHER_MAKERS) and not self.generation.startswith("cdna")
 
@@ -119,7 +119,7 @@ class GpuModel:
         return 8 if max((profile.slices for profile in self.mig_profiles), default=1) > 4 else 4
 
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
-        """Return where instances of a profile may begin on a board, None when that is not known."""
+        """Return the places of a profile's instances on a board, None when they are not known."""
         all_slices = max((entry.slices for entry in self.mig_profiles), default=1)
         size = profile.memory_mib / self.memory_mib * self.memory_slices
         placements = [
@@ -209,7 +209,7 @@ class GpuCatalogue:
         return self._by_reported.get(_key(board), board)
 
     def lacking(self, boards: Iterable[str]) -> tuple[str, ...]:
-        """Return what to say of boards whose model is not known, a sentence for each name.
+        """Return a sentence for each name of boards whose model is not known.
 
         `boards` has the reported name of every board, '' where none was told.
         """
@@ -228,7 +228,7 @@ def _words(reported: str) -> str:
 
 
 def _key(reported: str) -> str:
-    """Return what stands for a reported name: sites write rtx3090 and rtx_3090 for one board."""
+    """Return the key of a reported name: sites write rtx3090 and rtx_3090 for one board."""
     return _words(reported).replace(" ", "")
 
 

@@ -55,14 +55,14 @@ class GridOutlook:
     whose: str = ""
 
     def without_prices(self) -> "GridOutlook":
-        """Return what is known of carbon alone."""
+        """Return the outlook of carbon alone."""
         if self.forecast is None:
             return self
         unknown = (None,) * len(self.forecast.starts)
         return replace(self, forecast=replace(self.forecast, price_per_kwh=unknown))
 
     def describe(self) -> str:
-        """Return what plans know of the grid's hours ahead, '' where no file is named."""
+        """Return the grid's hours ahead as plans know them, in words, '' where no file is named."""
         if self.forecast is None:
             return f"no forecast: {self.why_not}" if self.why_not else ""
         issued, until = self.forecast.issued_at, self.forecast.ends_at

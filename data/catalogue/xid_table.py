@@ -1,4 +1,4 @@
-"""What the XID codes of NVIDIA's driver mean, and what to do next, for the common ones."""
+"""Meanings of common XID codes of NVIDIA's driver, and the next step for each."""
 
 import csv
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def _shipped() -> Mapping[int, XidMeaning]:
 
 
 def meaning_of(xid: int) -> XidMeaning:
-    """Return what a code means; one that is not in the table says where to look."""
+    """Return the meaning of a code; one that is not in the table says where to look."""
     meaning = _shipped().get(xid)
     return meaning or XidMeaning(
         xid=xid,

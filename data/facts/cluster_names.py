@@ -18,7 +18,7 @@ _FULL = re.compile(rf"(?s:(.*)){_SIGN}({_NAME})(?: \([^()]*\))?")
 
 
 def named_in(name: str, cluster: str) -> str:
-    """Return what the store calls something of a cluster; '' stays ''.
+    """Return the store's name of something in a cluster; '' stays ''.
 
     `cluster` is '' for the store's own. An at sign in the name itself is escaped: a label that
     somebody wrote never names another cluster.
@@ -34,6 +34,6 @@ def cluster_in(name: str) -> str:
 
 
 def name_in_cluster(name: str) -> str:
-    """Return what its own cluster calls it."""
+    """Return the name within its own cluster."""
     match = _FULL.fullmatch(name) if _SIGN in name else None
     return match[1] if match else name

@@ -1,4 +1,4 @@
-"""What one source gave in one window: the unit that is stored."""
+"""A batch of one source and window: the unit that is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which readings of power and energy the store's roll-up believes."""
+"""Power and energy readings that the store's roll-up believes."""
 
 MAX_GAP_SECONDS = 300.0
 """Between two readings further apart than this nothing is known (restarts, reloads)."""

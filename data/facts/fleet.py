@@ -1,4 +1,4 @@
-"""What the fleet is: GPUs on nodes, and how complete each source was."""
+"""The fleet: GPUs on nodes, and the completeness of each source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,12 +61,12 @@ class MigLayout:
 
     @property
     def whole(self) -> int:
-        """How many boards stay whole."""
+        """The number of boards that stay whole."""
         return sum(number for number, slices in self.boards if not slices)
 
     @property
     def cut(self) -> int:
-        """How many boards are cut."""
+        """The number of boards that are cut."""
         return sum(number for number, slices in self.boards if slices)
 
     @property
@@ -86,7 +86,7 @@ class MigLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigManager:
-    """What cuts the boards of a node: a manager that obeys the layout named by a label.
+    """The manager that cuts a node's boards: it obeys the layout named by a label.
 
     `layout` is that name, `state` what the manager says of its work and `strategy` how slices are
     offered, each '' where nobody says. `layouts` are those that `source` (a ConfigMap,
@@ -171,7 +171,7 @@ class Cluster:
 
 
 class SourceState(StrEnum):
-    """How one source fared in one cycle."""
+    """The outcome of one source in one cycle."""
 
     RAN = "ran"
     SKIPPED = "skipped"
@@ -180,7 +180,7 @@ class SourceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """What one source gave in one cycle, and what it lacked.
+    """The yield of one source in one cycle, and its gaps.
 
     `complete_until`: everything up to then was asked for and answered; the next collection starts
     there. None: all of the window, when the source ran. `recorded`: a file that was imported.
@@ -208,7 +208,7 @@ A new source needs no entry.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a store holds to which no live source ever reported: its sources, its newest sample.
+    """The content of a store without any live source: its imported sources, its newest sample.
 
     `sequence` counts what was imported: it grows by an import that leaves the end where it is.
     """

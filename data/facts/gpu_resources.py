@@ -1,4 +1,4 @@
-"""What Kubernetes and its GPU plugins call a GPU: every name of a vendor stands here alone."""
+"""Names of GPUs in Kubernetes and its GPU plugins: every name of a vendor stands here alone."""
 
 import csv
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a page of many jobs asks for, and what it is given."""
+"""Query and result of a page of many jobs."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from data.facts.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: `fields` by name (namespace, application, user and others), '' is no filter.
+    """A filter of jobs: `fields` by name (namespace, application, user and others), '' is none.
 
     `search` is a part of id, name or owner, in any case; `running`: only those seen lately that
     neither wait nor are suspended or over.

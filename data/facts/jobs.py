@@ -8,7 +8,7 @@ from data.facts.cluster_names import cluster_in
 
 
 class Platform(StrEnum):
-    """Where a job runs, hence where a change to it is made."""
+    """The system that runs a job, hence the one that is changed for it."""
 
     KUBERNETES = "kubernetes"
     SLURM = "slurm"
@@ -16,7 +16,7 @@ class Platform(StrEnum):
 
 
 class WorkloadKind(StrEnum):
-    """What a job does with its GPUs."""
+    """The use that a job makes of its GPUs."""
 
     TRAINING = "training"
     INFERENCE = "inference"
@@ -24,7 +24,7 @@ class WorkloadKind(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands with its scheduler; unknown when only telemetry names it."""
+    """The state of a job at its scheduler; unknown when only telemetry names it."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -53,7 +53,7 @@ class JobWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """What only a scheduler knows of a job. Empty text and None: the scheduler did not say.
+    """Facts of a job that only a scheduler knows. Empty text and None: the scheduler did not say.
 
     `workload` is the object a person changes, such as deployment/ranker or 123_4 of an array;
     `reason` the scheduler's word for why it waits or ended; `managed_by` who would undo a change
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def named_since(self) -> datetime | None:
-        """When the job id began to name this job; None where it may always have.
+        """The time from which the job id names this job; None where it may always have.
 
         Slurm uses job numbers again. A requeue gives another submit time, not another job.
         """

@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """What a job reported at one time: the share of all its work that is done, 0..1."""
+    """A report of a job at one time: the share of all its work that is done, 0..1."""
 
     reported_at: datetime
     done_ratio: float

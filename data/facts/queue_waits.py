@@ -1,4 +1,4 @@
-"""How long jobs are expected to wait in their scheduler's queue, and behind whom they do."""
+"""Expected waits of jobs in their scheduler's queue, and the jobs before them."""
 
 from dataclasses import dataclass
 
@@ -49,12 +49,12 @@ class QueueWait:
 
     @property
     def known(self) -> bool:
-        """Whether there is a forecast."""
+        """Return whether there is a forecast."""
         return bool(self.rests_on) or self.starts >= (_MIN_LONGER if self.waited else 1)
 
     @property
     def basis(self) -> str:
-        """What the forecast rests on, or that nothing is known."""
+        """The basis of the forecast, or that nothing is known."""
         if self.rests_on:
             return self.rests_on
         if not (self.waited or self.known):
@@ -76,7 +76,7 @@ class QueueWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceInLine:
-    """Who waits before a pending job in its queue, and how much longer it is expected to wait.
+    """A pending job's place in its queue: the jobs before it, and its further expected wait.
 
     Before it are those that were submitted earlier; the scheduler may see it otherwise. `wait` is
     None of a job that does not wait for room, such as one that is held.

@@ -1,4 +1,4 @@
-"""What schedulers let their queues hold: limits that they enforce, and the use of each."""
+"""Limits of schedulers' queues that they enforce, and the use of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PARTITION_QOS = "partition_qos"
 
 
 class QuotaKind(StrEnum):
-    """What a limit is set on: queues of Kueue, of KAI or Volcano; QOS, associations of Slurm.
+    """The kind of a limit's object: queues of Kueue, of KAI or Volcano; QOS, associations of Slurm.
 
     A resource quota is that of a namespace of Kubernetes, whoever schedules its pods.
     """
@@ -64,12 +64,12 @@ class Quota:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What no other row of a reading has."""
+        """The key that is unique among the rows of a reading."""
         return self.source, self.kind, self.queue, self.per, self.resource, self.flavor
 
     @property
     def place(self) -> tuple[str, QuotaKind, str]:
-        """What all limits of one queue share, and all resource quotas of one namespace."""
+        """The key that all limits of one queue share, and all resource quotas of one namespace."""
         of_namespace = self.kind is QuotaKind.RESOURCE_QUOTA
         where = self.queue.partition("/")[0] if of_namespace else self.queue
         return self.source, self.kind, where

@@ -1,4 +1,4 @@
-"""What a recommendation can propose: the table of actions that planner, pages and appliers read."""
+"""Actions of recommendations: the table that planner, pages and appliers read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 
 class Action(StrEnum):
-    """What a recommendation proposes."""
+    """The change that a recommendation proposes."""
 
     FEWER_GPUS = "fewer-gpus"
     SMALLER_GPU = "smaller-gpu"
@@ -39,7 +39,7 @@ class Action(StrEnum):
 
 
 class Risk(StrEnum):
-    """How much a wrong recommendation could hurt (facts: action catalogue)."""
+    """The possible harm of a wrong recommendation (facts: action catalogue)."""
 
     LOW = "low"
     MEDIUM = "medium"

@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What the target says to the steps without taking them (server-side dry run, capacity).
+    """A dry run: the target's answer to the steps without taking them (on the server, capacity).
 
     `refusals` stop the change; `differences` are (field, intended, answered) where the server would
     store something else; `rehearsed` is False where the platform offers no rehearsal.
@@ -81,7 +81,7 @@ class Rehearsal:
 
 
 class StepOutcome(StrEnum):
-    """What is known right after a command was sent."""
+    """The outcome as known right after a command was sent."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -105,7 +105,7 @@ class StepResult:
 
 
 class VerificationResult(StrEnum):
-    """What reading back a change finds."""
+    """The result of reading back a change."""
 
     AS_INTENDED = "as-intended"
     NOT_YET = "not-yet"

@@ -14,7 +14,7 @@ from data.records.recommendations import Range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Who acts.
+    """A person or program that acts.
 
     `via` says how that is known: local, open, cli, proxy, oidc, token, slack, teams or rule (the
     worker).
@@ -35,7 +35,7 @@ class Person:
 
 
 class CommandKind(StrEnum):
-    """What the worker is asked to do."""
+    """The task that a command gives the worker."""
 
     APPLY = "apply"
     ROLLBACK = "rollback"

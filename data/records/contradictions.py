@@ -47,7 +47,7 @@ class ContradictedCounter:
 
     @property
     def evidence(self) -> str:
-        """What the others showed, in the exporters' terms, power as a share of its limit."""
+        """The readings of the others, in the exporters' terms, power as a share of its limit."""
         text = self.others
         for name, term in _TERMS.items():
             text = text.replace(name, term)

@@ -1,4 +1,4 @@
-"""What an applier can make of a job, by what its scheduler tells of it: one rule for all.
+"""Feasible changes of a job for an applier, by its scheduler's facts: one rule for all.
 
 The planner asks it before it offers a configuration, and an applier may ask it before it looks at
 the live object, which has the last word. What a scheduler did not tell is not offered. A job that
@@ -93,7 +93,7 @@ def counts_below(job: Job) -> tuple[int, ...]:
 
 
 def untouchable(job: Job) -> str:
-    """Return why no change at all reaches a job, '' when one may."""
+    """Return the reason why no change at all reaches a job, '' when one may."""
     if job.platform is Platform.SLURM and "het_job" in _extra(job):
         return "it is a component of a heterogeneous job: its components start and end together"
     return ""
@@ -102,7 +102,7 @@ def untouchable(job: Job) -> str:
 def why_not(
     job: Job, proposed: Configuration, *, may_requeue: bool = True, behind_others: bool = False
 ) -> str:
-    """Return why no applier can bring a job to a configuration, '' when one can.
+    """Return the reason why no applier can bring a job to a configuration, '' when one can.
 
     A power cap and a shared board leave the job's own object alone. `may_requeue`: Slurm jobs that
     run may be requeued to change them; `behind_others`: even while others wait for their nodes.
@@ -120,13 +120,13 @@ def why_not(
 
 
 def _strands(job: Job, proposed: Configuration) -> str:
-    """Return which jobs would start or wait for ever if a job was ended, '' when none."""
+    """Return the jobs that would start or wait for ever if a job was ended, '' when none."""
     waiting = _extra(job).get("dependents", "")
     return f"jobs wait for its end: {waiting}" if waiting and proposed.gpu_count == 0 else ""
 
 
 def why_not_later(job: Job) -> str:
-    """Return why no applier can put off a job, '' when one can."""
+    """Return the reason why no applier can put off a job, '' when one can."""
     # A Kubernetes Job that goes on after a pause counts its deadline anew.
     if job.platform is Platform.SLURM and _extra(job).get("deadline_at"):
         return "its deadline stands while it waits"
@@ -161,7 +161,7 @@ def required_nodes(job: Job) -> frozenset[str]:
 def _in_its_state(
     job: Job, proposed: Configuration, *, may_requeue: bool, behind_others: bool
 ) -> str:
-    """Return why a Slurm job's state does not let it change, '' when it does."""
+    """Return the reason why a Slurm job's state does not let it change, '' when it does."""
     if not runs_in_slurm(job) or proposed.gpu_count == 0 or _fewer_nodes(job, proposed):
         return ""
     if (job.scheduler or SchedulerFacts()).state is JobState.SUSPENDED:
@@ -170,7 +170,7 @@ def _in_its_state(
 
 
 def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str:
-    """Return why a running Slurm job is not requeued to change or move it, '' when it may be."""
+    """Return the reason not to requeue a running Slurm job to change or move it, '' without one."""
     if not may_requeue:
         return REQUEUE_NEEDED
     if _misses_its_deadline(job):
@@ -190,7 +190,7 @@ def _misses_its_deadline(job: Job) -> bool:
 
 
 def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> str:
-    """Return why a running Slurm job with these facts might not be again what it was planned as.
+    """Return the reason why a running Slurm job with these facts might start again differently.
 
     `behind_others`: it may wait.
     """
@@ -243,7 +243,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 
 
 def _no_fewer(job: Job, count: int) -> str:
-    """Return why a workload of Kubernetes makes nothing of fewer GPUs of its kind, '' if it may."""
+    """Return the reason why a workload makes nothing of fewer GPUs of its kind, '' if it may."""
     extra = _extra(job)
     if (processes := whole_fact(extra, "named_processes")) and count < processes <= job.gpu_count:
         return f"its command starts {processes} processes, one for each GPU: with fewer they fail"
@@ -267,14 +267,14 @@ def _counts(job: Job, kind: str, count: int) -> bool:
 
 
 def _not_so_many_pods(job: Job, kind: str, count: int) -> str:
-    """Return why another number of pods loses work, data or what its owner wants, '' if not."""
+    """Return the reason why another number of pods harms a job or its owner's aims, '' if none."""
     extra = _extra(job)
     fewer = extra.get("fixed_work", "") if count < job.gpu_count else ""
     return fewer or extra.get("own_shares", "") or _below_floor(job, kind, count)
 
 
 def _below_floor(job: Job, kind: str, count: int) -> str:
-    """Return which budget wants more pods than a count of GPUs gives, '' where none does."""
+    """Return the budget that wants more pods than a count of GPUs gives, '' where none does."""
     extra = _extra(job)
     least = whole_fact(extra, "pods_floor") or 0
     if count >= job.gpu_count or count // (_unit(job, kind) or job.gpu_count) >= least:
@@ -302,7 +302,7 @@ def _unit(job: Job, kind: str) -> int:
 
 
 def _of_template(job: Job, kind: str, count: int) -> str:
-    """Return why the GPUs of each pod cannot be changed, '' when they can."""
+    """Return the reason why the GPUs of each pod cannot be changed, '' when they can."""
     extra = _extra(job)
     resumes = kind == "job" and release_of(extra.get(SERVER_VERSION, "")) >= _RESIZES_JOBS_FROM
     if kind not in _ROLLS and not resumes:
@@ -346,7 +346,7 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
 
 
 def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) -> str:
-    """Return why a job cannot ask for so many GPUs in its own way, '' when it can."""
+    """Return the reason why a job cannot ask for so many GPUs in its own way, '' when it can."""
     per, nodes = extra.get("gres_per", ""), whole_fact(extra, "nodes_requested") or 0
     each = whole_fact(extra, "requested_gpus") or 0
     if per == "node" and nodes and job.gpu_count % nodes == 0:

@@ -16,7 +16,7 @@ _REFERENCE = re.compile(r"\s*tt-([1-9]\d{0,17})\s*", re.IGNORECASE)
 
 
 class DismissalReason(StrEnum):
-    """Why a finding was rejected."""
+    """The reason for the dismissal of a finding."""
 
     FALSE_POSITIVE = "false-positive"
     ACCEPTED_RISK = "accepted-risk"
@@ -25,7 +25,7 @@ class DismissalReason(StrEnum):
 
 
 class FindingEventKind(StrEnum):
-    """What a person did about a finding as a whole."""
+    """A person's act on a finding as a whole."""
 
     SNOOZED = "snoozed"
     DISMISSED = "dismissed"
@@ -56,7 +56,7 @@ class FindingEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DismissalPattern:
-    """What is not proposed before `until`: what matches all of its parts that are not ''.
+    """A pattern of findings not to propose before `until`: all of its parts that are not '' match.
 
     `job` is a glob of a target's name, such as search/*; a target that is no job has no namespace.
     """
@@ -81,14 +81,14 @@ class DismissalPattern:
 
     @property
     def words(self) -> str:
-        """What it matches, as the command line takes it: namespace=search,kind=fewer-gpus."""
+        """The pattern as the command line takes it: namespace=search,kind=fewer-gpus."""
         parts = (("namespace", self.namespace), ("job", self.job), ("kind", self.kind))
         return ",".join(f"{name}={value}" for name, value in parts if value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a cycle found first at `opened_at` and saw last at `seen_at`.
+    """A finding, which a cycle found first at `opened_at` and saw last at `seen_at`.
 
     `seen_at` is None when none of its revisions is kept any more.
     """
@@ -101,12 +101,12 @@ class Finding:
 
     @property
     def reference(self) -> str:
-        """How people name it: TT-12."""
+        """The name for people: TT-12."""
         return reference(self.number)
 
 
 def reference(number: int) -> str:
-    """Return how people name the finding of a number; '' for 0, which names none."""
+    """Return the name of the finding of a number for people; '' for 0, which names none."""
     return f"TT-{number}" if number else ""
 
 

@@ -9,7 +9,7 @@ from data.records.recommendations import Range
 
 
 class Quantity(StrEnum):
-    """What is forecast; the value is the history column."""
+    """A quantity that is forecast; the value is the history column."""
 
     EFFECTIVE_GPUS = "effective_gpus"
     MEMORY = "memory_used_mib"
@@ -30,7 +30,7 @@ UNIT_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadAccuracy:
-    """How a model did at lead times up to `until_hours`, tested at `origins` past moments.
+    """The accuracy of a model at lead times up to `until_hours`, tested at `origins` past moments.
 
     Losses are mean pinball losses over q10, q50, q90 in the unit of the quantity, those of naive
     and seasonal naive with residual bands of their own; `coverage_ratio` is the share inside
@@ -47,7 +47,7 @@ class LeadAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadWeights:
-    """What each member of a mix counts at lead times up to `until_hours`; they add up to 1."""
+    """The weights of a mix's members at lead times up to `until_hours`; they add up to 1."""
 
     until_hours: float
     weights: tuple[tuple[str, float], ...]
@@ -107,7 +107,7 @@ class QuantilePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPeak:
-    """What the largest slot of the next `window_hours` stays under with 90 and 95 %.
+    """The bounds of the largest slot in the next `window_hours` with 90 and 95 %.
 
     Split-conformal over `scores` past windows of `cohort`; `coverage_q90_ratio` is the share of
     the latest windows that stayed under a q90 given beforehand, None when none could be tested.
@@ -157,12 +157,12 @@ class ForecastSkipped:
 
     @property
     def is_away(self) -> bool:
-        """Whether the job has done nothing for hours: it ended, waits or is suspended."""
+        """Return whether the job has done nothing for hours: it ended, waits or is suspended."""
         return self.reason.startswith(("ended", "it waits", "it is suspended"))
 
 
 class GroupKind(StrEnum):
-    """What jobs are added up by; of a rack (a power domain) the power of its boards alone.
+    """The key by which jobs are added up; of a rack (a power domain) the power of its boards alone.
 
     A workload is a service, or all runs of a recurring job.
     """
@@ -190,7 +190,7 @@ class GroupForecast:
 
     @property
     def by_hour(self) -> bool:
-        """Whether this is the week by the hour, not the month by the day."""
+        """Return whether this is the week by the hour, not the month by the day."""
         starts = self.slot_starts
         return len(starts) > 1 and starts[1] - starts[0] == timedelta(hours=1)
 
@@ -201,7 +201,7 @@ class GroupForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadTotal:
-    """What a workload will hold, use (GPU-h) and draw (kWh) in the next `days`: 80 % intervals.
+    """The GPUs, use (GPU-h) and energy (kWh) of a workload in the next `days`: 80 % intervals.
 
     `before` is the same of as many days until now. A quantity is absent where too little is known.
     """
@@ -271,7 +271,7 @@ class LeadMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSummary:
-    """What all jobs' forecasts of a cycle come to: their sum, and how well their tests went.
+    """The sum of all jobs' forecasts of a cycle, and the results of their tests.
 
     `demand` is the sum of the GPUs that jobs will use, with its slots, None without forecasts;
     `series` counts their paths that were tested.

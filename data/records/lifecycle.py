@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a recommendation stands."""
+    """The state of a recommendation."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -43,7 +43,7 @@ TARGET_MOVED = "the target moved"
 
 
 class LifecycleEvent(StrEnum):
-    """What moves a recommendation from one state to another."""
+    """An event that moves a recommendation from one state to another."""
 
     APPROVED = "approved"
     REJECTED = "rejected"

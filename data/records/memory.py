@@ -1,4 +1,4 @@
-"""What is foreseen of a job's GPU memory: that it will run out, or that room has become free."""
+"""Forecasts of a job's GPU memory: that it will run out, or that capacity has become free."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class MemoryOutlook(StrEnum):
-    """What a finding says."""
+    """The statement of a finding."""
 
     RUNS_OUT = "runs-out"
     ROOM = "room"
 
 
 class MemoryRemedy(StrEnum):
-    """What can be done before memory runs out, the mildest first."""
+    """Remedies before memory runs out, the mildest first."""
 
     SPREAD = "spread"
     SHARD = "shard"
@@ -35,7 +35,7 @@ class MemoryAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFinding:
-    """What is foreseen of one job, in MiB per GPU.
+    """The memory forecast of one job, in MiB per GPU.
 
     `probability` is the least chance, 0..1, that the memory runs out within `horizon_hours`, and
     `at` the first slot in which that is likely (RUNS_OUT). `room_mib` is what stays free with 95 %
@@ -60,12 +60,12 @@ class MemoryFinding:
 
     @property
     def needed_mib(self) -> float:
-        """What each device should offer the program, for the whole horizon."""
+        """The memory that each device should offer the program, for the whole horizon."""
         return max(self.peak_q50_mib, self.peak_q95_mib)
 
     @property
     def held_mib(self) -> float:
-        """What the job is held to from `at` on, with 95 % and a margin (ROOM)."""
+        """The bound of the job's memory from `at` on, with 95 % and a margin (ROOM)."""
         return self.limit_mib - self.room_mib
 
     def __post_init__(self) -> None:

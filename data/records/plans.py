@@ -7,7 +7,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a job may run on: GPU model, count, MIG profile ('' whole), cap (None uncapped).
+    """A configuration of a job: GPU model, count, MIG profile ('' whole), cap (None uncapped).
 
     `gpu_count` 0 means that the job holds nothing (reclaimed, or paused). `shared_with` names the
     job that has the other half of the board. `boards` is what its devices amount to where it has
@@ -51,7 +51,7 @@ class Stay:
 
 
 class IdleCause(StrEnum):
-    """Why GPUs that a job holds idle stay with it."""
+    """The reason why idle GPUs stay with their job."""
 
     UNKNOWN = "demand not known"
     WAITS = "waits for its start and holds no GPU"
@@ -68,7 +68,7 @@ class IdleCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleGpus:
-    """What a job's GPUs are forecast to do over the horizon; GPUs, on average over its slots.
+    """The forecast use of a job's GPUs over the horizon; GPUs, on average over its slots.
 
     idle = peaks + freed_idle + stays. `work` is the forecast's median, `peaks` what q90 with
     headroom needs beyond it, `freed` what the recommendation takes. `work` is None where demand is
@@ -90,12 +90,12 @@ class IdleGpus:
 
     @property
     def freed_idle(self) -> float:
-        """What is freed of the idle; the rest of `freed` is work that moves to fewer GPUs."""
+        """The freed part of the idle; the rest of `freed` is work that moves to fewer GPUs."""
         return min(self.freed, self.idle)
 
     @property
     def stays(self) -> float:
-        """What stays idle beyond the peaks."""
+        """The part that stays idle beyond the peaks."""
         return self.idle - self.freed_idle - self.peaks
 
 
@@ -185,7 +185,7 @@ class TenantPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPrice:
-    """What one more unit of something scarce was worth in each slot, for the next plan's start."""
+    """The worth of one more scarce unit in each slot, for the next plan's start."""
 
     of: str
     per_slot: tuple[float, ...]

@@ -33,7 +33,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What a recommendation saves over `horizon_hours`, net of its transition and longer runs.
+    """The savings of a recommendation over `horizon_hours`, net of its transition and longer runs.
 
     None where a factor is unknown. `gpu_hours` counts in GPU-hours of the present model; a
     negative value is a loss. `emissions_kgco2e` is location-based, `market_emissions_kgco2e`
@@ -50,7 +50,7 @@ class Savings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What making the change takes once: `seconds` without work for the job, in all its parts.
+    """The one-time cost of a change: `seconds` without work for the job, in all its parts.
 
     `parts` are (what, central seconds), assumed per kind of job; `cost` and `gpu_hours` are in the
     savings already. `queue` tells the forecast of the wait in the queue, '' where there is none.
@@ -65,7 +65,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a recommendation rests on, so that it can be followed back to the samples."""
+    """The evidence of a recommendation, so that it can be followed back to the samples."""
 
     signal: str
     samples: int
@@ -124,7 +124,7 @@ class Recommendation:
 
     @property
     def target(self) -> str:
-        """What would change: the job, or what of the fleet."""
+        """The target of the change: the job, or a part of the fleet."""
         return self.job_id or self.job_name
 
     @property
@@ -134,7 +134,7 @@ class Recommendation:
 
     @property
     def summary(self) -> str:
-        """What is proposed, in a few words."""
+        """The proposal in a few words."""
         return self.change or self.proposed.describe()
 
     @property
@@ -155,7 +155,7 @@ class Recommendation:
 
     @property
     def is_advice(self) -> bool:
-        """Whether a person alone can do it; so is a bound whose autoscaler is not named."""
+        """Return whether a person alone can do it; so is a bound whose autoscaler is not named."""
         unnamed = self.action.spec.bound and "autoscaler" not in dict(self.details)
         return self.action in ADVICE or bool(unnamed)
 
@@ -176,7 +176,7 @@ class Recommendation:
 
     @property
     def cancels_job(self) -> bool:
-        """Whether the change ends the job for good: Slurm brings no cancelled job back."""
+        """Return whether the change ends the job for good: Slurm brings no cancelled job back."""
         return self.action.spec.takes_all and self.platform is Platform.SLURM
 
 
@@ -186,7 +186,7 @@ _CHANGE = (
 
 
 class Decision(StrEnum):
-    """What happened to a recommendation; appended, never edited."""
+    """An event of a recommendation; appended, never edited."""
 
     APPROVED = "approved"
     REJECTED = "rejected"

@@ -1,4 +1,4 @@
-"""What an inference service carries, and the replicas that it is foreseen to need."""
+"""Load of an inference service, and its forecast need of replicas."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColdStart:
-    """How long a replica takes from its order to its first request, s, and where that is from.
+    """The time of a replica from its order to its first request, s, and the source of that time.
 
     `seconds` is what forecasts lead by; `typical_seconds` the median of the `starts` seen, None
     where there was none. `source` is pods (learnt from when its pods were put on a node and ready),
@@ -29,7 +29,7 @@ class ColdStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsUse:
-    """How the bounds of a service's autoscaler served it in the `known_hours` of `span_hours`.
+    """The use of a service's autoscaler bounds in the `known_hours` of `span_hours`.
 
     In `spare_hours` no more than `min_replicas` were there and fewer were needed, never fewer than
     `least_needed`: `spare_replica_hours` of all `replica_hours`. Requests waited longer than

@@ -1,4 +1,4 @@
-"""Why a job is slow, from what kept its boards at work or from it."""
+"""Causes of slow jobs, by the activity and limits of their boards."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from data.records.recommendations import Range
 
 
 class SlowCause(StrEnum):
-    """What a job's boards look like; `BUSY` is not slow, `UNKNOWN` nobody can tell."""
+    """The state of a job's boards; `BUSY` is not slow, `UNKNOWN` nobody can tell."""
 
     STARVED = "starved of input"
     SMALL_BATCH = "batch too small"
@@ -20,13 +20,13 @@ class SlowCause(StrEnum):
 
     @property
     def is_slow(self) -> bool:
-        """Whether its work could go faster."""
+        """Return whether its work could go faster."""
         return self not in (SlowCause.BUSY, SlowCause.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowWork:
-    """Why one job is slow, from the slots of five minutes in which its boards are known.
+    """The cause of one slow job, from the slots of five minutes in which its boards are known.
 
     `votes` of the `known_slots` show the cause, `firm_votes` also with every threshold 10 %
     stricter. `confidence` is strong, medium or weak, '' where the cause is unknown; `doubt` is what

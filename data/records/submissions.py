@@ -8,7 +8,7 @@ from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 
 
 class SubmissionState(StrEnum):
-    """Where an attempt stands. SENDING: written down, not yet confirmed by the cluster."""
+    """The state of an attempt. SENDING: written down, not yet confirmed by the cluster."""
 
     SENDING = "sending"
     PENDING = "pending"
@@ -23,7 +23,7 @@ class SubmissionState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still change."""
+        """Return whether it may still change."""
         return self in _OPEN
 
 
@@ -32,7 +32,7 @@ _OPEN = (SubmissionState.SENDING, SubmissionState.PENDING, SubmissionState.RUNNI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedPlan:
-    """How an attempt was spread and what it was expected to take, bytes of its fullest GPU.
+    """The spread of an attempt and its expected memory, bytes of its fullest GPU.
 
     `needed_bytes` is what a GPU must have for the job to be let in; `static_bytes` and
     `dynamic_bytes` are the raw estimate, before runs of the family corrected it.
@@ -127,7 +127,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPeak:
-    """What a finished job teaches its family: the raw estimate beside the measured peak, bytes."""
+    """A finished job as its family's sample: the raw estimate beside the measured peak, bytes."""
 
     family: str
     job_id: str

@@ -1,4 +1,4 @@
-"""What an applier's refusal may rest on, as a digest: until it changes, the refusal holds."""
+"""Facts behind an applier's refusal, as a digest: until it changes, the refusal holds."""
 
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job

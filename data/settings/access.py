@@ -40,7 +40,7 @@ def key_of(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings(Section, name="chat"):
-    """Who may approve from Slack or Teams, and the secrets by which these sign what they send."""
+    """Approvers on Slack or Teams, and the secrets by which these sign their messages."""
 
     slack_signing_secret: str = documented(
         "", "signing secret of the Slack app; empty: nothing is taken from Slack", secret=True
@@ -168,7 +168,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
 def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:
-    """Return what an IPv6 network that overlaps `_MAPPED` holds of IPv4."""
+    """Return the IPv4 part of an IPv6 network that overlaps `_MAPPED`."""
     inside = network if network.subnet_of(_MAPPED) else _MAPPED
     first = int(inside.network_address) & 0xFFFFFFFF
     return ipaddress.IPv4Network((first, inside.prefixlen - _MAPPED.prefixlen))
@@ -195,7 +195,7 @@ def _is_narrow(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings(Section, name="access"):
-    """Who is let in, as whom, and what they may do."""
+    """Users who are let in, their identities, and their rights."""
 
     mode: str = documented(
         "local",
@@ -306,7 +306,7 @@ class AccessSettings(Section, name="access"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifySettings(Section, name="notify"):
-    """Who is told of approvals, outcomes and rollbacks. Recipients come from here only."""
+    """Recipients of approvals, outcomes and rollbacks. They come from here only."""
 
     webhook_url: str = documented("", "webhook of a chat; empty: none", secret=True)
     webhook_kind: str = documented(

@@ -35,7 +35,7 @@ from data.settings.submission import SubmitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings(Section, name="retention"):
-    """How long facts are kept, by resolution, and thoughts that a newer cycle replaced.
+    """Retention of facts, by resolution, and of results that a newer cycle replaced.
 
     The hourly energy is kept for years; what a person decided on is kept for good.
     """

@@ -61,7 +61,7 @@ def _window(entry: str) -> ChangeWindow:
 
 
 def next_opening(windows: Iterable[ChangeWindow], now: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return when (UTC) the next window opens, None while one is open or none is asked for.
+    """Return the next opening of a window (UTC), None while one is open or none is asked for.
 
     Where the clocks change, a window opens and closes by the new time; one that would open in the
     hour that is left out opens as that hour is skipped.
@@ -81,7 +81,7 @@ def next_opening(windows: Iterable[ChangeWindow], now: datetime, zone: ZoneInfo)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplySettings(Section, name="apply"):
-    """How approved recommendations reach the cluster. Read-only unless two switches are on.
+    """The path of approved recommendations to the cluster. Read-only unless two switches are on.
 
     The first switch is `apply.enabled`, the second the `enabled` of the target's own section.
     """

@@ -82,13 +82,13 @@ class GridSettings(Section, name="grid"):
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody is asked."""
+        """Return whether anybody is asked."""
         return bool(self.carbon or self.price)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergySettings(Section, name="energy"):
-    """What turns board power into site energy, emissions and money."""
+    """Factors from board power to site energy, emissions and money."""
 
     region: str = documented("WORLD", "grid region of the carbon table, such as DEU or USA")
     pue: float = documented(

@@ -1,4 +1,4 @@
-"""How a setting is declared, and how its range is checked."""
+"""Declaration of a setting, and the check of its range."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -33,7 +33,7 @@ class Limits:
         )
 
     def rule(self) -> str:
-        """Return what is allowed, in words; '' where everything is."""
+        """Return the allowed values, in words; '' where everything is."""
         if self.choices:
             return " or ".join(choice or "empty" for choice in self.choices)
         if self.maximum is None:

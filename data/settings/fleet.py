@@ -67,7 +67,7 @@ class PowerDomain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantShare:
-    """What a tenant (`name` may be a pattern) may hold, in boards.
+    """The share of a tenant (`name` may be a pattern), in boards.
 
     `quota` 0: its fair share by `weight` of what the others leave. Up to `guaranteed` it comes
     first; up to `borrowable` above the quota it may borrow.
@@ -167,7 +167,7 @@ class PowerSettings(Section, name="power"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSettings(Section, name="tenants"):
-    """Who shares the fleet, and what borrowing and going without cost, per board and hour."""
+    """Tenants of the fleet, and the cost of borrowing and going without, per board and hour."""
 
     by: str = documented(
         "namespace",

@@ -81,7 +81,7 @@ def _of_contexts(settings: Settings, others: Mapping[str, Settings]) -> dict[str
 
 @cache
 def _read(path: Path) -> Settings:
-    """Return what a cluster's file says: read once, so that a process keeps to one answer."""
+    """Return the settings of a cluster's file: read once, so that a process keeps to one answer."""
     rest = {
         name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
@@ -153,7 +153,7 @@ def _require_one_each(names: Mapping[str, str], value_of: Mapping[str, str], wor
 
 
 def _name(context: str) -> str:
-    """Return what a cluster is called by its context, such as ml-1 of arn:aws:eks:…:cluster/ml_1.
+    """Return a cluster's name by its context, such as ml-1 of arn:aws:eks:…:cluster/ml_1.
 
     The end of a long name counts: what is before it is the account and the region.
     """

@@ -45,7 +45,7 @@ def require_named_addresses(section: Section, name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings(Section, name="report"):
-    """When the week of the report ends, in whose time, and who gets which edition."""
+    """The end of the report's week, its time zone, and the recipients of each edition."""
 
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
     week_ends: str = documented(

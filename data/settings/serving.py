@@ -42,7 +42,7 @@ class ServingSettings(Section, name="serving"):
 
 
 def without_number(serving: ServingSettings, cycle_minutes: float) -> str:
-    """Return why services have no number for a part of each cycle and the fix, '' where they do."""
+    """Return the reason why services lack numbers in a part of a cycle and the fix, else ''."""
     needed = cycle_minutes + SLOT_SECONDS / 60
     if serving.stale_minutes >= needed:
         return ""

@@ -24,7 +24,7 @@ class SourceSection(Section):
 
     @property
     def in_use(self) -> bool:
-        """Whether the source is turned on."""
+        """Return whether the source is turned on."""
         return bool(getattr(self, self.switch))
 
 

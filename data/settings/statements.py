@@ -28,7 +28,7 @@ def _require_span(name: str, start: datetime, end: datetime) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPrice:
-    """What a whole board of a model costs per hour from `start` to `end`, by one kind of list.
+    """The price of a whole board of a model per hour from `start` to `end`, by one kind of list.
 
     `region` empty: everywhere; otherwise where energy.region is this. `discount_ratio` is taken off
     `per_gpu_hour`.
@@ -53,7 +53,7 @@ class GpuPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a tenant may spend in a calendar month of report.timezone."""
+    """The budget of a tenant in a calendar month of report.timezone."""
 
     tenant: str
     per_month: float
@@ -65,7 +65,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
-    """What was billed for the whole fleet from `start` to `end`."""
+    """The bill for the whole fleet from `start` to `end`."""
 
     name: str
     amount: float
@@ -80,7 +80,7 @@ class Invoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSettings(Section, name="statement"):
-    """Who pays what for the fleet; without a price the catalogue's planning prices are used."""
+    """Prices of the fleet; without one the catalogue's planning prices are used."""
 
     provider: str = documented("own fleet", "who provides the GPUs, in FOCUS exports")
     billing_account: str = documented("trimtab", "billing account of FOCUS exports")
@@ -123,7 +123,7 @@ def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], str]) ->
 
 
 def _in_words(row: GpuPrice | Invoice) -> str:
-    """Return which row it is, as a person would find it in the file."""
+    """Return the name of a row, as a person would find it in the file."""
     which = (
         f"the {row.kind} price {row.per_gpu_hour:g} of {row.gpu_model}"
         if isinstance(row, GpuPrice)

@@ -1,4 +1,4 @@
-"""Where a store is: its settings, its address, whether its file is there. Imports no database."""
+"""Location of a store: its settings, its address, its file. Imports no database."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ADDRESSES = "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings(Section, name="store"):
-    """Where facts, plans and decisions are kept."""
+    """The location of facts, plans and decisions."""
 
     url: str = documented_path(f"duckdb:///{USUAL}/trimtab.duckdb", _ADDRESSES)
     min_free_mib: float = documented(
@@ -114,7 +114,7 @@ def closed(path: Path, reason: str) -> StoreError:
 
 
 def _owner_of(path: Path) -> str:
-    """Return whose the file is, for a message; '' where that is not told."""
+    """Return the owner of the file, for a message; '' where that is not told."""
     with suppress(OSError, KeyError, NotImplementedError):
         return f" of {path.owner()}"
     return ""

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSettings(Section, name="submit"):
-    """Where `trimtab submit` sends jobs, and whether it may. Previews work without any right."""
+    """The target of `trimtab submit`, and its permission. Previews work without any right."""
 
     enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
     without_confirmation: bool = documented(False, "submit without asking a person each time")

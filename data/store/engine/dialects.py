@@ -1,4 +1,4 @@
-"""What DuckDB and PostgreSQL do differently; nothing outside asks which of the two it speaks to.
+"""Differences of DuckDB and PostgreSQL; nothing outside asks which of the two it speaks to.
 
 Queries are written in what both understand. PostgreSQL gets the few functions that it lacks from
 `migrations/0020_schema.postgres.sql` (epoch, epoch_us, hash), and `arg_max` as an ordered array.
@@ -26,7 +26,7 @@ Transaction = Callable[..., AbstractContextManager[sa.Connection]]
 
 
 class Lock(IntEnum):
-    """What one writer at a time may touch, taken in this order, until the transaction ends.
+    """Objects of one writer at a time, taken in this order, until the transaction ends.
 
     A DuckDB file has one writer anyway. On PostgreSQL the writers are processes: without the lock
     two of them would append to the audit chain after the same entry, or merge the same sample.

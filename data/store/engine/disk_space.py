@@ -1,4 +1,4 @@
-"""How much room the disk of a store has left, and the floor below which nothing is collected.
+"""Free space on the disk of a store, and the floor below which nothing is collected.
 
 A full disk would take the store's own decisions and everything else on the machine with it: facts
 can be fetched again, so they wait first.

@@ -87,7 +87,7 @@ def _without_pandas(cursor: Any, statement: str, parameters: Any, context: Any) 
 
 @contextmanager
 def failures_named(connection: sa.Connection) -> Iterator[None]:
-    """Name what the driver raises where SQLAlchemy does not see it: frames in, rows out as Arrow.
+    """Translate errors of the driver that SQLAlchemy does not see: frames in, rows out as Arrow.
 
     Errors: StoreError.
     """

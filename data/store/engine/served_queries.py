@@ -35,7 +35,7 @@ def _tagged(value: object) -> dict[str, str]:
 
 
 def decode(body: bytes) -> Any:
-    """Return what was encoded. Errors: ValueError."""
+    """Return the decoded value. Errors: ValueError."""
     return json.loads(body, object_hook=_untagged)
 
 

@@ -1,4 +1,4 @@
-"""What kept devices at work: a row a device and five minutes, read by job.
+"""Activity of devices: a row a device and five minutes, read by job.
 
 A row counts for a job that held the device alone and for at least 80 % of the slot.
 """

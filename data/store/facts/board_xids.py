@@ -1,4 +1,4 @@
-"""Which XID codes boards showed, and from when to when: one row per board and code.
+"""XID codes of boards, with first and last times: one row per board and code.
 
 Whatever the order in which readings come, and however often, the same rows stay: the first time is
 the earliest, the last the latest.

@@ -1,4 +1,4 @@
-"""What the energy statement adds up: joules, board-time and work of the roll-ups, in parts.
+"""Parts of the energy statement: joules, board-time and work of the roll-ups.
 
 Plain SQLAlchemy Core over the roll-ups. A slot of five minutes belongs to the range and to the
 period in which it begins, so that the parts of any split and grouping are the whole. Hours that lie
@@ -37,7 +37,7 @@ _LOOK_BACK = timedelta(days=7)
 
 
 class EnergyKey(StrEnum):
-    """What the parts are told apart by."""
+    """The key that tells the parts apart."""
 
     FLEET = "fleet"
     NAMESPACE = "namespace"
@@ -315,7 +315,7 @@ class EnergyReader(FactReader):
         periods: Periods,
         hour_shift: int | None,
     ) -> pd.DataFrame:
-        """Return what the statement adds up, a row per period, hour of day, holder, key, model.
+        """Return the parts of the statement, a row per period, hour of day, holder, key, model.
 
         Columns period (its number on the grid), hour_of_day (`hour_shift` s ahead of UTC; 0 where
         that is None), holder (job,

@@ -79,7 +79,7 @@ _GROUP_DAYS = 90
 
 
 class FactReader(QuotaReader, ContradictionReader):
-    """What is known of fleet and jobs; nothing here writes."""
+    """Facts of fleet and jobs; nothing here writes."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -178,7 +178,7 @@ class FactReader(QuotaReader, ContradictionReader):
         return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
 
     def job_names(self, field: str) -> dict[str, str]:
-        """Return what a field of `job_sql.FIELDS` says of each job by id, '' where nothing."""
+        """Return a field of `job_sql.FIELDS` of each job by id, '' where there is none."""
         query = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
         return {row.job_id: row.name for row in self._rows(sa.text(query))}
 
@@ -356,7 +356,7 @@ class FactReader(QuotaReader, ContradictionReader):
         )
 
     def recording(self) -> Recording | None:
-        """Return what was imported; None when a live source ever reported, or nothing is kept."""
+        """Return the imported recording; None of an empty store and once a live source reported."""
         rows = self._newest_reports()
         if not rows or not all(_was_imported(row.source, row.report) for row in rows):
             return None

@@ -1,4 +1,4 @@
-"""How facts enter the tables: whatever the order and however often they come, the same rows stay.
+"""Writer of facts: whatever the order and however often they come, the same rows stay.
 
 Two readings of one device, time and holder that differ are settled value by value: the larger
 number, the later text, the utilization of the better signal. Larger-wins is commutative,
@@ -61,7 +61,7 @@ class Kept:
 
 
 def late_samples(connection: sa.Connection, samples: pd.DataFrame) -> pd.Series:
-    """Return which samples are older than the retention of samples."""
+    """Return a mask of samples that are older than the retention of samples."""
     return samples["sampled_at"] < kept_since(connection, "samples")
 
 
@@ -355,7 +355,7 @@ def _earlier_waits(job: Job, other: Job) -> tuple[JobWait, ...]:
 
 
 def merged_job(one: Job, other: Job) -> Job:
-    """Return what two reports of one job say together, in either order the same.
+    """Return the job that two reports give together, in either order the same.
 
     A scheduler's word beats telemetry's, the later the earlier; what the winner does not say is
     taken from the other. First and last time seen are those of both. That a run ended stands,

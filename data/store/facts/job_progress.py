@@ -1,4 +1,4 @@
-"""How much of their work jobs said that they had done: a row a holder and time, read by job."""
+"""Progress that jobs reported: a row a holder and time, read by job."""
 
 from __future__ import annotations
 

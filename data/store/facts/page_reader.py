@@ -36,7 +36,7 @@ _LEVELS = ("q10", "q50", "q90")
 
 
 class PageReader(FactReader):
-    """What pages of a large fleet ask; nothing here writes."""
+    """Queries for pages of a large fleet; nothing here writes."""
 
     def job_page(
         self,
@@ -92,7 +92,7 @@ class PageReader(FactReader):
         }
 
     def job_holders(self, *, seen_since: datetime) -> pd.DataFrame:
-        """Return whose the jobs seen since then are, as `holders_of` says."""
+        """Return the holders of the jobs seen since then, as `holders_of` says."""
         return holders_of(self.jobs(seen_since=seen_since))
 
     def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class PageReader(FactReader):
         return tuple(forecasts)
 
     def forecast_counts(self) -> tuple[int, int]:
-        """Return how many jobs the latest cycle forecast, and how many it could not."""
+        """Return the numbers of jobs that the latest cycle forecast, and could not forecast."""
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, sa.func.count().label("jobs"))
             .where(tables.forecasts.c.cycle_id == newest_cycle())
@@ -188,7 +188,7 @@ class PageReader(FactReader):
         return tuple(from_json(ForecastSkipped, row.record) for row in rows)
 
     def forecast_tests(self, job_ids: tuple[str, ...] | None = None) -> tuple[ForecastTest, ...]:
-        """Return how every path of the latest cycle's forecasts was tested, of all jobs or some."""
+        """Return the tests of every path of the latest cycle's forecasts, of all jobs or some."""
         return tuple(
             ForecastTest(
                 job_id=forecast["job_id"],
@@ -212,7 +212,7 @@ class PageReader(FactReader):
         return self.forecast_summary().demand
 
     def forecast_summary(self) -> ForecastSummary:
-        """Return what the latest cycle's forecasts come to: their sum, and how tests of them went.
+        """Return the sum of the latest cycle's forecasts, and the results of their tests.
 
         Every forecast is read for it.
         """

@@ -1,4 +1,4 @@
-"""What a cycle thinks about: the fleet, the jobs and their history, read at one time."""
+"""Facts for a cycle: the fleet, the jobs and their history, read at one time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedulers enforce: each source's latest reading of its queues."""
+"""Quotas that schedulers enforce: each source's latest reading of its queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inference engines served: a row a replica and five minutes, read by service.
+"""Traffic of inference engines: a row a replica and five minutes, read by service.
 
 A replica is joined to its job as GPU samples are: by the pod that its labels name, through who held
 what. A pod of which no scheduler told is of the workload whose pods are named as it is, where that

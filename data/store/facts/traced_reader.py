@@ -27,7 +27,7 @@ Place = tuple[datetime, str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRange:
-    """Whose rows of [start, end) are asked for; '' names no board, no job in particular."""
+    """The rows of [start, end) to read; '' names no board, no job in particular."""
 
     start: datetime
     end: datetime
@@ -76,7 +76,7 @@ _SLOTS = _TracedRows(
 
 
 class TracedReader(FactReader):
-    """What figures are made of; nothing here writes."""
+    """Samples and slots behind figures; nothing here writes."""
 
     def readings(self, span: TracedRange, *, most: int, after: Place | None = None) -> pd.DataFrame:
         """Return at most `most` readings of a board (columns SAMPLES), those after a place.
@@ -94,11 +94,11 @@ class TracedReader(FactReader):
         return self._traced(_SLOTS, span, most, after)
 
     def count_readings(self, span: TracedRange) -> int:
-        """Return how many readings the range has."""
+        """Return the number of readings in the range."""
         return self._count(_READINGS, span)
 
     def count_slots(self, span: TracedRange) -> int:
-        """Return how many slots the range has."""
+        """Return the number of slots in the range."""
         return self._count(_SLOTS, span)
 
     def _traced(

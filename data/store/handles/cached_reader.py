@@ -90,7 +90,7 @@ class CachedReader(StoreReader):
         decisions: bool = False,
         is_lasting: bool = False,
     ) -> Answer:
-        """Return what `make` gave for this key, made anew when the data have changed since.
+        """Return the answer of `make` for this key, made anew when the data have changed since.
 
         One that is lasting stays as it is: its key says of what time it is.
         """
@@ -181,7 +181,7 @@ class CachedReader(StoreReader):
         return self.remember(key, lambda: ask(now=now), decisions=True)
 
     def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Return what is proposed or was decided on, as `StoreReader` does; kept for a minute."""
+        """Return proposed or decided recommendations, as `StoreReader` does; kept for a minute."""
         ask = super().current_recommendations
         key = ("current_recommendations", floor_to_slot(now, _MINUTE))
         return self.remember(key, lambda: ask(now=now), decisions=True)

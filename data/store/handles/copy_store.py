@@ -29,7 +29,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProof:
-    """How many rows a table has, and the hash of all of them."""
+    """The number of rows of a table, and the hash of all of them."""
 
     table: str
     rows: int

@@ -66,7 +66,7 @@ class StoredRecommendation:
 
     @property
     def reference(self) -> str:
-        """How people name its finding: TT-12."""
+        """The name of its finding for people: TT-12."""
         return reference(self.finding)
 
     def meant(self) -> tuple[bool, datetime]:
@@ -141,18 +141,18 @@ class StoreReader(
         return tuple(from_json(GroupForecast, row.record) for row in rows)
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
-        """Return what the latest cycle foresaw of the running jobs' memory, None if it did none.
+        """Return the latest cycle's forecast of the running jobs' memory, None if it did none.
 
         As `watch_memory` orders it: the likeliest to run out first, then the largest room.
         """
         return self._outlook(tables.memory_outlooks, tuple[MemoryFinding, ...])
 
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
-        """Return what the latest cycle foresaw of inference services, () where there are none."""
+        """Return the latest cycle's forecasts of inference services, () where there are none."""
         return self._outlook(tables.serving_outlooks, tuple[ServiceOutlook, ...]) or ()
 
     def slow_work(self) -> tuple[SlowWork, ...]:
-        """Return why the latest cycle said that jobs are slow, or are not, by job."""
+        """Return the causes by which jobs are slow, or are not, in the latest cycle, by job."""
         return self._outlook(tables.slow_work, tuple[SlowWork, ...]) or ()
 
     def _outlook(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
@@ -215,7 +215,7 @@ class StoreReader(
         return _recommendation(rows[0].record)
 
     def _revision(self, number: int, now: datetime) -> StoredRecommendation:
-        """Return what people mean by a finding: its revision under way, else its newest.
+        """Return the revision that a finding stands for: the one under way, else its newest.
 
         Errors: NotKnownError when none is kept.
         """
@@ -251,7 +251,7 @@ class StoreReader(
         return tuple(self._stored(query, now))
 
     def spoken_of_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Return what was decided on, or worked on, after a time."""
+        """Return the recommendations decided on, or worked on, after a time."""
         decisions = tables.accounted(tables.decisions).c
         journal = tables.accounted(tables.journal).c
         digests = sa.union(
@@ -323,7 +323,7 @@ class StoreReader(
         return CycleRow(**values)
 
     def prepared_answers(self) -> tuple[int, datetime] | None:
-        """Return how many answers are prepared from the newest batch and cycle, and when.
+        """Return the number of answers prepared from the newest batch and cycle, and their time.
 
         None where there are none: questions are then answered from the rows themselves.
         """

@@ -47,7 +47,7 @@ BY_HEADER = "x-trimtab-by"
 
 
 def socket_path(path: Path) -> Path:
-    """Return where the process that holds the DuckDB file at `path` listens."""
+    """Return the socket of the process that holds the DuckDB file at `path`."""
     return path.with_name(f"{path.name}.sock")
 
 
@@ -86,7 +86,7 @@ class StoreHolder:
         self.path = path
 
     def greet(self) -> dict[str, Any]:
-        """Return what the holder says of itself and the store. Errors: StoreError."""
+        """Return the holder's description of itself and the store. Errors: StoreError."""
         return dict(json.loads(self.ask("GET", _HELLO, seconds=_GREETS_WITHIN)))
 
     def ask(

@@ -141,7 +141,7 @@ class Store:
 
     @property
     def commits(self) -> int | None:
-        """How often this process wrote, None where others write too."""
+        """The number of writes of this process, None where others write too."""
         return None if self._head is None else self._head.commits
 
     def reader_for_pages(self) -> CachedReader:
@@ -160,7 +160,7 @@ class Store:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several processes can use the store at once."""
+        """Return whether several processes can use the store at once."""
         return is_postgres(self._engine)
 
     @property

@@ -77,7 +77,7 @@ _SOMEBODY = "another job"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unlisted:
-    """What stands for a job of others where a configuration names it."""
+    """The substitute for a job of others where a configuration names it."""
 
     job_ids: frozenset[str]
 
@@ -153,14 +153,14 @@ class OwnedReader(CachedReader):
     def job_holdings(
         self, job_ids: tuple[str, ...], *, start: datetime, end: datetime
     ) -> pd.DataFrame:
-        """Return what the owner's jobs held of boards that others may have held beside them."""
+        """Return the holdings of the owner's jobs on boards that others may have held as well."""
         mine = tuple(sorted(self.owned_jobs().intersection(job_ids)))
         return self._whole.job_holdings(mine, start=start, end=end)
 
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime
     ) -> pd.DataFrame:
-        """Return what an owner's service served, by pods that no scheduler told of as well."""
+        """Return the traffic of an owner's service, by pods that no scheduler told of as well."""
         if job_id not in self.owned_jobs():
             return super().service(job_id, nameless, start=start, end=end)
         return self._whole.service(job_id, nameless, start=start, end=end)
@@ -171,7 +171,7 @@ class OwnedReader(CachedReader):
         return tokens[tokens["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
 
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
-        """Return what the owner's jobs held last; a board that went to others is theirs."""
+        """Return the last GPUs of the owner's jobs; a board that went to others is theirs."""
         ids = self.owned_jobs()
         return tuple(
             replace(gpu, job_id=first, co_holders=tuple(others))
@@ -196,7 +196,7 @@ class OwnedReader(CachedReader):
         return frame[frame["gpu_uuid"].isin(boards)].reset_index(drop=True)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
-        """Return how the sources fared, without the words, which may name anybody."""
+        """Return the outcome of the sources, without the words, which may name anybody."""
         return tuple(
             replace(report, reason="", warnings=(), dropped=())
             for report in self._whole.source_reports()
@@ -209,7 +209,7 @@ class OwnedReader(CachedReader):
         return np.zeros(0)
 
     def submissions(self) -> tuple[Submission, ...]:
-        """Return how the owner's jobs were submitted, the latest first."""
+        """Return the submissions of the owner's jobs, the latest first."""
         ids = self.owned_jobs()
         return tuple(
             submission
@@ -218,22 +218,22 @@ class OwnedReader(CachedReader):
         )
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
-        """Return what is foreseen of the owner's jobs, None if the latest cycle did none."""
+        """Return the memory forecasts of the owner's jobs, None if the latest cycle did none."""
         outlook, ids = self._whole.memory_outlook(), self.owned_jobs()
         return None if outlook is None else tuple(entry for entry in outlook if entry.job_id in ids)
 
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
-        """Return what is foreseen of the services that are the owner's jobs."""
+        """Return the forecasts of the services that are the owner's jobs."""
         ids = self.owned_jobs()
         return tuple(entry for entry in self._whole.serving_outlook() if entry.job_id in ids)
 
     def slow_work(self) -> tuple[SlowWork, ...]:
-        """Return why the owner's jobs are slow, or are not."""
+        """Return the causes by which the owner's jobs are slow, or are not."""
         ids = self.owned_jobs()
         return tuple(entry for entry in self._whole.slow_work() if entry.job_id in ids)
 
     def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
-        """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""
+        """Return the owner's jobs in a plan; its cost and bounds stay the fleet's."""
         plan, ids = self._whole.plan(plan_id, job_id=job_id), self.owned_jobs()
         if plan is None:
             return None

@@ -110,7 +110,7 @@ def old_decision_problems(
 
 
 def head_problems(entries: Sequence[AuditEntry], head: str) -> Iterator[str]:
-    """Tell when the entry whose hash was noted down before is no longer in the chain."""
+    """Yield a problem when the entry whose hash was noted down before is no longer in the chain."""
     digest = head.strip().lower()
     if digest and all(entry.entry_hash != digest for entry in entries):
         yield (

@@ -24,7 +24,7 @@ MIN_PREFIX = 6
 
 
 class FindingReader(FactReader):
-    """What is known of findings; nothing here writes."""
+    """Findings and their events; nothing here writes."""
 
     def findings(self) -> tuple[Finding, ...]:
         """Return every finding, the newest number first."""
@@ -78,7 +78,7 @@ class FindingReader(FactReader):
         }
 
     def finding_events(self, number: int = 0, *, among: Any = None) -> tuple[FindingEvent, ...]:
-        """Return what people did about one finding, or about all, oldest first.
+        """Return the acts of people on one finding, or on all, oldest first.
 
         `among` is a query of the numbers that are meant.
         """

@@ -1,4 +1,4 @@
-"""Who may write what on PostgreSQL: a role for each process, and the SQL that makes it so.
+"""Rights to write on PostgreSQL: a role for each process, and the SQL that makes it so.
 
 Every role reads everything. None changes the schema, edits or deletes what the audit covers; the
 web takes wishes but writes no fact, no plan and no line of the journal; the applier alone writes

@@ -69,7 +69,7 @@ class Head:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """What was found missing and not accepted yet."""
+        """The losses that were found and not accepted yet."""
         return self._noted.losses
 
     def make_log(self) -> None:
@@ -187,7 +187,7 @@ def _mark(connection: sa.Connection) -> Mark:
 
 
 def _missing(noted: Mark, stored: Mark) -> str:
-    """Say which acknowledged writes the store lacks and since when, '' when it lacks none."""
+    """Return the acknowledged writes that the store lacks and since when, '' when it lacks none."""
     if stored.position >= noted.position:
         return ""
     rows = []

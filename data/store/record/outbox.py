@@ -38,7 +38,7 @@ class Message:
 
     @property
     def message_id(self) -> str:
-        """What a recipient can tell a repeat by."""
+        """The id by which a recipient can tell a repeat."""
         return digest_of([self.entry, self.channel, self.recipient])
 
 
@@ -80,7 +80,7 @@ class Outbox:
         return written
 
     def waiting(self) -> tuple[str, ...]:
-        """Return what was tried and did not arrive yet, each with its problem."""
+        """Return the messages that were tried and did not arrive yet, each with its problem."""
         box = tables.outbox.c
         with self._transaction() as connection:
             rows = connection.execute(
@@ -136,7 +136,7 @@ class Outbox:
         self._settle(claim, state="sent", problem="")
 
     def failed(self, claim: Claim, problem: str, *, now: datetime, most: int) -> None:
-        """Note why it did not arrive; it is tried again later, at most `most` times in all."""
+        """Note a failed delivery; it is tried again later, at most `most` times in all."""
         pause = min(timedelta(seconds=2 ** min(claim.attempts, 12)), _MAX_PAUSE)
         self._settle(
             claim,

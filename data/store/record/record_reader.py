@@ -16,7 +16,7 @@ from data.store.record.record_proof import record_problems
 
 
 class RecordReader(FactReader):
-    """What people decided and what the worker did about it; nothing here writes."""
+    """Decisions of people and the worker's journal of them; nothing here writes."""
 
     def states(self, digests: Any = None) -> dict[str, State]:
         """Return the state of every recommendation that anything happened to, by digest.
@@ -63,7 +63,7 @@ class RecordReader(FactReader):
     def journal(
         self, *, command_id: str = "", digest: str = "", events: tuple[str, ...] = ()
     ) -> tuple[JournalRow, ...]:
-        """Return what the worker wrote, oldest first, for a command, a recommendation or all."""
+        """Return the worker's entries, oldest first, for a command, a recommendation or all."""
         rows = tables.accounted(tables.journal)
         columns = rows.c
         statement = sa.select(rows).order_by(columns.sequence)

@@ -20,7 +20,7 @@ _MIN_PREFIX = 6
 
 
 class SubmissionReader(FactReader):
-    """What is known of submitted jobs."""
+    """Submitted jobs; nothing here writes."""
 
     def submissions(self) -> tuple[Submission, ...]:
         """Return every submission, the latest first."""
@@ -51,7 +51,7 @@ class SubmissionReader(FactReader):
         return from_json(Submission, rows[0].record)
 
     def measured_peaks(self, family: str) -> tuple[MeasuredPeak, ...]:
-        """Return what finished runs of a family measured, the oldest first."""
+        """Return the measured peaks of a family's finished runs, the oldest first."""
         table = tables.measured_peaks
         statement = (
             sa.select(table.c.record)

@@ -50,12 +50,12 @@ class ApiToken:
         return self.revoked_at is None and now < self.expires_at
 
     def holder(self) -> Person:
-        """Return who acts by it."""
+        """Return the person who acts by it."""
         return Person(name=self.person, via="token", max_role=self.role)
 
 
 class TokenReader(FactReader):
-    """What is known of tokens and sessions; nothing here writes."""
+    """Tokens and sessions; nothing here writes."""
 
     def tokens(self) -> tuple[ApiToken, ...]:
         """Return every token ever made, the newest first."""
@@ -71,7 +71,7 @@ class TokenReader(FactReader):
         return tokens[0] if tokens else None
 
     def signed_in(self, text: str, now: datetime) -> Person | None:
-        """Return whose session the text names, None where none does or it is over."""
+        """Return the person of the session that a text names, None where none is open."""
         session = tables.sign_ins.c
         query = sa.select(session.person, session.groups).where(
             session.id_hash == _hash_of(text), session.ends_at > now

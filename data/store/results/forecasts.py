@@ -27,7 +27,7 @@ _WORKLOADS = tables.workload_forecasts
 
 
 class WorkloadReader(FactReader):
-    """What is known of services and recurring jobs."""
+    """Forecasts of services and recurring jobs."""
 
     def job_holdings(
         self, job_ids: tuple[str, ...], *, start: datetime, end: datetime
@@ -55,7 +55,7 @@ class WorkloadReader(FactReader):
         return from_json(WorkloadForecast, rows[0].record) if rows else None
 
     def workloads_made_at(self) -> datetime | None:
-        """Return when these forecasts were made, None where there is none."""
+        """Return the time of these forecasts, None where there is none."""
         rows = self._rows(sa.select(sa.func.max(_WORKLOADS.c.made_at)))
         return as_utc(rows[0][0]) if rows and rows[0][0] else None
 

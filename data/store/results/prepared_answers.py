@@ -58,7 +58,7 @@ def name_of(key: tuple[Hashable, ...]) -> str:
 
 @cache
 def _maker() -> tuple[str, int]:
-    """Return what an upgrade changes: another version may count differently from the same rows."""
+    """Return the maker of answers: another version may count differently from the same rows."""
     return version_of("trimtab"), newest_schema()
 
 

@@ -68,7 +68,7 @@ def mark_spans(connection: sa.Connection, source: str) -> None:
 
 
 def _hours_at_once(connection: sa.Connection, hours: int) -> int:
-    """Return how many hours are made at once where so many are marked."""
+    """Return the number of hours to make at once where so many are marked."""
     if hours <= _MIN_HOURS:
         return _MIN_HOURS
     samples = connection.exec_driver_sql(

@@ -1,4 +1,4 @@
-"""Whose boards a service's replicas held, and in which hours all of them were read."""
+"""Holders of the boards of a service's replicas, and hours in which all of them were read."""
 
 OWNERS = """
 SELECT unnest(CAST(:labels AS VARCHAR[])) AS label_id,

@@ -1,4 +1,4 @@
-"""When replicas of a service had another engine, model, image, command or GPUs than those of now.
+"""Spans of replicas with another engine, model, image, command or GPUs than those of now.
 
 What a service carried then says nothing of what it carries now.
 """
@@ -21,7 +21,7 @@ Spans = dict[int, dict[int, list[tuple[int, int]]]]
 
 
 def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
-    """Return when each replica was of a kind that its service has no more.
+    """Return the spans of each replica in which it was of a kind that its service has no more.
 
     `engines` are rows of ENGINES with their `service`, its `last_read` and the `replica`, `runs`
     those of RUNS: what a label ran from `since` on, the first of them from the beginning. Unknown

@@ -1,4 +1,4 @@
-"""What many services served, a bounded number at once: rows of replicas in, arrays by slot out."""
+"""Traffic of many services, a bounded number at once: rows of replicas in, arrays by slot out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _STOPPED[[0, 1, FULLEST, FULL, CACHE]] = np.nan  # of SUMS requests at work and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedHistory:
-    """What one service served by slot, ascending from `starts` (s, epoch); NaN is unknown.
+    """The traffic of one service by slot, ascending from `starts` (s, epoch); NaN is unknown.
 
     `columns` are SUMS and the others of `ServiceReader.service`. Engine and model are the newest.
     `like_now` are the slots in which most replicas had an engine, model, image, command and GPUs

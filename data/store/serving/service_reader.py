@@ -43,7 +43,7 @@ class ServiceReader(FactReader):
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime
     ) -> pd.DataFrame:
-        """Return what one service served per slot of five minutes in [start, end).
+        """Return the traffic of one service per slot of five minutes in [start, end).
 
         Sums over replicas, columns of SERVING; `replicas`; `fullest_requests`, of the replica that
         had most at work, and `full_requests`, of those that let requests wait. `nameless` is the
@@ -77,7 +77,7 @@ class ServiceReader(FactReader):
         return self._frame(serving_slots.TOKENS, start=start, end=end)
 
     def served_boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return who held the boards of services, by `held_by`, `job_id` and `hour_start`.
+        """Return the holders of services' boards, by `held_by`, `job_id` and `hour_start`.
 
         `held_by` is what samples call the holder, `job_id` the service that `served_tokens` names.
         `all_read`: whether the boards of all its replicas were read in each slot of the hour in
@@ -94,7 +94,7 @@ class ServiceReader(FactReader):
         )
 
     def job_activity(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return what kept jobs' devices at work per `job_id` and `slot_start` in [start, end).
+        """Return the activity of jobs' devices per `job_id` and `slot_start` in [start, end).
 
         Means over `boards` devices of the columns of ACTIVITY, NaN where one does not tell;
         Of their work (SM activity, else power) `behind` is 1 less mean over largest, `spread` 1
@@ -111,6 +111,6 @@ class ServiceReader(FactReader):
         return self._frame(board_activity.UNWELL, start=start, end=end, throttled=throttled)
 
     def job_progress(self, job_id: str, *, end: datetime) -> tuple[ProgressReport, ...]:
-        """Return what a job reported of its work in the week up to `end`, by time."""
+        """Return the progress reports of a job in the week up to `end`, by time."""
         frame = self._frame(job_progress.BY_JOB, **job_progress.week_to(end), job_id=job_id)
         return job_progress.by_job(frame).get(job_id, ())

@@ -1,4 +1,4 @@
-"""When workloads had no pod at all, as their scheduler tells."""
+"""Slots of workloads without any pod, as their scheduler tells."""
 
 from collections.abc import Mapping
 from datetime import datetime
