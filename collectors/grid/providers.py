@@ -41,7 +41,7 @@ _RESOLUTION = re.compile(r"PT(\d{1,4})M", re.ASCII)
 _LARGEST = 1e5
 
 Hours = dict[datetime, float]
-"""What is said of the time from each start (UTC) on."""
+"""Values by start (UTC): each is valid from its start on."""
 
 
 def carbon_ahead(settings: GridSettings, now: datetime) -> Hours:

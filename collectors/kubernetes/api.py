@@ -39,7 +39,7 @@ _TRIES = 3
 _MAX_WAIT_SECONDS = 10
 _MAX_RETRY_AFTER_SECONDS = 3600
 _OF_REQUESTS = (requests.RequestException, HTTPError, LateAnswerError, LargeAnswerError)
-"""What fails a request; another OSError is that of a file which it needs."""
+"""Errors that fail a request; another OSError is that of a file which it needs."""
 _BEFORE_SENDING = (
     requests.ConnectTimeout,
     requests.exceptions.ProxyError,

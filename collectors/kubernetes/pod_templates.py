@@ -93,7 +93,7 @@ def _job(document: object) -> Templates:
 
 
 def _roles(document: object) -> Templates:
-    """Kubeflow: a template for each role, under a name that begins with the framework's."""
+    """Yield Kubeflow's templates by role, under a name that begins with the framework's."""
     spec = part(document, "spec")
     for name, roles in spec.items() if isinstance(spec, Mapping) else ():
         if str(name).endswith("ReplicaSpecs") and isinstance(roles, Mapping):

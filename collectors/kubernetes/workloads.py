@@ -32,16 +32,16 @@ _ELASTIC = "kueue.x-k8s.io/elastic-job"
 _LEAST, _MOST = "kueue.x-k8s.io/job-min-parallelism", "trimtab/max-parallelism"
 """Annotations of the bounds of such a Job: Kueue's own word for the least, ours for the most."""
 _COUNT = re.compile("[0-9]{1,9}")
-"""What is longer is no number of pods."""
+"""Pattern of a number of pods: a longer text is none."""
 INSTANCE = "app.kubernetes.io/instance"
 """Label that Helm charts set, and by which Argo CD may track an object."""
 
 AUTOSCALER, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 KEDA_GROUP = "keda.sh"
 _OURS = ("trimtab_required_replicas", "/api/v1/serving")
-"""What a trigger that asks Trimtab names."""
+"""Names in a trigger that asks Trimtab."""
 KEEPERS = ("Helm", "Argo CD", "Flux")
-"""Who keeps manifests, and sends them again."""
+"""Tools that keep manifests, and send them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

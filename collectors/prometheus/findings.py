@@ -35,7 +35,7 @@ _CAUSES = {
     "fp32_active": "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
     "clock_event_reasons": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
 }
-"""What the causes of slow work need of every board beside SM activity."""
+"""Metrics of every board that the causes of slow work need beside SM activity."""
 _SM_ACTIVITY = "Ampere and older need datacenter-gpu-manager-4-proprietary and SYS_ADMIN. "
 NAMES_SLURM = "name a Slurm job"
 """Part of the finding that samples name Slurm jobs."""
@@ -193,7 +193,7 @@ _OF_EVERY_BOARD = _ENERGY_COUNTERS | {
 
 
 def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
-    """Say whether the series name who holds the GPU."""
+    """Return whether the series name the holder of the GPU."""
 
     def named(*names: str) -> int:
         return sum(any(label.get(name) for name in names) for label in labels)
@@ -243,7 +243,7 @@ def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def _hosts(labels: Sequence[Mapping[str, str]]) -> Finding:
-    """Say whether hosts are nodes or exporter pods."""
+    """Return whether hosts are nodes or exporter pods."""
     hosts = {label.get("Hostname") or label.get("hostname") or "" for label in labels} - {""}
     pods = sorted(host for host in hosts if "dcgm-exporter" in host)
     if pods:

@@ -208,7 +208,7 @@ _ACTIVITY = (
 ACTIVITY: tuple[str, ...] = tuple(
     name for field in FIELDS if field.quantity in _ACTIVITY for name, _ in field.names
 )
-"""What tells why a job is slow, beyond what samples are made of, under every name."""
+"""Metrics behind the causes of slow work, beyond those of samples, under every name."""
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""

@@ -211,7 +211,7 @@ MODEL_LABELS = ("model_name", "model", "deployment")
 SHARD_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
 """Shards of one engine report the same requests; data-parallel engines (`dp_rank`) their own."""
 SCRAPE_LABELS = ("job", "endpoint", "container", "service", "prometheus", "prometheus_replica")
-"""What Prometheus and its operator write of a scrape; all scrapes of one engine tell the same."""
+"""Labels of a scrape by Prometheus and its operator; all scrapes of one engine tell the same."""
 
 
 def series_names(metric: ServingMetric) -> tuple[str, ...]:
@@ -233,6 +233,6 @@ SLOT_FUNCTIONS = {
     for metric in SERVING_METRICS
     for name in series_names(metric)
 }
-"""What of a series stands for a span of time, as a function of PromQL."""
+"""Functions of PromQL by which a series stands for a span of time."""
 SERVING_NAMES = frozenset(name for metric in SERVING_METRICS for name in series_names(metric))
 """Every series that is read of an engine."""

@@ -78,7 +78,7 @@ def _cut(entries: Any, model: GpuModel, boards: int) -> list[_Slices] | None:
 
 
 def _is_for(entry: Any, model: GpuModel) -> bool | None:
-    """Say whether an entry is for boards of a model, None where that is not known."""
+    """Return whether an entry is for boards of a model, None where that is not known."""
     devices = part(entry, "device-filter")
     if devices is None:
         return True

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NAMES = ("node", "job_id", "label_id", "source", "gpu_uuid", "address")
 """The columns of frames that hold names of a cluster."""
 _UUID = "GPU-"
-"""How the UUIDs of boards begin that no two clusters share; others stand for a node's board."""
+"""Prefix of board UUIDs that no two clusters share; others stand for a node's board."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

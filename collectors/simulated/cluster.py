@@ -87,7 +87,7 @@ class SimulatedCluster:
         after: Configuration,
         clock: Callable[[], datetime],
     ) -> None:
-        """Set to what `after` says a job that has what `before` says, from the next second on.
+        """Set a job from `before` to `after` from the next second on.
 
         Errors: StalePlanError when it does not run or has something else, ChangeRefusedError
         without room, UnexpectedAnswerError when the file cannot be read.

@@ -96,7 +96,7 @@ CLASSIC_METRICS = (
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
 )
 DCGM = Dialect(metrics=CLASSIC_METRICS, labels=dcgm_labels())
-"""What dcgm-exporter says with its default labels."""
+"""Output of dcgm-exporter with its default labels."""
 
 
 def exposition(fleet: SimulatedFleet, at: datetime, dialect: Dialect = DCGM) -> str:

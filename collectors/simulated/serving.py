@@ -32,7 +32,7 @@ _PEAKS = {
 """Load at the daily peak, of what its replicas carry."""
 _SLOTS = 16
 _PATIENCE_SECONDS = 120
-"""Who would wait longer goes away."""
+"""Longest wait of a request; a longer one is given up."""
 _FIRST_TOKEN_SECONDS = 0.4
 
 

@@ -156,7 +156,7 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
 
 
 def _stretch_start(started_at: datetime | None, submitted_at: datetime | None) -> datetime | None:
-    """Since when a stretch holds its GPUs.
+    """Return the time since which an accounting period holds its GPUs.
 
     Accounting opens a new row when a running job shrinks; its Start is still the job's, and its
     Submit the moment of the change. Counted from Start, the two stretches would overlap.

@@ -125,7 +125,7 @@ class _SlurmView:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def jobs(self) -> tuple[Job, ...]:
-        """Every job once: as the controller sees it, else as accounting last saw it."""
+        """Return every job once: as the controller sees it, else as accounting last saw it."""
         ended = self._ended()
         newest: dict[str, SlurmJob] = {job.raw_id: job for job in ended}
         newest |= {
@@ -139,7 +139,7 @@ class _SlurmView:
         return tuple(job for job in rows if job is not None)
 
     def _ended(self) -> list[SlurmJob]:
-        """The stretches of accounting that have ended, oldest first."""
+        """Return the ended periods of accounting, oldest first."""
         queue_ids = {entry.raw_id for entry in self.answers.queue}
         ended = []
         for entry in self.answers.past or ():
@@ -181,7 +181,7 @@ class _SlurmView:
         )
 
     def nodes(self) -> tuple[Node, ...]:
-        """Every node that has GPUs."""
+        """Return every node that has GPUs."""
         rows = []
         for node in self.answers.nodes:
             if node.gpus:
@@ -228,7 +228,7 @@ class _SlurmView:
         return replace(quota, source=self.source, gpu_model=model)
 
     def gpus_in_use(self) -> tuple[int, int]:
-        """GPUs that nodes say are in use, and those that visible jobs hold, alone or in shares."""
+        """Return the GPUs in use by the nodes, and those of visible jobs, alone or in shares."""
         holding = [entry for entry in self.answers.queue if entry.state in _HOLDING]
         shared = {place for job in holding for place in _shared_boards(job)}
         return (
@@ -237,7 +237,7 @@ class _SlurmView:
         )
 
     def allocations(self) -> pd.DataFrame:
-        """The allocations: columns ALLOCATIONS."""
+        """Return the allocations: columns ALLOCATIONS."""
         rows: list[dict[str, Any]] = []
         if self.answers.past is not None:
             for job in self._ended_quietly():
@@ -258,7 +258,7 @@ class _SlurmView:
         return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
     def _gpu_rows(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
-        """One row for every GPU of a job that holds them now."""
+        """Yield one row for every GPU of a job that holds them now."""
         if job.started_at is None:
             return
         started_at = job.started_at
@@ -292,7 +292,7 @@ class _SlurmView:
         return gpus.amount * boards / all_shares / gpus.count if boards and all_shares else None
 
     def _counted(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
-        """One row for every node of a stretch that has ended."""
+        """Yield one row for every node of an accounting period that has ended."""
         if job.started_at is None or job.ended_at is None or job.ended_at < job.started_at:
             return
         yield from self._by_node(job, self._row(job, job.started_at, job.ended_at))

@@ -161,7 +161,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
 
 
 def _allocated_gpus(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
-    """GPUs a node, in the order of the node list; nothing when the two do not match."""
+    """Return the GPUs by node, in the order of the node list; nothing when the two do not match."""
     if not isinstance(detail, list) or len(detail) != node_count:
         return ()
     return tuple(_gpus_in(entry) for entry in detail)

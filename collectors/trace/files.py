@@ -46,7 +46,7 @@ _WRITTEN: Mapping[str, Callable[[str], str]] = {
     "job_id": partial(named_in, cluster=""),
     "node": partial(named_in, cluster=""),
 }
-"""How the names of a column are written."""
+"""Functions that bring the names of a column into one spelling."""
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class Trace:
         return result
 
     def _note(self, frame: pd.DataFrame) -> None:
-        """Remember what the jobs and counters of a piece say."""
+        """Remember the jobs and counters of a piece."""
         if frame.empty:
             return
         self._span += [frame["sampled_at"].min(), frame["sampled_at"].max()]

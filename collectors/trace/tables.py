@@ -63,7 +63,7 @@ def read_columns(
 
 @contextmanager
 def failures_named(path: Path) -> Iterator[None]:
-    """Turn what a file makes libraries raise into errors that name it."""
+    """Turn the errors of libraries about a file into errors that name it."""
     try:
         yield
     except (CollectorError, SettingsError, MemoryError):

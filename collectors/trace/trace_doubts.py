@@ -16,7 +16,7 @@ _USUAL = {
     "power_limit_watts": (30.0, 3_000.0),
     "energy_joules": (3.0, 3_000.0),
 }
-"""What most values above 0 lie between in our units; of counters, their growth in W."""
+"""Bounds of most values above 0 in our units; of counters, of their growth in W."""
 _USUAL_RAW = {"ratio": (0.0, 1.005), "percent": (1.005, 100.5)}
 """Of utilization, in the unit itself: what is at most 1 is a ratio."""
 _FEW, _MOST = 0.05, 0.5

@@ -14,7 +14,7 @@ EXTRAS = {
 }
 """The module that is used; authlib alone imports without its HTTP client."""
 _FROM_AFAR = frozenset({"ray"})
-"""What comes into no process but its own: it is looked for, and not imported."""
+"""Modules for a process of their own: they are looked for, and not imported."""
 
 
 def require_extra(extra: str, why: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 USUAL = "~/.local/state/trimtab"
-"""How defaults of settings name the folder."""
+"""Name of the folder in defaults of settings."""
 EARLIER = ".trimtab"
 """The folder of earlier versions, in whatever directory they were started in."""
 

@@ -19,7 +19,7 @@ SAME_BOARDS = 0.05
 
 
 def bytes_to_mib(size_bytes: float) -> float:
-    """Size in MiB (2**20 B) for a size in bytes."""
+    """Return the size in MiB (2**20 B) for a size in bytes."""
     return size_bytes / BYTES_PER_MIB
 
 

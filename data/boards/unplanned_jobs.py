@@ -22,7 +22,7 @@ _NEVER_STARTS = ("JobHeld", "DependencyNeverSatisfied", "BadConstraints")
 
 
 def is_quiet(last: datetime, first_slot: float, slot_seconds: int) -> bool:
-    """Say whether a job has had no readings for so long that it is not planned from `first_slot`.
+    """Return whether a job is not planned from `first_slot`, being without readings for so long.
 
     `last` is its last slot with any, `first_slot` in s of the epoch.
     """

@@ -8,7 +8,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 NO_ERROR = 0
-"""What a board shows before its first error."""
+"""Code of a board before its first error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ import re
 
 _SIGN = "@"
 MAIN = "main cluster"
-"""What people read, and filters say, for the store's own cluster."""
+"""Name of the store's own cluster for people and filters."""
 _NAME = r"[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?"
 CLUSTER_NAME = re.compile(_NAME)
-"""What a cluster may be called: it is part of addresses, file names and metrics."""
+"""Pattern of a cluster's name: it is part of addresses, file names and metrics."""
 _FULL = re.compile(rf"(?s:(.*)){_SIGN}({_NAME})(?: \([^()]*\))?")
 """A name with its cluster. Plans name the part of a node with boards of one model in brackets."""
 

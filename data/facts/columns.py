@@ -81,7 +81,7 @@ ALLOCATIONS = FrameColumns(
     ),
     required=frozenset({"job_id", "started_at", "seen_at", "source"}),
 )
-"""Who held which GPUs when. A row names one device (index or UUID), or a count on a node."""
+"""Allocations by time. A row names one device (index or UUID), or a count on a node."""
 
 XIDS = FrameColumns(
     name="xids",
@@ -97,7 +97,7 @@ XIDS = FrameColumns(
     ),
     required=frozenset({"gpu_uuid", "xid", "first_seen_at", "last_seen_at"}),
 )
-"""Which last XID code a board showed from when to when.
+"""Last XID codes of boards, from the first to the last reading of each.
 
 No source reports XIDs of a board without a row.
 
@@ -131,7 +131,7 @@ SERVING = FrameColumns(
     ),
     required=frozenset({"slot_start", "engine"}),
 )
-"""What one replica of an inference service served in five minutes."""
+"""Traffic of one replica of an inference service in five minutes."""
 
 ACTIVITY = FrameColumns(
     name="activity",
@@ -159,7 +159,7 @@ ACTIVITY = FrameColumns(
     ),
     required=frozenset({"slot_start", "gpu_uuid"}),
 )
-"""What kept one device busy or held it back in five minutes: means of its readings."""
+"""Activity and limits of one device in five minutes: means of its readings."""
 
 CONTRADICTIONS = FrameColumns(
     name="contradictions",
@@ -188,7 +188,7 @@ PROGRESS = FrameColumns(
     ),
     required=frozenset({"label_id", "reported_at", "done_ratio"}),
 )
-"""How much of their work jobs said that they had done."""
+"""Progress that jobs reported."""
 
 HISTORY = FrameColumns(
     name="history",

@@ -163,7 +163,7 @@ class Cluster:
         require_utc("as_of", self.as_of)
 
     def boards_by_model(self) -> dict[str, int]:
-        """Number of distinct boards per GPU model."""
+        """Return the number of distinct boards per GPU model."""
         boards: dict[str, set[str]] = {}
         for gpu in self.gpus:
             boards.setdefault(gpu.gpu_model, set()).add(gpu.gpu_uuid)
@@ -200,7 +200,7 @@ class SourceReport:
 
 
 LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")
-"""How the names of live sources begin, for reports of earlier versions, which lack `recorded`.
+"""Prefixes of live sources' names, for reports of earlier versions, which lack `recorded`.
 
 A new source needs no entry.
 """

@@ -27,7 +27,7 @@ MIG_STRATEGY_LABEL = f"{VENDOR}mig.strategy"
 MIG_CAPABLE_LABEL = f"{VENDOR}mig.capable"
 MIG_LAYOUT_LABEL = f"{VENDOR}mig.config"
 MIG_STATE_LABEL = f"{MIG_LAYOUT_LABEL}.state"
-"""What the GPU operator's MIG manager obeys, and what it says of its work."""
+"""Label that the GPU operator's MIG manager obeys, and the label of its state."""
 
 BOARD_CLASS, INSTANCE_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 """Device classes of resource claims; the driver bears the name of the first."""
@@ -54,7 +54,7 @@ def is_of_vendor(name: object) -> bool:
 
 
 NOT_READ = "not read yet"
-"""How every text ends that tells of accelerators which Trimtab does not read."""
+"""End of every text that tells of accelerators which Trimtab does not read."""
 
 
 @cache

@@ -197,10 +197,10 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
 """All that pages, reports, planner and appliers read of an action."""
 
 ADVICE = frozenset(action for action, spec in ACTIONS.items() if not spec.appliers)
-"""What a person does by hand: nothing in a cluster says it. See `Recommendation.is_advice`."""
+"""Actions that a person does by hand, in no cluster. See `Recommendation.is_advice`."""
 
 FOR_MEMORY = frozenset(action for action, spec in ACTIONS.items() if spec.for_memory)
-"""What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
+"""Actions that save a job from a lack of GPU memory. They cost; no plan's saving contains them."""
 
 NOT_FOR_SAVING = FOR_MEMORY | {action for action, spec in ACTIONS.items() if spec.serves}
-"""What is proposed to serve a job: its saving may be negative, and no limit on savings holds."""
+"""Actions to serve a job: their saving may be negative, and no limit on savings holds."""

@@ -14,7 +14,7 @@ _TERMS = {
     "gpu_util": "GPU_UTIL",
     "power_watts": "POWER_USAGE",
 }
-"""What exporters call the counters."""
+"""Exporters' names of the counters."""
 FIX = (
     "Restart the exporter of the node (dcgm-exporter and nv-hostengine, or what reads NVML); where "
     "that does not help, reset the board or restart its node."

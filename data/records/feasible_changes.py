@@ -50,7 +50,7 @@ NODE_TASKS = "tasks_by_node"
 SERVER_VERSION = "server_version"
 """The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
-"""Who changes a workload's number of pods again and again."""
+"""Autoscalers, which change a workload's number of pods again and again."""
 UNREAD_COUNT = "unread_count"
 """The fact of a workload whose number of pods, this text, is not understood."""
 ELASTIC_KUEUE = "Kueue (elastic job)"

@@ -77,7 +77,7 @@ _STANDING = {
     LifecycleEvent.TARGET_GONE: State.TARGET_GONE,
     LifecycleEvent.REPLACED: State.REPLACED,
 }
-"""What may follow once a change stands in the cluster."""
+"""Events that may follow once a change stands in the cluster."""
 
 TRANSITIONS: dict[State, dict[LifecycleEvent, State]] = {
     State.PROPOSED: {

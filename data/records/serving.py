@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from data.records.recommendations import Range
 
 MAX_START_SECONDS = 7200.0
-"""What takes longer is no start of a replica, as far as can be told."""
+"""Longest start of a replica; a longer one is none, as far as can be told."""
 _ORDER_SLOT = timedelta(minutes=10)
 """The slots of required replicas."""
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)

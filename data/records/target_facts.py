@@ -17,7 +17,7 @@ _STABLE_FACTS = frozenset(
         *("deadline_at", "array_job", "het_job", "slurm_release", SERVER_VERSION),
     )
 )
-"""What of a job a refusal may rest on; what moves by itself from hour to hour is left out."""
+"""Facts of a job behind a refusal, without those that change by themselves from hour to hour."""
 
 
 def target_facts(job: Job) -> str:

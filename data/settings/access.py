@@ -164,7 +164,7 @@ def is_loopback(host: str) -> bool:
 
 
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
-"""Where IPv6 writes the addresses of IPv4."""
+"""Range of IPv6 for the addresses of IPv4."""
 
 
 def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:

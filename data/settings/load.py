@@ -45,7 +45,7 @@ class LoadedSettings:
 
 @cache
 def _all_kinds() -> dict[str, type]:
-    """Every setting as `section.field` with its type."""
+    """Return every setting as `section.field` with its type."""
     defaults = Settings()
     return {
         f"{section.name}.{field.name}": type(getattr(getattr(defaults, section.name), field.name))
@@ -56,7 +56,7 @@ def _all_kinds() -> dict[str, type]:
 
 @cache
 def _row_kinds() -> dict[str, type]:
-    """The settings that are rows, as `section.field` with the kind of one row."""
+    """Return the settings that are rows, as `section.field` with the kind of one row."""
     defaults = Settings()
     return {
         f"{section.name}.{field.name}": field.metadata["rows"]
@@ -68,7 +68,7 @@ def _row_kinds() -> dict[str, type]:
 
 @cache
 def _marked(mark: str) -> frozenset[str]:
-    """The settings that are declared with a mark (secret, PATH, LIST), as `section.field`."""
+    """Return the settings declared with a mark (secret, PATH, LIST), as `section.field`."""
     defaults = Settings()
     return frozenset(
         f"{section.name}.{field.name}"

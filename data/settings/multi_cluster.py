@@ -28,7 +28,7 @@ OWN_SECTIONS = (
     "apply_power",
     "apply_simulated",
 )
-"""What the file of a further cluster holds. All else is one for all and stands in the main file.
+"""Sections in the file of a further cluster. All others are common, in the main file.
 
 Not NVML: it reads the machine that Trimtab runs on.
 """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PATIENCE = timedelta(seconds=5)
-"""Who waits for readers to leave a table keeps new ones waiting."""
+"""Longest wait for readers to leave a table: it keeps new readers waiting."""
 PARTITIONED = {"samples": "D", "five_minute": "M"}
 """The calendar unit of the partitions of a table, as in `migrations/0020_schema.postgres.sql`."""
 

@@ -151,7 +151,7 @@ def _slots_of(
         ]
 
     def whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
-        """Tell whether the hour of a row lies in the range and in one period."""
+        """Return whether the hour of a row lies in the range and in one period."""
         if is_hour_cut:
             return sa.false()
         hour = _floor(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR

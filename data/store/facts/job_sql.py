@@ -26,7 +26,7 @@ FIELDS = {
     "model": _text("gpu_model"),
     "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
 }
-"""What jobs can be filtered by."""
+"""Fields by which jobs can be filtered."""
 
 _RUNS = f"""
     last_seen_at >= :running_since
@@ -104,7 +104,7 @@ CHOICES = f"""
 SELECT DISTINCT {", ".join(f'{text} AS "{name}"' for name, text in FIELDS.items())}
 FROM ({_KNOWN}) AS known
 """  # noqa: S608
-"""What the jobs have of all fields together: few have what no other has."""
+"""Combinations of all fields that jobs have: few are those of one job alone."""
 
 RUNNING = f"""
 SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id

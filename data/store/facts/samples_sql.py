@@ -127,7 +127,7 @@ parts AS (
         power_sum / nullif(powered, 0) AS power
     FROM parts JOIN sizes USING (gpu_uuid, mig_instance, slot_start)
 )"""  # noqa: S608
-"""Who held which part of a device in each slot, by the share of its samples; devices that were."""
+"""Holders of devices' parts by slot, by share of their samples; devices without weight are out."""
 _HOLDING = """share * size AS allocated, share * size * utilization AS used, power"""
 _MODEL = """gpu_model || CASE split_part(job_id, '@', 2) WHEN '' THEN ''
             ELSE '@' || split_part(job_id, '@', 2) END"""
@@ -298,7 +298,7 @@ _HEALTH = {
     "remapped_rows": "max",
     "remap_failed": "max",
 }
-"""What is told of a board's health, whatever instance of it tells, and how readings are joined."""
+"""Health of boards, whatever instance of a board tells it, and the way to join readings."""
 HEALTH_VALUES = ", ".join(f"{call}({name}) AS {name}" for name, call in _HEALTH.items())
 HEALTH_NAMES = ", ".join(_HEALTH)
 BOARDS = f"""

@@ -123,14 +123,14 @@ SELECT label_id, told_by, runs, since FROM (
     SELECT *, lag(runs) OVER (PARTITION BY label_id ORDER BY since) AS before FROM told
 ) AS in_order WHERE before IS NULL OR before <> runs
 """
-"""What labels ran from when on: as their scheduler tells, else the boards that they held."""
+"""Starts of labels: as their scheduler tells, else as boards were allocated to them."""
 SUMS = tuple(
     name
     for name in SERVING.names
     if name not in (*_KEY, "kv_cache_ratio", "preemptions", "first_token_seconds",
                     "first_token_count")
 )  # fmt: skip
-"""What is read of many services; requests at work and those that wait are first."""
+"""Columns of many services; requests at work and those that wait are first."""
 REPLICA_NAMES = ("label_id", "engine", "model", "address")
 _SUMMED = ", ".join(_known_sum(name) for name in SUMS)
 
@@ -222,7 +222,7 @@ WHERE record LIKE '%["{SCALES_TO_ZERO}","yes"]%' AND coalesce(a.ended_at, a.seen
     AND a.job_id IN (SELECT unnest(CAST(:jobs AS VARCHAR[])))
 ORDER BY 1, 2
 """  # noqa: S608
-"""When pods of workloads whose autoscaler may stop the last one ran, as far as was told."""
+"""Runs of pods of workloads whose autoscaler may stop the last one, as far as was told."""
 SILENT = f"""
 WITH read AS (
     SELECT DISTINCT label_id FROM serving_slots WHERE slot_start >= :start AND slot_start < :end

@@ -22,7 +22,7 @@ SLOT_COLUMNS = (
     "joules", "joules_by_slices", "joules_by_activity", "utilization_max", "memory_max_mib",
 )  # fmt: skip
 Place = tuple[datetime, str, str, str, str]
-"""Where a row stands in the order: its time, board, MIG instance, job and (of slots) holder."""
+"""Place of a row in the order: its time, board, MIG instance, job and (of slots) holder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

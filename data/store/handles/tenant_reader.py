@@ -54,7 +54,7 @@ _SEEN: dict[str, str] = {
     **dict.fromkeys(("decisions", "commands", "journal", "audit"), _OF_ADVICE),
     "leases": "command_id IN (SELECT command_id FROM commands)",
 }
-"""Which rows of a table are the owner's; a condition may name the tables before it, cut down."""
+"""Conditions for the owner's rows of a table; one may name the tables before it, cut down."""
 OPEN = frozenset({"batches", "cycles", "retained"})
 """Tables that are counted and dated, and name no job. What a batch's report says is cut down."""
 CLOSED = frozenset(tables.metadata.tables) - OPEN - set(_SEEN) | {"dirty_hours", "schema_version"}

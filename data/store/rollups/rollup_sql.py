@@ -26,7 +26,7 @@ BRIDGE_SECONDS = 1800.0
 labels in single scrapes, which some sources read every 15 minutes.
 """
 REACH_SECONDS = BRIDGE_SECONDS + MAX_GAP_SECONDS
-"""How far a sample or a holder reaches: over a hole in the mapping, then back over the interval."""
+"""Reach of a sample or a holder: over a hole in the mapping, then back over the interval."""
 
 IDLE_UTILIZATION = 0.01
 IDLE_MEMORY_RATIO = 0.05

@@ -79,7 +79,7 @@ def like_now(
     replicas: npt.NDArray[np.float64],
     spans: dict[int, list[tuple[int, int]]],
 ) -> npt.NDArray[np.bool_]:
-    """Tell in which slots at most half of the replicas there were of a former kind."""
+    """Return the slots in which at most half of the replicas there were of a former kind."""
     former = np.zeros(len(slots))
     for spans_of_one in spans.values():
         former += np.any(

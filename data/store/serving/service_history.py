@@ -16,7 +16,7 @@ from data.store.serving.serving_kernel import CACHE, FULL, FULLEST, REPLICAS, ad
 from data.store.serving.zero_replica_spans import StoppedSpans, slots_without_replicas
 
 _MAX_SERVICES = 5_000
-"""Whose arrays are made at once, 0.5 GiB of a week: each time passes over the rows of all."""
+"""Services with arrays at once, 0.5 GiB of a week: each time passes over the rows of all."""
 _MAX_ROWS = 1_000_000
 """Of one question, if the rows of services are spread evenly: 0.1 GiB."""
 _MAX_BLOCK = 50_000
