@@ -107,7 +107,7 @@ def free_on_nodes(inventory: Inventory) -> dict[str, HostRequest | None]:
 
 
 def why_unchecked(inventory: Inventory, nodes: Sequence[str]) -> tuple[str, ...]:
-    """Return the warning that plans do not look at CPU and memory of these nodes, () of none."""
+    """Return the warning that plans do not check CPU and memory of nodes, () without nodes."""
     if not nodes:
         return ()
     names = ", ".join(nodes[:_SHOWN]) + f" and {len(nodes) - _SHOWN} more" * (len(nodes) > _SHOWN)

@@ -87,7 +87,7 @@ class OpenNodes:
         return self._names[rules]
 
     def closed_models(self, rules: str) -> tuple[str, ...]:
-        """Return the GPU models on none of whose nodes a pod may be put, even if it asked for them.
+        """Return the GPU models whose nodes are all closed to a pod, even if it asked for them.
 
         Asking for a model is its product label in the pod's nodeSelector; the other rules stay as
         they are.

@@ -1,4 +1,4 @@
-"""Pods that share boards with others: by whose word, on which boards, and what they have of these.
+"""Pods that share boards with others: the source of a share, its boards, and its size.
 
 A device plugin that slices time or runs MPS hands one board to several pods and tells nobody which.
 HAMi writes the boards into an annotation, KAI groups its pods and a pod that reserves their board,

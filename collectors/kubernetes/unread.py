@@ -56,7 +56,7 @@ def _is_unread_driver(driver: str) -> bool:
 
 
 def unread_resources(node: Document) -> dict[str, str]:
-    """Return the accelerator resources that a node offers and nobody reads, with their quantities.
+    """Return the accelerator resources of a node that are not read, with their quantities.
 
     These stay as they are written: 20000 of what is counted in MiB is "20k".
     """

@@ -76,7 +76,7 @@ def standing_of(
 def _without_living(
     workload: Workload, pods: Sequence[PodFacts]
 ) -> tuple[JobState, str, datetime | None]:
-    """Return (state, reason, end) of a workload none of whose pods lives."""
+    """Return (state, reason, end) of a workload without a live pod."""
     last = max((pod.ended_at for pod in pods if pod.ended_at), default=None)
     waiting = ""
     for document in workload.chain:

@@ -158,7 +158,7 @@ class Owners:
         return self._scaled.get((workload.namespace, workload.kind, workload.name), [])
 
     def bounds_of(self, workload: Workload) -> Iterator[tuple[str, str]]:
-        """Yield between how many replicas something else moves the workload, and who may say so.
+        """Yield the bounds between which something else scales the workload, and their owner.
 
         That is `autoscaler`, the one object that holds the bounds, or `bounds_kept_by`, who does.
         """

@@ -128,7 +128,7 @@ class GuardedSession(requests.Session):
         return response
 
     def _body(self, response: requests.Response, ends: float) -> bytes:
-        """Read the body piece by piece, so that time and size are looked at between pieces."""
+        """Read the body piece by piece, with time and size checked between pieces."""
         body = bytearray()
         raw = response.raw
         while True:

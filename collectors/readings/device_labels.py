@@ -29,7 +29,7 @@ MAX_LABEL = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledDevice:
-    """The board or MIG instance that a series is about, and who holds it as far as labels tell."""
+    """The board or MIG instance of a series, and its holder as far as labels tell."""
 
     gpu_uuid: str
     mig_instance: str

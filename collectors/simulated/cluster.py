@@ -279,6 +279,6 @@ def _clashes(device: SimulatedDevice, occupied: frozenset[str]) -> bool:
 
 
 def _on_offer(fleet: SimulatedFleet, now: int) -> list[SimulatedDevice]:
-    """Return the devices as they are cut now, those that somebody holds included."""
+    """Return the devices as they are cut now, the allocated ones included."""
     epoch = next(entry for entry in fleet.settlement.epochs if entry.since <= now < entry.until)
     return [device for devices in epoch.boards.values() for device in devices]

@@ -298,7 +298,7 @@ def _seconds(samples: pd.DataFrame) -> Times:
 
 
 def _cap(epoch: Epoch, devices: list[SimulatedDevice]) -> float | None:
-    """Return lowest power cap of those who hold a part of the board, None when there is none."""
+    """Return the lowest power cap of a board's holders, None when there is none."""
     caps = [
         epoch.holder[device.key][1].cap_watts for device in devices if device.key in epoch.holder
     ]

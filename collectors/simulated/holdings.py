@@ -68,7 +68,7 @@ class OwnTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A stretch [since, until) in which nobody gets or gives up anything.
+    """A period [since, until) without any change of an allocation.
 
     `boards` maps a board's number to its devices, `holder` a device's key to its tenant, the
     holding and its effect.
@@ -189,7 +189,7 @@ class Settlement:
 
 
 def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
-    """Return the stretches of one tenant: a later change replaces all that follows it."""
+    """Return the periods of one tenant: a later change replaces all that follows it."""
     places = tuple(device.key for device in tenant.devices)
     settled = [Holding(tenant=tenant.number, since=-_FAR, places=places)]
     for change in changes:

@@ -1,4 +1,4 @@
-"""Jobs as Slurm's accounting keeps them: one row for every stretch between requeues and resizes."""
+"""Jobs as Slurm's accounting keeps them: one row for every period between requeues and resizes."""
 
 import re
 from collections import Counter

@@ -63,7 +63,7 @@ GPU_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One job, or one stretch of it in accounting (a requeue or a resize starts another).
+    """One job, or one of its periods in accounting (a requeue or a resize starts another).
 
     `held` has an entry for every node of `nodes`, empty while nothing is held; `requested` is what
     was asked for, in total. `state_word` is Slurm's own.

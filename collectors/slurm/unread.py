@@ -1,4 +1,4 @@
-"""Accelerators of a Slurm cluster that are not read: gres of names that nobody understands."""
+"""Accelerators of a Slurm cluster that are not read: gres of unknown names."""
 
 import re
 from collections.abc import Collection, Iterator

@@ -49,7 +49,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 def stretches_of_offset(
     start: datetime, end: datetime, zone: tzinfo
 ) -> Iterator[tuple[datetime, datetime, int]]:
-    """Yield the stretches of one offset (s ahead of UTC) that make up [start, end)."""
+    """Yield the periods of one offset (s ahead of UTC) that make up [start, end)."""
 
     def offset_at(at: datetime) -> int:
         return int((at.astimezone(zone).utcoffset() or timedelta()).total_seconds())

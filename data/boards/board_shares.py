@@ -87,7 +87,7 @@ _MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such
 
 
 def _board_count(job: Job, catalogue: GpuCatalogue) -> float:
-    """Return the boards that a job's devices are where nobody else is on them."""
+    """Return the size of a job's devices in boards, without other jobs on them."""
     kinds = parts_of_profile(job.mig_profile, job.gpu_count)
     return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
 

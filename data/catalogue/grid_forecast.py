@@ -1,4 +1,4 @@
-"""Forecasts of the grid, as somebody issued them: carbon and price of a kWh by time, from a file.
+"""Forecasts of the grid as issued: carbon and price of a kWh by time, from a file.
 
 The file is CSV with a header, or a JSON list of objects, of `issued_at`, `time`, `gco2e_per_kwh`
 and `price_per_kwh`; one of the last two may be missing. A file may hold several issues. Without a

@@ -37,7 +37,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardShare:
-    """Boards that a job's devices amount to, and who else is on the same ones.
+    """Boards that a job's devices amount to, and the other jobs on the same ones.
 
     A device of n jobs is 1/n of each, as in the statement of cost. `others` are these jobs by id.
     `why` says in words why the job's own change is not its own alone.

@@ -1,4 +1,4 @@
-"""Jobs: who holds GPUs, of which kind, and which of its facts were assumed rather than read."""
+"""Jobs: their GPUs, owners and schedulers, and the facts that were assumed rather than read."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -151,7 +151,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnNames:
-    """Names by which a job is somebody's own: those of its owner, and of its scheduler's user."""
+    """Names by which a job belongs to a person: those of its owner, and of its scheduler's user."""
 
     owners: frozenset[str]
     users: frozenset[str]

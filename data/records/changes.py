@@ -119,7 +119,7 @@ class VerificationResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """One look at a changed target.
+    """One reading of a changed target.
 
     NOT_YET: the value is set, its effect is still coming (rollout, scheduling pass). UNTOUCHED: the
     steps have not reached it. DIFFERENT: another value is set than was sent. FAILING: the value is

@@ -79,7 +79,7 @@ def kubernetes_kind(job: Job) -> str:
 
 
 def unit_of(job: Job) -> int:
-    """Return the GPUs by which the number of a job's GPUs changes; 1 where nobody says."""
+    """Return the GPUs by which the number of a job's GPUs changes; 1 where nothing says."""
     extra = _extra(job)
     return whole_fact(extra, "gpus_per_unit") or whole_fact(extra, "gpus_per_pod") or 1
 
@@ -140,7 +140,7 @@ def runs_in_slurm(job: Job) -> bool:
 
 
 def names_its_nodes(job: Job) -> bool:
-    """Return whether a job may not run on all nodes of its model by its own word: no plan moves it.
+    """Return whether a job names the nodes of its model that it may run on: no plan moves it.
 
     A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
     """

@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a target, under one number for as long as anybody may speak of it.
+"""Findings: a target's problems, each under one number for as long as it can be referred to.
 
 A cycle's recommendations are revisions of findings. A finding is a target and a kind of change; its
 state follows from its revisions and from the append-only events below, and is never kept.

@@ -194,7 +194,7 @@ _WORDS = frozenset(map(str, LifecycleEvent))
 
 
 def shown_state(state: State, *, expired: bool, superseded: bool, snoozed: bool = False) -> State:
-    """Return the state as people see it: what nobody took up expires, is superseded or snoozed."""
+    """Return the displayed state: one without a decision expires, is superseded or snoozed."""
     if snoozed and state is State.PROPOSED:
         return State.SNOOZED
     if expired and state in (State.PROPOSED, State.APPROVED):

@@ -129,7 +129,7 @@ class JobPlan:
         return step.describe() + f" by its {self.scaled_by}" * alone
 
     def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
-        """Return (start, end, configuration) of the stretches of slots without a change."""
+        """Return (start, end, configuration) of the runs of slots without a change."""
         steps = self.steps
         starts = [slot for slot in range(len(steps)) if slot == 0 or steps[slot] != steps[slot - 1]]
         ends = [*starts[1:], len(steps)]

@@ -155,7 +155,7 @@ class Recommendation:
 
     @property
     def is_advice(self) -> bool:
-        """Return whether a person alone can do it; so is a bound whose autoscaler is not named."""
+        """Return whether only a person can do it; so is a bound whose autoscaler is not named."""
         unnamed = self.action.spec.bound and "autoscaler" not in dict(self.details)
         return self.action in ADVICE or bool(unnamed)
 

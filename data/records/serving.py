@@ -165,7 +165,7 @@ class ServiceOutlook:
         return begun[-1] if begun else None
 
     def foreseen_between(self, start: datetime, end: datetime) -> int | None:
-        """Return the replicas foreseen from `start` to `end`; None where nothing tells of then.
+        """Return the forecast replicas from `start` to `end`; None where there is no forecast.
 
         The most that should be ordered for then, or that were there in the same hours a day before.
         """

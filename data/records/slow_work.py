@@ -7,7 +7,7 @@ from data.records.recommendations import Range
 
 
 class SlowCause(StrEnum):
-    """The state of a job's boards; `BUSY` is not slow, `UNKNOWN` nobody can tell."""
+    """The state of a job's boards; `BUSY` is not slow, `UNKNOWN` cannot be told."""
 
     STARVED = "starved of input"
     SMALL_BATCH = "batch too small"

@@ -1,4 +1,4 @@
-"""Settings of who may do what, and of who is told.
+"""Settings of users' rights, and of the recipients of messages.
 
 Lists are comma-separated; an entry is a name exactly as the sign-in gives it, or `group:NAME`.
 """

@@ -1,4 +1,4 @@
-"""Settings of approving and applying: two switches, limits, and who may do what."""
+"""Settings of approving and applying: two switches, limits, and rights."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ FORM = "entries such as Mon-Fri 22:00-06:00 or Sat, parted by commas, or empty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeWindow:
-    """A stretch of time that begins on each of some days (0: Monday) and may end on the next."""
+    """A period that begins on each of some days (0: Monday) and may end on the next."""
 
     days: frozenset[int]
     begin: time = time()

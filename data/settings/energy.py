@@ -82,7 +82,7 @@ class GridSettings(Section, name="grid"):
 
     @property
     def in_use(self) -> bool:
-        """Return whether anybody is asked."""
+        """Return whether any provider is asked."""
         return bool(self.carbon or self.price)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the weekly report: which week, and who gets it.
+"""Settings of the weekly report: its week, and its recipients.
 
 Recipients come from here only, never from a label: who is not listed gets nothing.
 """

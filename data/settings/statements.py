@@ -1,4 +1,4 @@
-"""Settings of the statement of cost: price lists, budgets, invoices, and who issues it."""
+"""Settings of the statement of cost: price lists, budgets, invoices, and the issuer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

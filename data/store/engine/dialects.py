@@ -99,7 +99,7 @@ def drop_temporary(connection: sa.Connection) -> None:
 
 
 def set_patience(connection: sa.Connection, waiting: timedelta) -> None:
-    """Wait no longer for a lock in this transaction: who waits for a table makes others wait."""
+    """Limit the wait for a lock in this transaction: a wait for a table makes others wait."""
     if is_postgres(connection):
         milliseconds = int(waiting.total_seconds() * 1000)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")

@@ -31,7 +31,7 @@ def create_private(path: Path) -> None:
 
 
 def make_private(path: Path) -> bool:
-    """Take everybody else's rights to an existing file of ours; tell whether there were any."""
+    """Remove other accounts' rights to an existing file of ours; tell whether there were any."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -115,7 +115,7 @@ class FactReader(QuotaReader, ContradictionReader):
         return as_utc(rows[0][0]) if rows else None
 
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
-        """Return fleet, jobs and history as known at `now`; later samples are not looked at.
+        """Return fleet, jobs and history as known at `now`; later samples are not read.
 
         When there are later samples, only complete 5-minute slots are.
         """
@@ -224,7 +224,7 @@ class FactReader(QuotaReader, ContradictionReader):
         )
 
     def boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return every board seen in (start, end]: who held it, what it did, what it drew.
+        """Return every board seen in (start, end]: its holders, activity and power.
 
         Columns node, gpu_index, gpu_uuid, gpu_model, mig_profiles and jobs (one a line),
         allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG

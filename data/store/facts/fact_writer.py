@@ -316,7 +316,7 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
 
 
 def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
-    """Keep as services the jobs on whose pods an engine was read and whose kind nobody tells.
+    """Keep as services the jobs of unknown kind on whose pods an engine was read.
 
     Of a Slurm job its scheduler tells what may be done to it.
     """

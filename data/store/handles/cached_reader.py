@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 def _cached(
     question: Callable[Concatenate[StoreReader, Asked], Answer],
 ) -> Callable[Concatenate["CachedReader", Asked], Answer]:
-    """Return the question about facts and thoughts, answered from memory while these stay."""
+    """Return the query of facts and plans, answered from memory while these stay."""
 
     def ask(reader: "CachedReader", /, *values: Asked.args, **options: Asked.kwargs) -> Answer:
         key = (question.__name__, values, tuple(sorted(options.items())))

@@ -1,4 +1,4 @@
-"""Reading the store: the facts, and what was thought and decided about them."""
+"""Reader of the store: the facts, and the plans and decisions about them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -228,7 +228,7 @@ class StoreReader(
     def recommendations_of(
         self, digests: Collection[str], *, now: datetime
     ) -> dict[str, StoredRecommendation]:
-        """Return those of these digests, by digest, all by one look at the store.
+        """Return those of these digests, by digest, all by one query of the store.
 
         Errors: NotKnownError when one is not kept.
         """
@@ -241,7 +241,7 @@ class StoreReader(
         return by_digest
 
     def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Return those of the newest plan, and all that somebody decided on or spoke of."""
+        """Return those of the newest plan, and all with a decision or an event."""
         of_one = (table for table in tables.COVERED if "digest" in table.c)
         mentions = sa.union(*(sa.select(table.c.digest) for table in of_one))
         advice = tables.recommendations

@@ -1,4 +1,4 @@
-"""The store as an owner sees it: the rows of their own jobs, and what names nobody.
+"""The store for an owner: the rows of their own jobs, and rows that name no person.
 
 Every question goes through one gate, which puts in place of each table the rows of it that the
 owner may see. A table that is not listed here is empty to them, so a new one is closed until
@@ -171,7 +171,7 @@ class OwnedReader(CachedReader):
         return tokens[tokens["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
 
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
-        """Return the last GPUs of the owner's jobs; a board that went to others is theirs."""
+        """Return the last GPUs of the owner's jobs; a board that went to others is left out."""
         ids = self.owned_jobs()
         return tuple(
             replace(gpu, job_id=first, co_holders=tuple(others))
@@ -196,7 +196,7 @@ class OwnedReader(CachedReader):
         return frame[frame["gpu_uuid"].isin(boards)].reset_index(drop=True)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
-        """Return the outcome of the sources, without the words, which may name anybody."""
+        """Return the outcome of the sources, without the texts, which may name any job."""
         return tuple(
             replace(report, reason="", warnings=(), dropped=())
             for report in self._whole.source_reports()

@@ -96,7 +96,7 @@ class Commands:
         return Asked(command=command, fresh=True)
 
     def take(self, *, owner: str, now: datetime, lasting: timedelta) -> Lease | None:
-        """Take the oldest command that is due and that nobody works on; None when there is none."""
+        """Take the oldest due command without a worker; None when there is none."""
         leases = tables.leases.c
         with self._transaction() as connection:
             commands = tables.accounted(tables.commands)
@@ -192,7 +192,7 @@ class Commands:
 
 
 def void_leases(connection: sa.Connection) -> None:
-    """Free every lease: for who just opened a store that one process alone can hold."""
+    """Free every lease: the caller just opened a store that one process alone can hold."""
     leases = tables.leases
     connection.execute(
         leases.update()

@@ -1,4 +1,4 @@
-"""Messages to people: written once per entry and recipient, sent by whoever claims them.
+"""Messages to people: written once per entry and recipient, sent by the process that claims them.
 
 A message is derived from an audit entry, so none is lost; its id from entry, channel and recipient,
 so none is written twice. It is claimed by compare-and-swap before it is sent. Who dies between
@@ -58,7 +58,7 @@ class Outbox:
         self._transaction = transaction
 
     def fill(self, compose: Callable[[AuditEntry], Sequence[Message]], *, now: datetime) -> int:
-        """Write the messages of every entry that was not looked at yet; give their number."""
+        """Write the messages of every entry without them so far; give their number."""
         cursor, audit = tables.cursors, tables.audit.c
         written = 0
         with self._transaction(Lock.OUTBOX) as connection:
@@ -157,7 +157,7 @@ class Outbox:
 
 
 def void_claims(connection: sa.Connection) -> None:
-    """Free every claim: for who just opened a store that one process alone can hold."""
+    """Free every claim: the caller just opened a store that one process alone can hold."""
     box = tables.outbox
     connection.execute(
         box.update()

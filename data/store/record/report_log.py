@@ -1,4 +1,4 @@
-"""Log of reports by week: each edition of a week once, whoever asks.
+"""Log of reports by week: each edition of a week goes out once.
 
 Filing an edition, its entry in the audit and the messages to its recipients are one transaction, so
 a process that dies has either filed all of it or none; the outbox then sends what is waiting.

@@ -46,11 +46,11 @@ class ApiToken:
     mode: str = ""
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether it lets anybody in."""
+        """Return whether it still gives access."""
         return self.revoked_at is None and now < self.expires_at
 
     def holder(self) -> Person:
-        """Return the person who acts by it."""
+        """Return the person that it stands for."""
         return Person(name=self.person, via="token", max_role=self.role)
 
 
@@ -143,7 +143,7 @@ class Tokens:
     def make(
         self, *, holder: str, role: str, expires_at: datetime, by: Person, now: datetime, mode: str
     ) -> tuple[ApiToken, str]:
-        """Make a token; give it with its text, which nobody can read again."""
+        """Make a token; give it with its text, which cannot be read again."""
         text = PREFIX + secrets.token_urlsafe(_BYTES)
         token = ApiToken(
             token_id=secrets.token_hex(_ID_LENGTH // 2),
@@ -160,7 +160,7 @@ class Tokens:
         return token, text
 
     def revoke(self, token_id: str, *, by: Person, now: datetime) -> ApiToken:
-        """Let nobody in by a token any more. Errors: NotKnownError."""
+        """Revoke a token. Errors: NotKnownError."""
         with self._transaction(Lock.RECORD) as connection:
             for token in _tokens_of(connection.execute(_EVENTS).all()):
                 if token.token_id == token_id and token.revoked_at is None:

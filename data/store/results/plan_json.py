@@ -1,4 +1,4 @@
-"""Plans as JSON text: a configuration once per stretch of slots, not once per slot.
+"""Plans as JSON text: a configuration once per run of slots, not once per slot.
 
 Ten thousand boards over 96 slots are then a few megabytes. Plans kept by earlier versions, a
 record with every slot, stay readable.

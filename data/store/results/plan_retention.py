@@ -1,4 +1,4 @@
-"""Forgets what cycles thought once nobody can ask for it any more.
+"""Deletion of cycles' results that can no longer be asked for.
 
 Facts say what happened and are kept for long; a forecast is made anew every cycle and is large.
 What a person decided on stays whole: its recommendation and the plan behind it.

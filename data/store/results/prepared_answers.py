@@ -1,4 +1,4 @@
-"""Answers to questions of the pages that a cycle made for whoever looks next.
+"""Answers to queries of pages that a cycle prepares for the next visitor.
 
 An answer counts for the very batch and cycle that it was made from, and for the version of Trimtab
 that made it: after any other the question is asked anew. So a prepared answer is never older than

@@ -60,7 +60,7 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
 
 
 def _former(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return those whose kind, their value, is none of those that their service has now.
+    """Return the spans whose kind, their value, is none of those that their service has now.
 
     It has those of the last two hours. Others of the last day count as well where one of these was
     there before they went, by more than a rollout takes: what comes by day alone is back tomorrow.
