@@ -23,8 +23,8 @@ def rows_of(path: Path) -> list[str]:
         return [f"| {path.name} | refused: {error} | | | |"]
     lost = ", ".join(f"{count} {reason}" for reason, count in dropped.as_pairs()) or "0"
     return [
-        f"| {path.name} | {sample.engine} | {sample.model or '–'} | {len(sample.known())} of "
-        f"{len(ServingSignal)}: {', '.join(sample.known())} | {lost} |"
+        f"| {path.name} | {sample.engine} | {sample.model or '–'} | {len(sample.signals())} of "
+        f"{len(ServingSignal)}: {', '.join(sample.signals())} | {lost} |"
         for sample in samples
     ]
 

@@ -147,7 +147,7 @@ class _View:
             by_model.setdefault(model_of(entry, catalogue), []).append(entry)
         self._open = OpenNodes(by_model)
         self._pods: dict[Workload, list[PodFacts]] = {}
-        self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
+        self._demand: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped["unreadable-object"] += inventory.unreadable
         self._reserved = reservations(inventory.of("Pod"))
         for document in inventory.of("Pod"):
@@ -162,7 +162,7 @@ class _View:
                 demand = demand_of(kind, document)
                 self.dropped["unread-pod-count"] += bool(unread_count(kind, document))
                 if workload is not None and demand:
-                    self._wanted.setdefault(workload, demand)
+                    self._demand.setdefault(workload, demand)
                     self._pods.setdefault(workload, [])
 
     def _pod(self, document: Document) -> PodFacts | None:
@@ -209,7 +209,7 @@ class _View:
 
     def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
         """Return the state of a workload: one that Kueue suspends before its first run waits."""
-        standing = standing_of(workload, pods, self._wanted.get(workload, ()))
+        standing = standing_of(workload, pods, self._demand.get(workload, ()))
         admission = self._admissions.get(workload.key)
         if admission is None or not admission.is_new or standing.state is not JobState.SUSPENDED:
             return standing

@@ -86,11 +86,11 @@ WITHOUT_NAMESPACE = ("Node", "ResourceSlice", *_OF_QUEUES)
 def _scheduled_by(name: str) -> "Condition":
     """Return the condition that a pod with devices names this scheduler."""
 
-    def found(objects: Mapping[str, list[Any]]) -> bool:
+    def is_met(objects: Mapping[str, list[Any]]) -> bool:
         specs = (pod.get("spec") for pod in objects.get("Pod", ()))
         return any(isinstance(spec, dict) and spec.get("schedulerName") == name for spec in specs)
 
-    return found
+    return is_met
 
 
 def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
@@ -102,7 +102,7 @@ def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
 def _owns(kind: str) -> "Condition":
     """Return the condition that an object names an owner of this kind."""
 
-    def found(objects: Mapping[str, list[Any]]) -> bool:
+    def is_met(objects: Mapping[str, list[Any]]) -> bool:
         return any(
             isinstance(owner, dict) and owner.get("kind") == kind
             for entries in objects.values()
@@ -110,7 +110,7 @@ def _owns(kind: str) -> "Condition":
             for owner in _owners_in(entry)
         )
 
-    return found
+    return is_met
 
 
 def _owners_in(entry: Mapping[str, Any]) -> list[Any]:

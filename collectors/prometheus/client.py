@@ -61,7 +61,7 @@ class PrometheusClient:
         self.url = self._session.url
         self._connect = PrometheusConnect(url=settings.url, session=self._session)
         self._gaps: list[tuple[RangePart, CollectorError]] = []
-        self._asked = 0.0
+        self._requested = 0.0
         self._answers = self._slow = 0
         self._refused: Counter[str] = Counter()
         self._broken: Counter[str] = Counter()
@@ -73,7 +73,7 @@ class PrometheusClient:
         self._session.ends = time.monotonic() + self._settings.budget_seconds
         self._session.warnings.clear()
         self._gaps.clear()
-        self._asked = 0.0
+        self._requested = 0.0
         self._answers = self._slow = 0
         self._refused.clear()
         self._broken.clear()
@@ -114,7 +114,7 @@ class PrometheusClient:
         if self._gaps and not self._answers:
             raise self._gaps[0][1]
         lost = sum(part.size for part, _error in self._gaps)
-        share = max(0.0, 1 - lost / self._asked) if self._asked else 1.0
+        share = max(0.0, 1 - lost / self._requested) if self._requested else 1.0
         return share, min((part.start for part, _error in self._gaps), default=None)
 
     def metric_names(self, *, selector: str = "") -> frozenset[str]:
@@ -173,7 +173,7 @@ class PrometheusClient:
         if self._session.victoria_metrics:
             end = min(end, utc_now() - _NOT_YET)
         for part in parts_of(metric, self._settings.selector, start, end, step_seconds):
-            self._asked += part.size
+            self._requested += part.size
             for entry in self._split(part, scrape_seconds):
                 yield entry | {"metric": {**entry["metric"], "__name__": metric}}
 

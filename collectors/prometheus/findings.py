@@ -195,10 +195,10 @@ _OF_EVERY_BOARD = _ENERGY_COUNTERS | {
 def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
     """Return whether the series name the holder of the GPU."""
 
-    def named(*names: str) -> int:
+    def number(*names: str) -> int:
         return sum(any(label.get(name) for name in names) for label in labels)
 
-    slurm, renamed, plain = named("hpc_job", "jobid"), named("exported_pod"), named("pod")
+    slurm, renamed, plain = number("hpc_job", "jobid"), number("exported_pod"), number("pod")
     total = len(labels)
     if slurm:
         return "job labels", "ok", f"{slurm} of {total} series {NAMES_SLURM}"

@@ -283,7 +283,7 @@ def _derived(
     """Return the columns of samples from the quantities of the fields."""
     unknown = np.full(length, np.nan)
 
-    def known(*names: str) -> npt.NDArray[np.float64]:
+    def first_of(*names: str) -> npt.NDArray[np.float64]:
         column = unknown
         for name in names:
             column = np.where(np.isnan(column), wide.get(name, unknown), column)
@@ -293,16 +293,16 @@ def _derived(
     for name in reversed(UTILIZATION_PREFERENCE):
         signal = np.where(np.isnan(wide.get(name, unknown)), signal, name)
     reserved = np.nan_to_num(wide.get("memory_reserved_mib", unknown), nan=0.0)
-    total = known("memory_total_mib")
-    parts = known("memory_used_mib") + known("memory_free_mib") + reserved
+    total = first_of("memory_total_mib")
+    parts = first_of("memory_used_mib") + first_of("memory_free_mib") + reserved
     return {
-        "utilization_ratio": known(*UTILIZATION_PREFERENCE),
+        "utilization_ratio": first_of(*UTILIZATION_PREFERENCE),
         "utilization_signal": signal,
-        "memory_used_mib": known("memory_used_mib"),
+        "memory_used_mib": first_of("memory_used_mib"),
         "memory_total_mib": np.where(np.isnan(total), parts, total),
-        "power_watts": known("power_watts", "power_instant_watts"),
-        "power_limit_watts": known("power_limit_watts", "power_limit_requested_watts"),
-        "energy_joules": known("energy_joules"),
+        "power_watts": first_of("power_watts", "power_instant_watts"),
+        "power_limit_watts": first_of("power_limit_watts", "power_limit_requested_watts"),
+        "energy_joules": first_of("energy_joules"),
     }
 
 

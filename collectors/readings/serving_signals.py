@@ -94,8 +94,8 @@ class ServiceSample:
     queue_wait_seconds: LatencyHistogram | None = None
     request_seconds: LatencyHistogram | None = None
 
-    def known(self) -> tuple[str, ...]:
-        """Return the names of the signals that are known."""
+    def signals(self) -> tuple[str, ...]:
+        """Return the names of the signals with a reading."""
         return tuple(
             str(signal) for signal in ServingSignal if getattr(self, str(signal)) is not None
         )

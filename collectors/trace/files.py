@@ -83,7 +83,7 @@ class Trace:
         }
         self._jobs: dict[str, _SeenJob] = {}
         self._devices: Counter[str] = Counter()
-        self._held: set[tuple[str, str, str]] = set()
+        self._placements: set[tuple[str, str, str]] = set()
         self._counters: dict[str, tuple[float, float, float, float]] = {}
         self._number = 0
         self._zone_used = False
@@ -261,9 +261,9 @@ class Trace:
                     before.first_at, entry = entry.first_at, before
             self._jobs[job_id] = entry
         devices = rows[["job_id", "gpu_uuid", "mig_instance"]].drop_duplicates()
-        fresh = set(devices.itertuples(index=False, name=None)) - self._held
+        fresh = set(devices.itertuples(index=False, name=None)) - self._placements
         self._devices.update(job_id for job_id, _uuid, _instance in fresh)
-        self._held |= fresh
+        self._placements |= fresh
         if "energy_joules" in self._tallies:
             self._note_counters(ordered[ordered["energy_joules"].notna()])
 

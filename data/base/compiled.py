@@ -83,7 +83,7 @@ class _Compiled(event.Listener):
     """Counts the ends of compilations, but of numba's own functions."""
 
     def __init__(self, note: Callable[[int], None]) -> None:
-        self._told = note
+        self._note = note
         self._count = 0
 
     def on_start(self, event: object) -> None:
@@ -93,7 +93,7 @@ class _Compiled(event.Listener):
         """Count it, and tell."""
         if not event.data["dispatcher"].py_func.__module__.startswith("numba."):
             self._count += 1
-            self._told(self._count)
+            self._note(self._count)
 
 
 def _late() -> dict[str, Any]:

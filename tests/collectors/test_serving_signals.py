@@ -69,7 +69,7 @@ def test_what_an_engine_does_not_say_is_unknown() -> None:
     """None, never 0; and what says nothing of ours is no sample."""
     (found,) = read('vllm:num_requests_running{model_name="m"} 0')
     assert found.running_requests == 0
-    assert found.known() == ("running_requests",)
+    assert found.signals() == ("running_requests",)
     assert found.waiting_requests is None
     assert read("vllm:iteration_tokens_total_sum 9", "up 1") == ()
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_a_reading_is_dropped_and_counted() -> None:
         "vllm:num_preemptions_total 2",
         dropped=dropped,
     )
-    assert found.known() == ("preemptions_total",)
+    assert found.signals() == ("preemptions_total",)
     assert dropped.as_pairs() == (("implausible", 3),)
 
 

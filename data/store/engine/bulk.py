@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from data.store.engine.dialects import count_changed, is_postgres, spoken
+from data.store.engine.dialects import count_changed, in_dialect, is_postgres
 from data.store.engine.duckdb_engine import failures_named
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def read_table(
     if is_postgres(connection):
         from data.store.engine.postgres_frames import copy_out
 
-        return copy_out(connection, spoken(connection, query), dict(parameters or {}))
+        return copy_out(connection, in_dialect(connection, query), dict(parameters or {}))
     cursor = connection.execute(sa.text(query), dict(parameters or {})).cursor
     if cursor is None:
         raise RuntimeError("the query gave no rows")

@@ -58,7 +58,7 @@ def claimable(connection: sa.Connection, rows: sa.Select[Any], table: sa.Table) 
     return rows.with_for_update(of=table, skip_locked=True) if is_postgres(connection) else rows
 
 
-def spoken(connection: sa.Connection | sa.Engine, query: str) -> str:
+def in_dialect(connection: sa.Connection | sa.Engine, query: str) -> str:
     """Return the query in the words of the engine."""
     return _ARG_MAX.sub(_LATEST, query) if is_postgres(connection) else query
 
@@ -72,7 +72,7 @@ def postgres_types(script: str) -> str:
 
 def count_changed(connection: sa.Connection, statement: str) -> int:
     """Run an INSERT, UPDATE or DELETE of our own text and give the number of rows it changed."""
-    result = connection.exec_driver_sql(spoken(connection, statement))
+    result = connection.exec_driver_sql(in_dialect(connection, statement))
     # DuckDB tells it as a row, and -1 in its place for some statements.
     return int(result.rowcount if is_postgres(connection) else result.scalar_one())
 
@@ -82,7 +82,7 @@ def make_temporary(connection: sa.Connection, name: str, query: str) -> None:
 
     On DuckDB `drop_temporary` ends it.
     """
-    query = spoken(connection, query)
+    query = in_dialect(connection, query)
     if is_postgres(connection):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS pg_temp.{name}")
         connection.exec_driver_sql(f"CREATE TEMP TABLE {name} ON COMMIT DROP AS {query}")

@@ -149,15 +149,15 @@ class _Stream(io.RawIOBase):
 
     def __init__(self, copy: psycopg.Copy) -> None:
         self._copy = copy
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def fill(self) -> bool:
         """Fetch until something is there; False at the end."""
-        while not self._held:
+        while not self._buffer:
             block = self._copy.read()
             if not block:
                 return False
-            self._held += block
+            self._buffer += block
         return True
 
     def readable(self) -> bool:
@@ -167,8 +167,8 @@ class _Stream(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, fewer only at the end."""
         count = size if size >= 0 else 1 << 62
-        while len(self._held) < count and (block := self._copy.read()):
-            self._held += block
-        data = bytes(self._held[:count])
-        del self._held[:count]
+        while len(self._buffer) < count and (block := self._copy.read()):
+            self._buffer += block
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
         return data

@@ -150,7 +150,7 @@ def _slots_of(
             *(number if share == 1 else (number * share).label(number.name) for number in numbers),
         ]
 
-    def whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
+    def is_whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
         """Return whether the hour of a row lies in the range and in one period."""
         if is_hour_cut:
             return sa.false()
@@ -164,12 +164,12 @@ def _slots_of(
         last_slot = hour + SECONDS_PER_HOUR - SLOT_SECONDS
         return sa.and_(inside, _number(hour, periods) == _number(last_slot, periods))
 
-    hours = sa.select(*columns(_HOURLY), _seconds(_HOURLY).label("at")).where(whole(_HOURLY))
+    hours = sa.select(*columns(_HOURLY), _seconds(_HOURLY).label("at")).where(is_whole(_HOURLY))
     slots = sa.select(*columns(_FIVE_MINUTE), _seconds(_FIVE_MINUTE).label("at")).where(
         _FIVE_MINUTE.c.slot_start >= first,
         _FIVE_MINUTE.c.slot_start < last,
         _FIVE_MINUTE.c.slot_start >= known_since,
-        sa.not_(whole(_FIVE_MINUTE)),
+        sa.not_(is_whole(_FIVE_MINUTE)),
     )
     places = sa.values(sa.column("place", sa.Integer), name="places").data(
         [(place,) for place in range(_SLOTS_AN_HOUR)]
@@ -182,7 +182,7 @@ def _slots_of(
             _HOURLY.c.slot_start >= floor_to_slot(first, SECONDS_PER_HOUR),
             _HOURLY.c.slot_start < last,
             _HOURLY.c.slot_start < known_since,
-            sa.not_(whole(_HOURLY)),
+            sa.not_(is_whole(_HOURLY)),
             at >= first.timestamp(),
             at < last.timestamp(),
         )

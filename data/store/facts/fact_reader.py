@@ -30,7 +30,7 @@ from data.facts.fleet import (
 from data.facts.jobs import Job
 from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
-from data.store.engine.dialects import spoken
+from data.store.engine.dialects import in_dialect
 from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql
 from data.store.facts.contradictions import ContradictionReader
@@ -210,7 +210,7 @@ class FactReader(QuotaReader, ContradictionReader):
             sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
             for name, at in slots_of(start, end).items()
         ]
-        query = sa.text(spoken(self._engine, samples_sql.GPUS)).bindparams(*instants)
+        query = sa.text(in_dialect(self._engine, samples_sql.GPUS)).bindparams(*instants)
         return tuple(
             Gpu(
                 **{name: getattr(row, name) for name in _OF_GPU},

@@ -64,7 +64,7 @@ class CachedReader(StoreReader):
         """Read by the engine; `commits` counts those of the only process that writes, if any."""
         super().__init__(engine)
         self._commits = commits
-        self._known: tuple[int, tuple[int | None, ...]] | None = None
+        self._latest: tuple[int, tuple[int | None, ...]] | None = None
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._choosing = threading.Lock()
 
@@ -72,14 +72,14 @@ class CachedReader(StoreReader):
         """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
         # Counted before they are read: what is committed meanwhile makes them old.
         commits = None if self._commits is None else self._commits()
-        latest = self._known
+        latest = self._latest
         if commits is None or latest is None or latest[0] != commits:
             sources = (tables.batches, tables.cycles, tables.audit)
             newest = [
                 sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources
             ]
             latest = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
-            self._known = latest
+            self._latest = latest
         return latest[1] if decisions else latest[1][:2]
 
     def remember(
@@ -115,7 +115,7 @@ class CachedReader(StoreReader):
     ) -> Answer:
         """Return the answer that was prepared from the newest batch and cycle, else make it."""
         name = prepared_answers.name_of(key)
-        rows = self._rows(prepared_answers.found(name, self.version()))
+        rows = self._rows(prepared_answers.answer_query(name, self.version()))
         if not rows:
             return make()
         try:

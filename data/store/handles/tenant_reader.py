@@ -100,7 +100,7 @@ class OwnedReader(CachedReader):
 
     def __init__(self, fleet: CachedReader, names: OwnNames) -> None:
         super().__init__(fleet._engine, fleet._commits)  # noqa: SLF001 - of the same class
-        self._whole = fleet
+        self._fleet = fleet
         self._names = names
 
     def owned_jobs(self) -> frozenset[str]:
@@ -111,10 +111,10 @@ class OwnedReader(CachedReader):
                 "owners": sorted(self._names.owners),
                 "users": sorted(self._names.users),
             }
-            rows = self._whole._rows(sa.text(_OWNED).bindparams(**values))  # noqa: SLF001
+            rows = self._fleet._rows(sa.text(_OWNED).bindparams(**values))  # noqa: SLF001
             return frozenset(row.job_id for row in rows)
 
-        return self._whole.remember(("owned jobs", self._names), ask)
+        return self._fleet.remember(("owned jobs", self._names), ask)
 
     def _table(self, query: str, **parameters: Any) -> pa.Table:
         values = parameters | {_IDS: sorted(self.owned_jobs())}
@@ -138,7 +138,7 @@ class OwnedReader(CachedReader):
 
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
         """Return the version of the whole store."""
-        return self._whole.version(decisions=decisions)
+        return self._fleet.version(decisions=decisions)
 
     def _prepared(
         self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
@@ -148,14 +148,14 @@ class OwnedReader(CachedReader):
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample of the fleet: what is shown counts from there."""
-        return self._whole.latest_sample_at(until=until)
+        return self._fleet.latest_sample_at(until=until)
 
     def job_holdings(
         self, job_ids: tuple[str, ...], *, start: datetime, end: datetime
     ) -> pd.DataFrame:
         """Return the holdings of the owner's jobs on boards that others may have held as well."""
         mine = tuple(sorted(self.owned_jobs().intersection(job_ids)))
-        return self._whole.job_holdings(mine, start=start, end=end)
+        return self._fleet.job_holdings(mine, start=start, end=end)
 
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime
@@ -163,11 +163,11 @@ class OwnedReader(CachedReader):
         """Return the traffic of an owner's service, by pods that no scheduler told of as well."""
         if job_id not in self.owned_jobs():
             return super().service(job_id, nameless, start=start, end=end)
-        return self._whole.service(job_id, nameless, start=start, end=end)
+        return self._fleet.service(job_id, nameless, start=start, end=end)
 
     def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return the tokens of the owner's services, of those pods as well."""
-        tokens = self._whole.served_tokens(start=start, end=end)
+        tokens = self._fleet.served_tokens(start=start, end=end)
         return tokens[tokens["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
 
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
@@ -175,7 +175,7 @@ class OwnedReader(CachedReader):
         ids = self.owned_jobs()
         return tuple(
             replace(gpu, job_id=first, co_holders=tuple(others))
-            for gpu in self._whole.gpus(**window)
+            for gpu in self._fleet.gpus(**window)
             if ids.intersection(gpu.holders)
             for first, *others in (
                 sorted(
@@ -187,19 +187,19 @@ class OwnedReader(CachedReader):
 
     def quotas(self) -> tuple[Quota, ...]:
         """Return the limits of the queues that the owner's jobs were sent to."""
-        return quotas_of_jobs(self._whole.quotas(), self.jobs())
+        return quotas_of_jobs(self._fleet.quotas(), self.jobs())
 
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
         """Return the XID codes of the boards that the owner's jobs hold."""
         boards = {gpu.gpu_uuid for gpu in self.gpus()}
-        frame = self._whole.board_xids(since=since)
+        frame = self._fleet.board_xids(since=since)
         return frame[frame["gpu_uuid"].isin(boards)].reset_index(drop=True)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Return the outcome of the sources, without the texts, which may name any job."""
         return tuple(
             replace(report, reason="", warnings=(), dropped=())
-            for report in self._whole.source_reports()
+            for report in self._fleet.source_reports()
         )
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
@@ -213,28 +213,28 @@ class OwnedReader(CachedReader):
         ids = self.owned_jobs()
         return tuple(
             submission
-            for submission in self._whole.submissions()
+            for submission in self._fleet.submissions()
             if submission.attempts and all(attempt.job_id in ids for attempt in submission.attempts)
         )
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
         """Return the memory forecasts of the owner's jobs, None if the latest cycle did none."""
-        outlook, ids = self._whole.memory_outlook(), self.owned_jobs()
+        outlook, ids = self._fleet.memory_outlook(), self.owned_jobs()
         return None if outlook is None else tuple(entry for entry in outlook if entry.job_id in ids)
 
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
         """Return the forecasts of the services that are the owner's jobs."""
         ids = self.owned_jobs()
-        return tuple(entry for entry in self._whole.serving_outlook() if entry.job_id in ids)
+        return tuple(entry for entry in self._fleet.serving_outlook() if entry.job_id in ids)
 
     def slow_work(self) -> tuple[SlowWork, ...]:
         """Return the causes by which the owner's jobs are slow, or are not."""
         ids = self.owned_jobs()
-        return tuple(entry for entry in self._whole.slow_work() if entry.job_id in ids)
+        return tuple(entry for entry in self._fleet.slow_work() if entry.job_id in ids)
 
     def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
         """Return the owner's jobs in a plan; its cost and bounds stay the fleet's."""
-        plan, ids = self._whole.plan(plan_id, job_id=job_id), self.owned_jobs()
+        plan, ids = self._fleet.plan(plan_id, job_id=job_id), self.owned_jobs()
         if plan is None:
             return None
         visible = _Unlisted(job_ids=ids)

@@ -108,7 +108,7 @@ def _unpacked(body: str) -> pd.DataFrame:
         return frame_of(stream.read_all())
 
 
-def found(name: str, version: Version) -> sa.Select[tuple[str]]:
+def answer_query(name: str, version: Version) -> sa.Select[tuple[str]]:
     """Return the query for the text of an answer that was made from this batch and cycle."""
     batch, cycle = _numbers(version)
     answers = tables.prepared_answers.c
