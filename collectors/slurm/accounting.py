@@ -148,7 +148,7 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
         ended_at=None if goes_on else moment_of(row["End"]),
         time_limit_seconds=seconds_of_minutes(row["TimelimitRaw"]),
         nodes=nodes,
-        held=(),
+        gpus_by_node=(),
         allocated=gpus_of(grant) or gpu_shares_of(grant, nodes=len(nodes) or 1),
         requested=requested,
         extra=_accounting_extra(row["JobID"], row["Constraints"], requested),

@@ -267,10 +267,10 @@ class _SlurmView:
             # What it held until then is a stretch of accounting.
             started_at = max(started_at, datetime.fromisoformat(resized))
         row = self._row(job, min(started_at, self.window.end), None)
-        if len(job.held) != len(job.nodes):
+        if len(job.gpus_by_node) != len(job.nodes):
             yield from self._by_node(job, row)
             return
-        for node, gpus_of_node in zip(job.nodes, job.held, strict=True):
+        for node, gpus_of_node in zip(job.nodes, job.gpus_by_node, strict=True):
             for entry in gpus_of_node:
                 mig = self.models.of_type(entry.gpu_type)[1]
                 if entry.indices is None or mig:
@@ -331,7 +331,7 @@ def _shared_boards(job: SlurmJob) -> list[str]:
     """Return the boards that a job has shares of, as NODE:INDEX."""
     return [
         f"{node}:{index}"
-        for node, gpus in zip(job.nodes, job.held, strict=False)
+        for node, gpus in zip(job.nodes, job.gpus_by_node, strict=False)
         for entry in gpus
         if entry.share
         for index in entry.indices or ()

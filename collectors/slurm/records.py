@@ -65,7 +65,7 @@ GPU_FIELDS = {
 class SlurmJob:
     """One job, or one of its periods in accounting (a requeue or a resize starts another).
 
-    `held` has an entry for every node of `nodes`, empty while nothing is held; `requested` is what
+    `gpus_by_node` has an entry for every node of `nodes`, without GPUs (); `requested` is what
     was asked for, in total. `state_word` is Slurm's own.
     """
 
@@ -84,7 +84,7 @@ class SlurmJob:
     ended_at: datetime | None
     time_limit_seconds: float | None
     nodes: tuple[str, ...]
-    held: tuple[tuple[Gpus, ...], ...]
+    gpus_by_node: tuple[tuple[Gpus, ...], ...]
     allocated: tuple[Gpus, ...]
     requested: tuple[Gpus, ...]
     extra: tuple[tuple[str, str], ...]
@@ -98,7 +98,9 @@ class SlurmJob:
     def gpus(self) -> tuple[Gpus, ...]:
         """The GPUs that it has or had; the requested ones while it waits or if it never started."""
         return (
-            tuple(entry for node in self.held for entry in node) or self.allocated or self.requested
+            tuple(entry for node in self.gpus_by_node for entry in node)
+            or self.allocated
+            or self.requested
         )
 
 
@@ -153,7 +155,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
         ended_at=times["end"] if over else None,
         time_limit_seconds=seconds_of_minutes(record.get("time_limit")),
         nodes=nodes,
-        held=allocated,
+        gpus_by_node=allocated,
         allocated=() if pending else _gpus_in(record.get("tres_alloc_str"), nodes=len(nodes) or 1),
         requested=_requested(record, len(nodes)),
         extra=_queue_extra(record, resized_at, release),

@@ -299,7 +299,7 @@ def test_gpus_of_a_pending_job_are_those_of_its_node_count() -> None:
 
 def test_a_detail_of_other_nodes_is_not_believed() -> None:
     """One entry for two nodes names nobody's GPUs."""
-    held = read_queue_job(queue_record(nodes="n[1-2]")).held
+    held = read_queue_job(queue_record(nodes="n[1-2]")).gpus_by_node
     assert held == ()
 
 

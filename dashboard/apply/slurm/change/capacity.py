@@ -76,7 +76,7 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
         for node in near
         if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, wanted, node)
     ]
-    held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.held]
+    held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.gpus_by_node]
     own = dict(zip(facts.job.nodes, held, strict=False))
     free = sorted(
         (
