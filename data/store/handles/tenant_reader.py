@@ -96,7 +96,7 @@ class _Unlisted:
 
 
 class OwnedReader(CachedReader):
-    """Reads as `whole` does, of the jobs that go by these names alone."""
+    """Reads as `fleet` does, of the jobs that go by these names alone."""
 
     def __init__(self, fleet: CachedReader, names: OwnNames) -> None:
         super().__init__(fleet._engine, fleet._commits)  # noqa: SLF001 - of the same class
