@@ -85,17 +85,17 @@ def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Appli
     if not settings.apply.enabled:
         return ()
     return tuple(
-        in_cluster(source.make(own, clock), cluster)
-        for cluster, own in settings_by_cluster(settings).items()
+        in_cluster(source.make(local, clock), cluster)
+        for cluster, local in settings_by_cluster(settings).items()
         for source in APPLIERS.values()
-        if source.enabled(own)
+        if source.enabled(local)
     )
 
 
 def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:
     """Return the applier that makes changes of this kind there, None when there is none."""
-    near = appliers_near(appliers, recommendation)
-    return next((applier for applier in near if applier.covers(recommendation)), None)
+    candidates = appliers_near(appliers, recommendation)
+    return next((applier for applier in candidates if applier.covers(recommendation)), None)
 
 
 def appliers_near(

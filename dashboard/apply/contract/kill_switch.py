@@ -48,22 +48,22 @@ def stopped(path: Path) -> Stopped | None:
             return Stopped(reason=f"the folder {folder} of the stop file was there and is gone")
         return None
     except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or type(error).__name__
-        return Stopped(reason=f"{path} cannot be read ({told})")
+        problem = getattr(error, "strerror", None) or type(error).__name__
+        return Stopped(reason=f"{path} cannot be read ({problem})")
     try:
-        said = json.loads(text) if text.strip() else {}
+        data = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):  # also a number of thousands of digits
-        said = {"reason": text}
-    if not isinstance(said, dict):
-        said = {"reason": text}
-    known = {name: scrub(str(said.get(name, ""))) for name in ("by", "at", "reason")}
-    return Stopped(**known)
+        data = {"reason": text}
+    if not isinstance(data, dict):
+        data = {"reason": text}
+    parts = {name: scrub(str(data.get(name, ""))) for name in ("by", "at", "reason")}
+    return Stopped(**parts)
 
 
 def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Stopped:
     """Stop applying. Errors: ApplyError when the file cannot be made."""
-    made = Stopped(by=by, at=f"{at or utc_now():%Y-%m-%d %H:%M:%S} UTC", reason=reason)
-    text = json.dumps({"by": made.by, "at": made.at, "reason": made.reason}, ensure_ascii=False)
+    state = Stopped(by=by, at=f"{at or utc_now():%Y-%m-%d %H:%M:%S} UTC", reason=reason)
+    text = json.dumps({"by": state.by, "at": state.at, "reason": state.reason}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A pipe that stands there has no reader to wait for.
@@ -72,12 +72,12 @@ def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Sto
             file.write(text + "\n")
     except OSError as error:
         if stopped(path) is not None:  # whatever stands there stops as it is
-            return made
+            return state
         raise ApplyError(
             f"cannot make the stop file {path}: {error.strerror}",
             "Make it by hand where apply.stop_file points, or set apply.enabled to false.",
         ) from error
-    return made
+    return state
 
 
 def resume(path: Path) -> bool:

@@ -58,9 +58,9 @@ def who_obeys(url: str) -> Obeying | None:
 
 
 def _read(text: str) -> Obeying:
-    said = json.loads(text)
+    data = json.loads(text)
     return Obeying(
-        process=said["process"], stop_file=Path(said["stop_file"]), has_stopped=said["has_stopped"]
+        process=data["process"], stop_file=Path(data["stop_file"]), has_stopped=data["has_stopped"]
     )
 
 
@@ -68,8 +68,8 @@ def is_obeyed(url: str, *, within: float = _SEEN_WITHIN) -> bool:
     """Wait until the process that applies says that it has stopped; False when it does not."""
     deadline = time.monotonic() + within
     while True:
-        found = who_obeys(url)
-        if found is not None and found.has_stopped:
+        status = who_obeys(url)
+        if status is not None and status.has_stopped:
             return True
         if time.monotonic() > deadline:
             return False

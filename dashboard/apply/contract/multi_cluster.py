@@ -105,8 +105,8 @@ class ClusterApplier:
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
         """Return the steps and the steps back; pure. Errors: ChangeRefusedError."""
-        found = self.inner.change_for(in_local_names(recommendation), _local_target(target))
-        return replace(found, target=self._full(found.target))
+        local = self.inner.change_for(in_local_names(recommendation), _local_target(target))
+        return replace(local, target=self._full(local.target))
 
     def look_again(self, change: Change) -> Target:
         """Read the target of a change afresh. Errors: as `look`."""
@@ -114,8 +114,8 @@ class ClusterApplier:
 
     def change_back(self, change: Change, target: Target) -> Change:
         """Return the change that restores what `change` touched; pure. Errors: StalePlanError."""
-        found = self.inner.change_back(_local(change), _local_target(target))
-        return replace(found, target=self._full(found.target))
+        local = self.inner.change_back(_local(change), _local_target(target))
+        return replace(local, target=self._full(local.target))
 
     def rehearse(self, change: Change) -> Rehearsal:
         """Ask the target what it would do, changing nothing. Errors: ApplyError."""

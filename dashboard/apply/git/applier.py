@@ -87,9 +87,9 @@ class GitApplier:
 
         Without `apply_kubernetes.enabled` there is no other way, and every workload is its.
         """
-        said = recommendation.platform is Platform.KUBERNETES
-        said = said and self.name in recommendation.action.spec.appliers
-        return said and (self._takes_all or names_workload(self._settings, _holder(recommendation)))
+        ours = recommendation.platform is Platform.KUBERNETES
+        ours = ours and self.name in recommendation.action.spec.appliers
+        return ours and (self._takes_all or names_workload(self._settings, _holder(recommendation)))
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
@@ -98,11 +98,11 @@ class GitApplier:
         del job, gpus
         live = looking.look(self._api, self._catalogue, recommendation, carried_by=CARRIERS)
         edits = edits_of_plan(live_plan(recommendation, live))
-        seen = seen_of(live)
-        _path, document = reading.fetch(self._api, seen.place, seen.path)
-        source = source_of(self._settings, seen.place, document)
+        view = seen_of(live)
+        _path, document = reading.fetch(self._api, view.place, view.path)
+        source = source_of(self._settings, view.place, document)
         with base_copy(self._settings) as copy:
-            found = find_source(copy, source, seen.place, edits)
+            match = find_source(copy, source, view.place, edits)
         branch = self._branch(recommendation.digest)
         there = self._forge.request_of(branch)
         if there is not None:
@@ -110,15 +110,15 @@ class GitApplier:
                 f"a request of this recommendation is {there.state} already: {there.url}",
                 "Run a new cycle and approve its recommendation.",
             )
-        file = found.file
+        file = match.file
         return with_facts(
             live,
             **self._where(),
-            **({} if found.other is None else {"values": found.other.text}),
+            **({} if match.other is None else {"values": match.other.text}),
             path=file.path,
             mode=file.mode,
             blob=file.blob,
-            difference=line_difference(file.path, found.text, found.changed),
+            difference=line_difference(file.path, match.text, match.changed),
             request="none",
         )
 
@@ -200,8 +200,8 @@ class GitApplier:
         refusal = self._forge.may_push()
         refusals = [refusal] if refusal else []
         if change.steps and change.steps[0].verb != CLOSE:
-            seen = seen_of(change.target)
-            _path, document = reading.fetch(self._api, seen.place, seen.path)
+            view = seen_of(change.target)
+            _path, document = reading.fetch(self._api, view.place, view.path)
             refusals += standing_refusals(self._api, document, live_change(change))
         return Rehearsal(rehearsed=True, refusals=tuple(refusals))
 
@@ -248,8 +248,8 @@ def _holder(recommendation: Recommendation) -> str:
 
 def title_of(recommendation: Recommendation) -> str:
     """Return the subject of the commit and of the request."""
-    said = shown(deed(recommendation, back=False), limit=120)
-    return f"{said[:1].upper()}{said[1:]}"
+    title = shown(deed(recommendation, back=False), limit=120)
+    return f"{title[:1].upper()}{title[1:]}"
 
 
 def commit_message(recommendation: Recommendation, settings: GitApplySettings) -> str:
@@ -269,8 +269,8 @@ def request_body(recommendation: Recommendation, public_url: str) -> str:
     shows them as code, where no forge finds a mention, a link or an issue to close.
     """
     evidence, savings = recommendation.evidence, recommendation.savings
-    made, until = recommendation.created_at, recommendation.expires_at
-    computed = f"{made:%Y-%m-%d %H:%M} UTC, for use until {until:%Y-%m-%d %H:%M} UTC"
+    since, until = recommendation.created_at, recommendation.expires_at
+    computed = f"{since:%Y-%m-%d %H:%M} UTC, for use until {until:%Y-%m-%d %H:%M} UTC"
     saved = _saved(savings.gpu_hours, savings.energy_kwh, savings.cost)
     rows = [
         ("Why", recommendation.why),

@@ -71,12 +71,12 @@ def source_of(settings: GitApplySettings, place: Place, document: Document) -> G
             # A pattern may name a folder with the values of many releases.
             alone = not set("*?[") & set(entry.workload)
             others = tuple(_others(place, marks, tracked, entry.keys, alone=alone))
-            by_flux = any(kept.startswith("flux-helm:") for kept in tracked)
+            by_flux = any(name.startswith("flux-helm:") for name in tracked)
             return GitSource(path=entry.path, keys=entry.keys, others=others, by_flux=by_flux)
-    known = " or ".join([place.job_id, *tracked])
+    names = " or ".join([place.job_id, *tracked])
     raise ChangeRefusedError(
         f"no apply_git.paths entry matches {place.label}",
-        f"Name its file or folder in apply_git.paths, by {known}.",
+        f"Name its file or folder in apply_git.paths, by {names}.",
     )
 
 
@@ -85,18 +85,18 @@ def _tracked(place: Place, marks: Mapping[str, str]) -> list[str]:
 
     A copied annotation names another object: Argo CD itself goes by it only when it names this one.
     """
-    found = []
+    names = []
     application, _, tracked = marks.get(_ARGO_ID, "").partition(":")
     if tracked == f"{GROUP_OF[place.kind]}/{place.kind}:{place.namespace}/{place.name}":
-        found.append(f"argo-cd:{application}")
-    for kept, label, space in (
+        names.append(f"argo-cd:{application}")
+    for keeper, label, space in (
         ("flux", f"{_FLUX}name", f"{_FLUX}namespace"),
         ("flux-helm", f"{_FLUX_RELEASE}name", f"{_FLUX_RELEASE}namespace"),
         ("helm", f"{_HELM}name", f"{_HELM}namespace"),
     ):
         if marks.get(label) and marks.get(space):
-            found.append(f"{kept}:{marks[space]}/{marks[label]}")
-    return found
+            names.append(f"{keeper}:{marks[space]}/{marks[label]}")
+    return names
 
 
 def _others(
@@ -112,8 +112,8 @@ def _others(
     by_helm = by_helm or any(name in marks for name in _BY_HELM)
     if place.kind in _SCALED and not keys:
         yield OtherPlace(kind=KUSTOMIZATIONS, name=place.name)
-    for kept in tracked:
-        keeper, _, name = kept.partition(":")
+    for mark in tracked:
+        keeper, _, name = mark.partition(":")
         if keeper == "flux-helm":
             namespace, _, name = name.partition("/")
             yield OtherPlace(kind=RELEASES, namespace=namespace, name=name, keys=keys)
@@ -130,7 +130,7 @@ def find_source(
 
     Errors: ApplyError; ChangeRefusedError where no file does, or several do.
     """
-    path, found, refused, read = source.path, [], [], 0
+    path, matches, refused, read = source.path, [], [], 0
     files = copy.files(path)
     of_values = [file.path for file in files if is_of_values(file.path)]
     for file in files:
@@ -155,10 +155,10 @@ def find_source(
                 refused.append(f"{file.path}: {error.message}")
                 continue
             if changed is not None:
-                found.append(FoundSource(file=file, text=text, changed=changed, other=other))
-    if len(found) == 1 and not refused:
-        return found[0]
-    tried = [there.file.path for there in found] + refused
+                matches.append(FoundSource(file=file, text=text, changed=changed, other=other))
+    if len(matches) == 1 and not refused:
+        return matches[0]
+    tried = [there.file.path for there in matches] + refused
     raise ChangeRefusedError(
         f"{place.word} is in no file of {path} that can be changed"
         if not tried
@@ -173,8 +173,8 @@ def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[O
     if place.name in text and not source.keys:
         yield None
     for other in source.others:
-        named = not other.kind and path == source.path
-        if named or (may_hold(other, path, text) and (other.kind or not source.by_flux)):
+        is_path = not other.kind and path == source.path
+        if is_path or (may_hold(other, path, text) and (other.kind or not source.by_flux)):
             yield other
 
 

@@ -46,15 +46,15 @@ class ForgeAnswer:
     @property
     def words(self) -> str:
         """What a refusal says."""
-        told = self.found if isinstance(self.found, dict) else {}
-        said = told.get("message") or told.get("error") or ""
-        return scrub(f"the forge answers {self.status}: {said}", limit=200)
+        fields = self.found if isinstance(self.found, dict) else {}
+        message = fields.get("message") or fields.get("error") or ""
+        return scrub(f"the forge answers {self.status}: {message}", limit=200)
 
     @property
     def url(self) -> str:
         """The page of the request that an answer tells of, '' where it tells of none."""
-        told = self.found if isinstance(self.found, dict) else {}
-        return safe_url(told.get("html_url") or told.get("web_url"))
+        fields = self.found if isinstance(self.found, dict) else {}
+        return safe_url(fields.get("html_url") or fields.get("web_url"))
 
 
 class Forge(ABC):
@@ -98,10 +98,10 @@ class Forge(ABC):
             answer = self._ask("GET", path, query=query)
         except ApplyError:
             return ""
-        said = answer.found if answer.status == 200 and isinstance(answer.found, list) else []
+        comments = answer.found if answer.status == 200 and isinstance(answer.found, list) else []
         texts = [
             entry.get("body")
-            for entry in said
+            for entry in comments
             if isinstance(entry, dict) and entry.get("system") is not True
         ]
         return next(
@@ -130,8 +130,8 @@ class Forge(ABC):
                 headers=headers,
             ) as response:
                 body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
-                found = _json(body.replace(token.encode(), b"***"))
-                return ForgeAnswer(status=response.status_code, found=found)
+                document = _json(body.replace(token.encode(), b"***"))
+                return ForgeAnswer(status=response.status_code, found=document)
         except (requests.RequestException, HTTPError, OSError) as error:
             unsent = isinstance(error, requests.ConnectTimeout) or "NewConnection" in str(error)
             kind = ApplyError if unsent else ForgeCutError
@@ -148,7 +148,7 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def safe_url(found: Any) -> str:
+def safe_url(value: Any) -> str:
     """Return an address that a page may link to, '' for what is none."""
-    url = str(found or "")
+    url = str(value or "")
     return scrub(url, limit=300) if url.startswith(("https://", "http://")) else ""

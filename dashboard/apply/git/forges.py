@@ -41,17 +41,17 @@ class PullForge(Forge):
         # GitHub answers 404 for what an account may not see, and an empty list for none.
         if answer.status == 404 and self._settings.forge == "gitea":
             return None
-        found = [answer.found] if isinstance(answer.found, dict) else answer.found
-        if answer.status != 200 or not isinstance(found, list):
+        entries = [answer.found] if isinstance(answer.found, dict) else answer.found
+        if answer.status != 200 or not isinstance(entries, list):
             raise ApplyError(answer.words, _LOOK_AT_IT)
-        mine = [entry for entry in found if self._is_of(entry, branch)]
+        mine = [entry for entry in entries if self._is_of(entry, branch)]
         if not mine:
             return None
         entry = max(mine, key=lambda entry: int(entry["number"]))
         merged, state = entry.get("merged_at"), entry.get("state")
-        said = "merged" if merged else "open" if state == "open" else "closed"
+        status = "merged" if merged else "open" if state == "open" else "closed"
         at = merged or entry.get("closed_at") or entry.get("created_at")
-        return _request(entry["number"], said, entry.get("html_url"), at)
+        return _request(entry["number"], status, entry.get("html_url"), at)
 
     def _is_of(self, entry: Any, branch: str) -> bool:
         """Whether an entry is a request of our branch: a fork may have one of the same name.
@@ -62,8 +62,8 @@ class PullForge(Forge):
             head, base = entry["head"], entry["base"]
             same = type(base["repo"]["id"]) is int and head["repo"]["id"] == base["repo"]["id"]
             deleted = self._settings.forge == "gitea" and head.get("label") == branch
-            named = head["ref"] == branch or deleted
-            return bool(same and named and base["ref"] == self._settings.base_branch
+            same_name = head["ref"] == branch or deleted
+            return bool(same and same_name and base["ref"] == self._settings.base_branch
                         and type(entry["number"]) is int)  # fmt: skip
         except (TypeError, KeyError):
             return False
@@ -127,9 +127,9 @@ class GitLabForge(Forge):
             return None
         entry = max(mine, key=lambda entry: int(entry["iid"]))
         # `locked` is a request that is being merged.
-        said = {"merged": "merged", "closed": "closed"}.get(str(entry.get("state")), "open")
+        status = {"merged": "merged", "closed": "closed"}.get(str(entry.get("state")), "open")
         at = entry.get("merged_at") or entry.get("closed_at") or entry.get("created_at")
-        return _request(entry["iid"], said, entry.get("web_url"), at)
+        return _request(entry["iid"], status, entry.get("web_url"), at)
 
     def open(self, branch: str, title: str, body: str) -> ForgeAnswer:
         """See Forge."""

@@ -55,8 +55,8 @@ class NumberEdit:
     @property
     def words(self) -> str:
         """The place as people read it."""
-        named = (part if isinstance(part, str) else part.value for part in self.at)
-        return scrub(".".join(named), limit=120)
+        names = (part if isinstance(part, str) else part.value for part in self.at)
+        return scrub(".".join(names), limit=120)
 
 
 def number_edits(
@@ -66,7 +66,7 @@ def number_edits(
 
     A server fills in requests that equal the limits, which a manifest may leave out.
     """
-    found = []
+    number_changes = []
     for pointer, (before, after) in edits.items():
         if not (_is_number(before) and _is_number(after)):
             raise ChangeRefusedError(
@@ -75,7 +75,7 @@ def number_edits(
             )
         filled_in = "/resources/requests/" in pointer
         limits = pointer.replace("/resources/requests/", "/resources/limits/")
-        found.append(
+        number_changes.append(
             NumberEdit(
                 at=tuple(_parts(document, names_of(pointer))),
                 before=str(before),
@@ -83,7 +83,7 @@ def number_edits(
                 required=not (filled_in and limits in edits),
             )
         )
-    return tuple(found)
+    return tuple(number_changes)
 
 
 def _is_number(value: object) -> bool:
@@ -110,12 +110,12 @@ def edited(text: str, place: Place, edits: Sequence[NumberEdit]) -> str | None:
     Errors: ChangeRefusedError where it holds them in a way that cannot be changed safely.
     """
     manifest = ManifestText(text)
-    found = [spans for node in manifest.objects(place) if (spans := manifest.spans(node, edits))]
-    if not found:
+    matches = [spans for node in manifest.objects(place) if (spans := manifest.spans(node, edits))]
+    if not matches:
         return None
-    if len(found) > 1:
-        raise ChangeRefusedError(f"it appears {len(found)} times in one file", _BY_HAND)
-    return manifest.changed(found[0])
+    if len(matches) > 1:
+        raise ChangeRefusedError(f"it appears {len(matches)} times in one file", _BY_HAND)
+    return manifest.changed(matches[0])
 
 
 def line_difference(path: str, before: str, after: str) -> str:
@@ -123,9 +123,9 @@ def line_difference(path: str, before: str, after: str) -> str:
 
     A password may stand beside the number in a manifest, and who sees a finding need not see that.
     """
-    shown = path.encode("unicode_escape").decode("ascii")
+    label = path.encode("unicode_escape").decode("ascii")
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"a/{shown}", f"b/{shown}", n=0, lineterm=""
+        before.splitlines(), after.splitlines(), f"a/{label}", f"b/{label}", n=0, lineterm=""
     )
     return "\n".join(lines) + "\n"
 
@@ -190,8 +190,8 @@ class ManifestText:
 
     def word(self, node: yaml.Node | None, name: str) -> str:
         """Return the scalar below a key, '' without one. Errors: as `child`."""
-        found = self.child(node, name)
-        return str(found.value) if isinstance(found, yaml.ScalarNode) else ""
+        value = self.child(node, name)
+        return str(value.value) if isinstance(value, yaml.ScalarNode) else ""
 
     def spans(
         self, node: yaml.Node, edits: Sequence[NumberEdit], above: Sequence[yaml.Node] = ()
@@ -202,8 +202,8 @@ class ManifestText:
 
         Errors: ChangeRefusedError where it has only some of them, or holds other values.
         """
-        found = {edit: self._at(node, edit, above) for edit in edits}
-        there = {edit: scalar for edit, scalar in found.items() if scalar is not None}
+        scalars = {edit: self._at(node, edit, above) for edit in edits}
+        there = {edit: scalar for edit, scalar in scalars.items() if scalar is not None}
         missing = [edit.words for edit in edits if edit.required and edit not in there]
         if there and missing:
             raise ChangeRefusedError(f"it says {', '.join(missing)} in another place", _BY_HAND)
@@ -264,22 +264,22 @@ class ManifestText:
             return self.child(node, part, merged=True)
         if not isinstance(node, yaml.SequenceNode):
             return None
-        named = [entry for entry in node.value if self.word(entry, part.field) == part.value]
-        if len(named) > 1:
+        matches = [entry for entry in node.value if self.word(entry, part.field) == part.value]
+        if len(matches) > 1:
             raise ChangeRefusedError(f"{part.value} appears twice in a list", _BY_HAND)
-        return named[0] if named else None
+        return matches[0] if matches else None
 
     def child(self, node: yaml.Node | None, name: str, *, merged: bool = False) -> yaml.Node | None:
         """Return the value of a key, None without it. Errors: ChangeRefusedError for two of it."""
         if not isinstance(node, yaml.MappingNode):
             return None
         keys = [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
-        found = [value for key, value in keys if key == name]
-        if len(found) > 1:
+        values = [value for key, value in keys if key == name]
+        if len(values) > 1:
             raise ChangeRefusedError(f"the key {name} appears twice", _BY_HAND)
-        if merged and not found and any(key == "<<" for key, _value in keys):
+        if merged and not values and any(key == "<<" for key, _value in keys):
             raise ChangeRefusedError(f"{name} may come from a merge key (<<)", _BY_HAND)
-        return found[0] if found else None
+        return values[0] if values else None
 
 
 def _is_of_quantities(node: yaml.Node, depth: int = 2) -> bool:
@@ -294,12 +294,12 @@ def _is_of_quantities(node: yaml.Node, depth: int = 2) -> bool:
 
 def _aliased(text: str) -> frozenset[str]:
     """Return the anchors that are used elsewhere. Errors: YAMLError, also for too much or deep."""
-    found, depth = set(), 0
+    anchors, depth = set(), 0
     for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if count > _MAX_EVENTS or depth > _MAX_DEPTH:
             raise yaml.YAMLError("too large or too deep")
         if isinstance(event, yaml.AliasEvent):
-            found.add(str(event.anchor))
-    return frozenset(found)
+            anchors.add(str(event.anchor))
+    return frozenset(anchors)

@@ -120,30 +120,30 @@ class GitCopy:
         No links, no submodules, none too large. Errors: ApplyError, ChangeRefusedError.
         """
         listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit, "--", path)
-        found = []
+        files = []
         for entry in listed.split(b"\0"):
             facts, _tab, name = entry.partition(b"\t")
             mode, _kind, blob, size = [*facts.decode("ascii", "replace").split(), "", "", "", ""][
                 :4
             ]
-            shown = name.decode("utf-8", "replace")
-            wanted = shown == path or shown.endswith((".yaml", ".yml"))
+            title = name.decode("utf-8", "replace")
+            has_type = title == path or title.endswith((".yaml", ".yml"))
             small = size.isdecimal() and int(size) <= MAX_BYTES
             # A name that no person could read in a difference is no place for a change.
             if (
                 mode in _REGULAR
-                and wanted
+                and has_type
                 and small
-                and shown.isprintable()
-                and "\ufffd" not in shown
+                and title.isprintable()
+                and "\ufffd" not in title
             ):
-                found.append(GitFile(path=shown, mode=mode, blob=blob))
-        if len(found) > _MAX_FILES:
+                files.append(GitFile(path=title, mode=mode, blob=blob))
+        if len(files) > _MAX_FILES:
             raise ChangeRefusedError(
-                f"{path} holds {len(found)} YAML files, more than {_MAX_FILES}",
+                f"{path} holds {len(files)} YAML files, more than {_MAX_FILES}",
                 "Name a smaller folder or the file itself in apply_git.paths.",
             )
-        return tuple(found)
+        return tuple(files)
 
     def text(self, file: GitFile) -> str:
         """Return the text of a file. Errors: ApplyError, ChangeRefusedError."""
@@ -169,9 +169,9 @@ class GitCopy:
     def branch_head(self, branch: str) -> str:
         """Return the commit of a branch of the repository, '' without one. Errors: ApplyError."""
         ref = f"refs/heads/{branch}"
-        told = self._text("ls-remote", "--refs", "--", self._settings.repository, ref)
-        heads = [line.split("\t") for line in told.splitlines()]
-        return next((found[0] for found in heads if found[1:] == [ref]), "")
+        listing = self._text("ls-remote", "--refs", "--", self._settings.repository, ref)
+        heads = [line.split("\t") for line in listing.splitlines()]
+        return next((head[0] for head in heads if head[1:] == [ref]), "")
 
     def branch_commit(self, branch: str) -> BranchCommit:
         """Return the newest commit of a branch and what it changes. Errors: ApplyError."""
@@ -236,13 +236,13 @@ class GitCopy:
         """Run one command and return what it wrote. Errors: ApplyError, GitCutError."""
         limited = f'ulimit -f {_MAX_FILE_BLOCKS}; exec git "$@"'
         with (
-            tempfile.TemporaryFile(dir=self._folder) as told,
+            tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as complaint,
         ):
             with subprocess.Popen(  # noqa: S603 - words of our own, no shell of theirs
                 ["/bin/sh", "-c", limited, "git", *words],
                 stdin=subprocess.PIPE,
-                stdout=told,
+                stdout=stdout,
                 stderr=complaint,
                 cwd=self._folder,
                 env=self._environment(at),
@@ -259,17 +259,17 @@ class GitCopy:
                         "Is the repository reachable, and small enough for "
                         "apply_git.timeout_seconds?",
                     ) from None
-            told.seek(0)
+            stdout.seek(0)
             complaint.seek(0)
-            found = told.read(_MAX_OUTPUT + 1)
-            if process.returncode or len(found) > _MAX_OUTPUT:
-                output = b"\n".join((complaint.read(_MAX_COMPLAINT), found[:_MAX_COMPLAINT]))
+            written = stdout.read(_MAX_OUTPUT + 1)
+            if process.returncode or len(written) > _MAX_OUTPUT:
+                output = b"\n".join((complaint.read(_MAX_COMPLAINT), written[:_MAX_COMPLAINT]))
                 text = output.decode("utf-8", "replace")
                 raise GitFailedError(words[0], self._without_token(text))
-        return found
+        return written
 
-    def _without_token(self, said: str) -> str:
-        return said.replace(self._token, "***").replace(_basic(self._token), "***")
+    def _without_token(self, text: str) -> str:
+        return text.replace(self._token, "***").replace(_basic(self._token), "***")
 
     def _environment(self, at: int) -> dict[str, str]:
         settings = self._settings
@@ -278,7 +278,7 @@ class GitCopy:
         options = _OPTIONS | {
             f"http.{settings.repository}.extraHeader": f"Authorization: Basic {_basic(self._token)}"
         }
-        found = {
+        variables = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self._folder),
             "LC_ALL": "C",
@@ -294,14 +294,14 @@ class GitCopy:
             "GIT_ALLOC_LIMIT": _MAX_ALLOCATION,
         }
         for role in ("AUTHOR", "COMMITTER"):
-            found |= {
+            variables |= {
                 f"GIT_{role}_NAME": name,
                 f"GIT_{role}_EMAIL": mail.removesuffix(">"),
                 f"GIT_{role}_DATE": f"@{at} +0000",
             }
         for index, (option, value) in enumerate(options.items()):
-            found |= {f"GIT_CONFIG_KEY_{index}": option, f"GIT_CONFIG_VALUE_{index}": value}
-        return found
+            variables |= {f"GIT_CONFIG_KEY_{index}": option, f"GIT_CONFIG_VALUE_{index}": value}
+        return variables
 
 
 class GitFailedError(ApplyError):

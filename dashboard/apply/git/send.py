@@ -69,7 +69,7 @@ def _commit(settings: GitApplySettings, copy: GitCopy, change: Change) -> str:
     """
     require_same_place(settings, change)
     order = push_order(change)
-    file = next((found for found in copy.files(order.path) if found.path == order.path), None)
+    file = next((entry for entry in copy.files(order.path) if entry.path == order.path), None)
     if file is None or file.blob != order.blob:
         raise StalePlanError(
             f"{order.path} has changed on {settings.base_branch} since it was approved",
@@ -167,16 +167,16 @@ def read_back(
         reason = forge.reason(there.number)
         detail = f"closed without merging{f' ({reason})' if reason else ''}: {there.url}"
         return ReadBack(seen=Verdict.DECLINED, detail=detail)
-    found = verify.read_back(api, live_change(change), done=1, rollout_timeout=rollout_timeout)
-    if found.seen is not Verdict.UNTOUCHED:
-        return found
+    live = verify.read_back(api, live_change(change), done=1, rollout_timeout=rollout_timeout)
+    if live.seen is not Verdict.UNTOUCHED:
+        return live
     # A forge may delete a request that was merged: the cluster then has the last word.
     detail = (
         f"merged at {there.at}, and not yet synced to the cluster: {there.url}"
         if there is not None
         else f"no pull request for branch {order.branch}"
     )
-    return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=found.observed)
+    return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=live.observed)
 
 
 def _request_of(settings: GitApplySettings, forge: Forge, change: Change) -> PullRequest | None:
@@ -237,8 +237,8 @@ def _closed(there: PullRequest | None) -> ReadBack:
     """Return what became of closing a request."""
     if there is None or there.state == "closed":
         return ReadBack(seen=Verdict.AS_INTENDED, detail="no request is open: nothing changes")
-    seen = Verdict.UNTOUCHED if there.state == "open" else Verdict.DIFFERENT
-    return ReadBack(seen=seen, detail=f"the request is {there.state}: {there.url}")
+    verdict = Verdict.UNTOUCHED if there.state == "open" else Verdict.DIFFERENT
+    return ReadBack(seen=verdict, detail=f"the request is {there.state}: {there.url}")
 
 
 def give_up(settings: GitApplySettings, forge: Forge, change: Change) -> Closed:

@@ -44,23 +44,23 @@ def push_order(change: Change) -> PushOrder:
 
 def facts_of(target: Target) -> dict[str, str]:
     """Return what the state of a target holds of the repository."""
-    found = (pair for pair in target.state if pair[0].startswith(GIT_FACT))
-    return {name.removeprefix(GIT_FACT): value for name, value in found}
+    pairs = (pair for pair in target.state if pair[0].startswith(GIT_FACT))
+    return {name.removeprefix(GIT_FACT): value for name, value in pairs}
 
 
 def with_facts(target: Target, **facts: str) -> Target:
     """Return a target whose state also holds facts of the repository, in place of older ones."""
-    named = sorted(
+    entries = sorted(
         (f"{GIT_FACT}{name}", value) for name, value in (facts_of(target) | facts).items()
     )
-    kept = (pair for pair in target.state if not pair[0].startswith(GIT_FACT))
-    return replace(target, state=(*kept, *named))
+    others = (pair for pair in target.state if not pair[0].startswith(GIT_FACT))
+    return replace(target, state=(*others, *entries))
 
 
 def order_of(step: ChangeStep) -> dict[str, Any]:
     """Return what the payload of a step says."""
-    found: dict[str, Any] = json.loads(step.payload)
-    return found
+    order: dict[str, Any] = json.loads(step.payload)
+    return order
 
 
 def live_plan(recommendation: Recommendation, target: Target) -> Change:
@@ -69,8 +69,8 @@ def live_plan(recommendation: Recommendation, target: Target) -> Change:
     What takes several steps in a cluster (a Job that is suspended, a rollout without room) is
     no matter of one commit.
     """
-    kept = tuple(pair for pair in target.state if pair[0] not in _NO_MATTER)
-    change = live_change_for(recommendation, replace(target, state=kept))
+    state = tuple(pair for pair in target.state if pair[0] not in _NO_MATTER)
+    change = live_change_for(recommendation, replace(target, state=state))
     waits = [command_of(step).wait for step in change.steps]
     if waits != [StepWait.NOTHING]:
         raise ChangeRefusedError(
@@ -97,8 +97,8 @@ def push_step(plan: Change, order: PushOrder, difference: str) -> ChangeStep:
 
     So a change by either way is known to replace one by the other.
     """
-    said = {name: value for name, value in asdict(order).items() if name != "values" or value}
-    payload = canonical_json(said)
+    fields = {name: value for name, value in asdict(order).items() if name != "values" or value}
+    payload = canonical_json(fields)
     return replace(plan.steps[0], verb=PUSH, payload=payload, text=difference)
 
 
@@ -110,8 +110,8 @@ def request_step(repository: str, branch: str, title: str, body: str) -> ChangeS
 
 def close_step(repository: str, branch: str) -> ChangeStep:
     """Return the step that closes the request of a branch."""
-    said = f"close the request of {branch}"
-    return _of_request(CLOSE, repository, branch, None, {"branch": branch}, said)
+    text = f"close the request of {branch}"
+    return _of_request(CLOSE, repository, branch, None, {"branch": branch}, text)
 
 
 def _of_request(

@@ -65,8 +65,8 @@ class OtherPlace:
     @classmethod
     def of(cls, text: str) -> "OtherPlace":
         """Return it from its text."""
-        found: dict[str, Any] = json.loads(text)
-        return cls(**found | {"keys": tuple(found["keys"])})
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**fields | {"keys": tuple(fields["keys"])})
 
 
 def may_hold(other: OtherPlace, path: str, text: str) -> bool:
@@ -90,23 +90,23 @@ def edited_there(
     Errors: ChangeRefusedError where it holds them in a way that cannot be changed safely.
     """
     manifest = ManifestText(text)
-    found = []
+    matches = []
     for trail in _roots(manifest, other, place):
         root = trail[-1]
         if other.kind == KUSTOMIZATIONS:
             at: Parts = ("replicas", NamedElement(field="name", value=place.name), "count")
-            meant = [replace(edit, at=at) for edit in edits if edit.at == _PODS]
-            meant = meant if len(meant) == len(edits) else []
+            moved = [replace(edit, at=at) for edit in edits if edit.at == _PODS]
+            moved = moved if len(moved) == len(edits) else []
         else:
-            meant = _translated(manifest, root, edits)
-        if meant and (spans := manifest.spans(root, meant, trail[:-1])):
-            found.append(spans)
-    if len(found) > 1:
+            moved = _translated(manifest, root, edits)
+        if moved and (spans := manifest.spans(root, moved, trail[:-1])):
+            matches.append(spans)
+    if len(matches) > 1:
         raise ChangeRefusedError(
-            f"{place.label} may be in {len(found)} documents of one file",
+            f"{place.label} may be in {len(matches)} documents of one file",
             "Name another file in apply_git.paths, or change it by hand.",
         )
-    return manifest.changed(found[0]) if found else None
+    return manifest.changed(matches[0]) if matches else None
 
 
 def _roots(manifest: ManifestText, other: OtherPlace, place: Place) -> Iterator[Trail]:
@@ -128,9 +128,9 @@ def _layers_on(manifest: ManifestText, node: yaml.Node, place: Place) -> bool:
     """Whether a document is a kustomization of objects with the name of the one at a place."""
     kind, group = manifest.word(node, "kind"), manifest.word(node, "apiVersion").partition("/")[0]
     # Both may be left out.
-    known = (kind, group) in ((KUSTOMIZATIONS, _KUSTOMIZE), ("", ""))
+    same_kind = (kind, group) in ((KUSTOMIZATIONS, _KUSTOMIZE), ("", ""))
     renamed = any(manifest.word(node, name) for name in ("namePrefix", "nameSuffix"))
-    return known and not renamed and manifest.word(node, "namespace") in ("", place.namespace)
+    return same_kind and not renamed and manifest.word(node, "namespace") in ("", place.namespace)
 
 
 def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace, place: Place) -> bool:
@@ -173,54 +173,54 @@ def _translated(
     Requests are those beside the limits. Errors: ChangeRefusedError where several keys could be
     meant, and where two edits mean one key.
     """
-    known = [at for at, usable in _keys(manifest, node) if usable]
-    found: dict[Parts, NumberEdit] = {}
+    keys = [at for at, usable in _keys(manifest, node) if usable]
+    by_key: dict[Parts, NumberEdit] = {}
     requests: list[NumberEdit] = []
     for edit in edits:
         if edit.at[-3:-1] == ("resources", "requests"):
             requests.append(edit)
             continue
-        at = _meant(edit, known)
+        at = _meant(edit, keys)
         if at is None:
             return []
-        if at in found:
+        if at in by_key:
             raise ChangeRefusedError(
-                f"{edit.words} and {found[at].words} would both be {replace(edit, at=at).words}",
+                f"{edit.words} and {by_key[at].words} would both be {replace(edit, at=at).words}",
                 "Name the part that is meant.",
             )
-        found[at] = edit
-    translated = [replace(edit, at=at) for at, edit in found.items()]
+        by_key[at] = edit
+    translated = [replace(edit, at=at) for at, edit in by_key.items()]
     for edit in requests:
         limits = (*edit.at[:-2], "limits", edit.at[-1])
-        beside = {(*at[:-2], "requests", at[-1]) for at, by in found.items() if by.at == limits}
-        there = beside & set(known)
+        others = {(*at[:-2], "requests", at[-1]) for at, by in by_key.items() if by.at == limits}
+        there = others & set(keys)
         if edit.required and not there:
             return []
         translated += [replace(edit, at=at) for at in there if at[-2:] == edit.at[-2:]]
     return translated
 
 
-def _meant(edit: NumberEdit, known: Sequence[Parts]) -> Parts | None:
+def _meant(edit: NumberEdit, keys: Sequence[Parts]) -> Parts | None:
     """Return the key of an edit, None without one. Errors: ChangeRefusedError for several."""
     above, last = edit.at[:-1], edit.at[-1]
     bounds = next((names for names in _BOUNDS if above == ("spec",) and last in names), ())
-    named = _REPLICAS if edit.at == _PODS else bounds
-    if named:
-        meant = [at for at in known if at[-1] in named]
+    ends_with = _REPLICAS if edit.at == _PODS else bounds
+    if ends_with:
+        matches = [at for at in keys if at[-1] in ends_with]
     else:
         ends = ("limits", edit.at[-1])
-        meant = [
+        matches = [
             at
-            for at in known
+            for at in keys
             if at[-1] == _GPUS_OF_A_POD
             or (at[-2:] == ends and (len(at) == len(ends) or at[-3] == "resources"))
         ]
-    if len(meant) > 1:
-        words = ", ".join(replace(edit, at=at).words for at in meant[:5])
+    if len(matches) > 1:
+        words = ", ".join(replace(edit, at=at).words for at in matches[:5])
         raise ChangeRefusedError(
             f"{edit.words} may be any of {words}", "Name the part that is meant."
         )
-    return meant[0] if meant else None
+    return matches[0] if matches else None
 
 
 def _keys(manifest: ManifestText, root: yaml.Node) -> Iterator[tuple[Parts, bool]]:
@@ -229,13 +229,13 @@ def _keys(manifest: ManifestText, root: yaml.Node) -> Iterator[tuple[Parts, bool
     Not in use is what is switched off, and init containers. What aliases stand for is looked at
     once: it is refused anyway, as it is shared. Without recursion: aliases may go deep.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     ahead: list[tuple[yaml.Node, Parts, bool]] = [(root, (), True)]
     while ahead:
         node, at, usable = ahead.pop()
-        if id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             yield at, usable
         elif isinstance(node, yaml.MappingNode):
@@ -246,6 +246,6 @@ def _keys(manifest: ManifestText, root: yaml.Node) -> Iterator[tuple[Parts, bool
                     ahead.append((value, (*at, name), usable and not name.startswith("init")))
         else:
             for element in reversed(node.value):
-                name = "" if id(element) in seen else manifest.word(element, "name")
+                name = "" if id(element) in visited else manifest.word(element, "name")
                 part = NamedElement(field="name", value=name) if name else _NO_NAME
                 ahead.append((element, (*at, part), usable))

@@ -33,27 +33,27 @@ class PowerAgent:
         self,
         node: str,
         exchange: SignedFolder,
-        held: HeldLimits,
+        limits: HeldLimits,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
         self._exchange = exchange
-        self._held = held
+        self._held = limits
         self._clock = clock
         self._monotonic = monotonic
         self._first_seen: tuple[int, float] = (0, 0.0)
 
     def step(self) -> NodeReport:
         """Read the order, bring the boards in line with it, and report. Errors: ApplyError."""
-        wanted, note = self._wanted()
+        targets, note = self._wanted()
         boards = read_limits()
         errors = {
-            board.gpu_uuid: _or_why_not(partial(self._settle, board, wanted)) for board in boards
+            board.gpu_uuid: _or_why_not(partial(self._settle, board, targets)) for board in boards
         }
         present = set(errors)
-        missing = sorted((set(wanted) | set(self._held.boards)) - present)
+        missing = sorted((set(targets) | set(self._held.boards)) - present)
         if missing:
             note = "; ".join(filter(None, (note, f"not answering: {', '.join(missing)}")))
         return self._report(note, errors)
@@ -62,8 +62,8 @@ class PowerAgent:
         """Put back every limit that is held, or those of boards by index or UUID, and report."""
         errors = {}
         for board in read_limits():
-            chosen = not only or {board.index, board.gpu_uuid} & set(only)
-            errors[board.gpu_uuid] = _or_why_not(partial(self._put_back, board)) if chosen else ""
+            selected = not only or {board.index, board.gpu_uuid} & set(only)
+            errors[board.gpu_uuid] = _or_why_not(partial(self._put_back, board)) if selected else ""
         return self._report("restored", errors)
 
     @property
@@ -101,11 +101,11 @@ class PowerAgent:
             return "the lease has run out"
         return ""
 
-    def _settle(self, board: BoardLimits, wanted: dict[str, int]) -> str:
+    def _settle(self, board: BoardLimits, targets: dict[str, int]) -> str:
         """Bring one board in line; give why not."""
-        if board.gpu_uuid not in wanted:
+        if board.gpu_uuid not in targets:
             return self._put_back(board)
-        cap = wanted[board.gpu_uuid]
+        cap = targets[board.gpu_uuid]
         if board.limit is None or board.least is None or board.most is None:
             return board.error or "the driver does not say its limits"
         if not board.least <= cap <= board.most:
@@ -116,17 +116,17 @@ class PowerAgent:
         return self._cap(board, board.limit, cap)
 
     def _cap(self, board: BoardLimits, limit: int, cap: int) -> str:
-        held = self._held.boards.get(board.gpu_uuid)
+        saved = self._held.boards.get(board.gpu_uuid)
         if limit == cap:
             return ""
-        if held and limit not in (*held.ours, held.original, board.default):
+        if saved and limit not in (*saved.ours, saved.original, board.default):
             return f"somebody else set {limit / 1000:g} W: left alone"
-        start = held or HeldLimit(original=limit, ours=())
+        start = saved or HeldLimit(original=limit, ours=())
         return self._set(board, start.with_cap(cap), cap)
 
-    def _set(self, board: BoardLimits, held: HeldLimit, milliwatts: int) -> str:
+    def _set(self, board: BoardLimits, saved: HeldLimit, milliwatts: int) -> str:
         # On disk first: killed between the two, the next start still knows what to put back.
-        self._held.hold(board.gpu_uuid, held)
+        self._held.hold(board.gpu_uuid, saved)
         try:
             set_limit(board, milliwatts)
         except NotSetError as error:
@@ -135,17 +135,17 @@ class PowerAgent:
         return ""
 
     def _put_back(self, board: BoardLimits) -> str:
-        held = self._held.boards.get(board.gpu_uuid)
-        if held is None:
+        saved = self._held.boards.get(board.gpu_uuid)
+        if saved is None:
             return ""
         if board.limit is None:
             return board.error or "the driver does not say its limit"
-        if board.limit in held.ours and board.limit != held.original:
+        if board.limit in saved.ours and board.limit != saved.original:
             try:
-                set_limit(board, held.original)
+                set_limit(board, saved.original)
             except NotSetError as error:
                 return error.reason
-            _log.info("%s: back to %g W", board.gpu_uuid, held.original / 1000)
+            _log.info("%s: back to %g W", board.gpu_uuid, saved.original / 1000)
         # Any other limit was set by somebody else since, or by a reboot: it is theirs.
         self._held.drop(board.gpu_uuid)
         return ""
@@ -168,7 +168,7 @@ class PowerAgent:
         return report
 
     def _board(self, board: BoardLimits, error: str) -> BoardReport:
-        held = self._held.boards.get(board.gpu_uuid)
+        saved = self._held.boards.get(board.gpu_uuid)
         return BoardReport(
             gpu_uuid=board.gpu_uuid,
             index=board.index,
@@ -176,7 +176,7 @@ class PowerAgent:
             default_watts=_watts(board.default),
             least_watts=_watts(board.least),
             most_watts=_watts(board.most),
-            held_watts=None if held is None else round(held.cap / 1000),
+            held_watts=None if saved is None else round(saved.cap / 1000),
             error=error or board.error,
         )
 

@@ -65,23 +65,23 @@ class PowerCapApplier:
         for boards that cannot be capped, ApplyError when an agent does not report.
         """
         boards = boards_of(gpus)
-        seen = recommendation.now
+        plan_now = recommendation.now
         models = {gpu.gpu_model for gpu in gpus}
-        if len(boards) != seen.gpu_count or models - {seen.gpu_model}:
+        if len(boards) != plan_now.gpu_count or models - {plan_now.gpu_model}:
             raise StalePlanError(
                 f"{recommendation.job_id!r} holds {len(boards)} boards of {sorted(models)}, the "
-                f"plan saw {seen.describe()}",
+                f"plan saw {plan_now.describe()}",
                 "Run a new cycle and approve its recommendation.",
             )
         target = self._target(
             recommendation.job_id, {board.gpu_uuid: board.node for board in boards}
         )
-        planned = "" if seen.power_cap_watts is None else str(round(seen.power_cap_watts))
+        planned = "" if plan_now.power_cap_watts is None else str(round(plan_now.power_cap_watts))
         for board in boards:
-            wanted = dict(target.state)[f"wanted {board.gpu_uuid}"]
-            if wanted != planned:
+            target_cap = dict(target.state)[f"wanted {board.gpu_uuid}"]
+            if target_cap != planned:
                 raise StalePlanError(
-                    f"{board.gpu_uuid} is asked to hold {wanted or 'no cap'}, the plan saw "
+                    f"{board.gpu_uuid} is asked to hold {target_cap or 'no cap'}, the plan saw "
                     f"{planned or 'none'}",
                     "Run a new cycle and approve its recommendation.",
                 )
@@ -140,13 +140,13 @@ class PowerCapApplier:
         node, uuid = order["node"], order["gpu_uuid"]
         try:
             exchange = self._exchange()
-            wanted = self._wanted(exchange, node, uuid)
-            if wanted == step.after:
+            target = self._wanted(exchange, node, uuid)
+            if target == step.after:
                 return StepResult(outcome=StepOutcome.DONE, detail="asked for already")
-            if wanted != step.before:
+            if target != step.before:
                 return StepResult(
                     outcome=StepOutcome.REFUSED,
-                    detail=f"{uuid} is asked to hold {wanted or 'no cap'} by now: nothing written",
+                    detail=f"{uuid} is asked to hold {target or 'no cap'} by now: nothing written",
                 )
             cap = None
             if order["watts"] is not None:
@@ -166,11 +166,11 @@ class PowerCapApplier:
             return ReadBack(seen=VerificationResult.UNTOUCHED, detail="nothing was asked for")
         try:
             exchange = self._exchange()
-            found = [self._of_board(exchange, step) for step in steps]
+            readings = [self._of_board(exchange, step) for step in steps]
         except ApplyError as error:
             return ReadBack(seen=VerificationResult.UNREADABLE, detail=str(error))
-        worst = min(found, key=lambda pair: _WORST_FIRST.index(pair[0]))
-        observed = tuple((step.field, pair[2]) for step, pair in zip(steps, found, strict=True))
+        worst = min(readings, key=lambda pair: _WORST_FIRST.index(pair[0]))
+        observed = tuple((step.field, pair[2]) for step, pair in zip(steps, readings, strict=True))
         return ReadBack(seen=worst[0], detail=worst[1], observed=observed)
 
     def renew(self, *, live_jobs: Collection[str]) -> int:
@@ -190,11 +190,11 @@ class PowerCapApplier:
                 self._fresh(exchange, node)
             except ApplyError as error:
                 silent.append(error.message)
-        found = f"{len(nodes) - len(silent)} of {len(nodes)} agents report"
+        summary = f"{len(nodes) - len(silent)} of {len(nodes)} agents report"
         if len(silent) < len(nodes):
-            return True, "; ".join((found, *silent[:3]))
+            return True, "; ".join((summary, *silent[:3]))
         hint = "Start `trimtab agent` on the nodes: docs/power-agent.md."
-        return False, f"{found} in {self._settings.directory}. {hint}"
+        return False, f"{summary} in {self._settings.directory}. {hint}"
 
     @property
     def _lease(self) -> timedelta:
@@ -251,14 +251,14 @@ class PowerCapApplier:
         """Return what is seen of the board of a step, in words, and its limit."""
         sent = json.loads(step.payload)
         node, uuid = sent["node"], sent["gpu_uuid"]
-        wanted = self._wanted(exchange, node, uuid)
-        if wanted != step.after:
-            seen = (
+        target = self._wanted(exchange, node, uuid)
+        if target != step.after:
+            verdict = (
                 VerificationResult.UNTOUCHED
-                if wanted == step.before
+                if target == step.before
                 else VerificationResult.DIFFERENT
             )
-            return seen, f"{uuid} is asked to hold {wanted or 'no cap'}", ""
+            return verdict, f"{uuid} is asked to hold {target or 'no cap'}", ""
         order, report = exchange.order(node), exchange.report(node)
         if report is None or order is None or report.sequence < order.sequence:
             return VerificationResult.NOT_YET, f"the agent of {node} has not read the order yet", ""
@@ -292,12 +292,12 @@ def _of_report(
     if board.error:
         return VerificationResult.FAILING, f"{uuid}: {board.error}", limit
     if step.after is None:
-        seen = (
+        verdict = (
             VerificationResult.AS_INTENDED
             if board.held_watts is None
             else VerificationResult.NOT_YET
         )
-        return seen, f"{uuid} is at {limit} W, without a cap of ours", limit
+        return verdict, f"{uuid} is at {limit} W, without a cap of ours", limit
     if limit != step.after:
         return VerificationResult.DIFFERENT, f"{uuid} is at {limit or 'an unknown limit'} W", limit
     return VerificationResult.AS_INTENDED, f"{uuid} is at {limit} W", limit
@@ -317,10 +317,10 @@ def _nodes_of(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _change(digest: str, target: Target, wanted: Mapping[str, int | None]) -> Change:
+def _change(digest: str, target: Target, caps: Mapping[str, int | None]) -> Change:
     state = dict(target.state)
     steps, undo = [], []
-    for uuid, watts in wanted.items():
+    for uuid, watts in caps.items():
         now = state[f"wanted {uuid}"]
         before = int(now) if now else None
         node = state[f"node {uuid}"]

@@ -36,9 +36,9 @@ class CapRenewal:
         """
         settings = self.settings()
         capping = {
-            cluster: own.apply_power
-            for cluster, own in settings_by_cluster(settings).items()
-            if own.apply_power.enabled
+            cluster: local.apply_power
+            for cluster, local in settings_by_cluster(settings).items()
+            if local.apply_power.enabled
         }
         if not (settings.apply.enabled and capping):
             return False
@@ -51,7 +51,7 @@ class CapRenewal:
         from dashboard.apply.power.applier import PowerCapApplier
 
         live = [job for job in self.store.reader.jobs() if job.last_seen_at >= newest - _STILL_SEEN]
-        for cluster, own in capping.items():
+        for cluster, local in capping.items():
             mine = {name_in_cluster(job.job_id) for job in live if job.cluster == cluster}
-            PowerCapApplier(own, clock=self.clock).renew(live_jobs=mine)
+            PowerCapApplier(local, clock=self.clock).renew(live_jobs=mine)
         return False

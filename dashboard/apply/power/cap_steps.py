@@ -28,7 +28,7 @@ def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
 
     Errors: ChangeRefusedError for MIG instances, whose board others use, and for what is no UUID.
     """
-    found = {}
+    boards = {}
     for gpu in sorted(gpus, key=lambda entry: (entry.node, entry.gpu_uuid)):
         if gpu.mig_instance or gpu.mig_profile:
             raise ChangeRefusedError(
@@ -40,8 +40,8 @@ def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
                 f"{gpu.gpu_uuid!r} is no GPU UUID that nvidia-smi takes",
                 "The source did not report the board; set the cap by hand.",
             )
-        found[gpu.gpu_uuid] = CappedBoard(node=gpu.node, gpu_uuid=gpu.gpu_uuid, wanted_watts=None)
-    return tuple(found.values())
+        boards[gpu.gpu_uuid] = CappedBoard(node=gpu.node, gpu_uuid=gpu.gpu_uuid, wanted_watts=None)
+    return tuple(boards.values())
 
 
 def cap_of(recommendation: Recommendation) -> int:

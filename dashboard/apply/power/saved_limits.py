@@ -39,9 +39,9 @@ class HeldLimits:
         self.sequence = 0
         self._load()
 
-    def hold(self, gpu_uuid: str, held: HeldLimit) -> None:
+    def hold(self, gpu_uuid: str, limit: HeldLimit) -> None:
         """Remember a board, before its limit is set. Errors: ApplyError."""
-        self.boards[gpu_uuid] = held
+        self.boards[gpu_uuid] = limit
         self._save()
 
     def drop(self, gpu_uuid: str) -> None:

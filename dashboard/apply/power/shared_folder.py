@@ -79,8 +79,8 @@ class SignedFolder:
         """Write an order with another cap (None: none) for one board. Errors: ApplyError."""
         with self._locked():
             order = self.order(node)
-            kept = () if order is None or order.expires_at <= now else order.caps
-            caps = tuple(entry for entry in kept if entry.gpu_uuid != gpu_uuid)
+            valid = () if order is None or order.expires_at <= now else order.caps
+            caps = tuple(entry for entry in valid if entry.gpu_uuid != gpu_uuid)
             return self._order(node, order, caps + ((cap,) if cap else ()), now, lease)
 
     def renew(self, *, now: datetime, lease: timedelta, live_jobs: Collection[str]) -> int:
@@ -88,7 +88,7 @@ class SignedFolder:
 
         A lease that has run out stays so: the agents have restored the limits.
         """
-        held = 0
+        count = 0
         with self._locked():
             for path in sorted((self._folder / "caps").glob("*.json")):
                 order = self.order(path.stem)
@@ -97,8 +97,8 @@ class SignedFolder:
                 live = order.expires_at > now
                 caps = tuple(cap for cap in order.caps if live and cap.job_id in live_jobs)
                 self._order(order.node, order, caps, now, lease)
-                held += len(caps)
-        return held
+                count += len(caps)
+        return count
 
     def _order(
         self,

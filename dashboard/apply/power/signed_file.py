@@ -82,8 +82,8 @@ def read_small(path: Path) -> str:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             raise ValueError(f"{path} is no plain file of at most {MAX_BYTES} bytes")
         return file.read(MAX_BYTES).decode("utf-8")
 

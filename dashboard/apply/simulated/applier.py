@@ -58,26 +58,26 @@ class SimulatedApplier:
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
     ) -> Target:
         """Read the job afresh. Errors: StalePlanError when it is gone or has other GPUs."""
-        found = self._job(recommendation.job_id)
-        has, seen = found.configuration, recommendation.now
+        run = self._job(recommendation.job_id)
+        has, plan = run.configuration, recommendation.now
         if (has.gpu_model, has.gpu_count, has.mig_profile) != (
-            seen.gpu_model,
-            seen.gpu_count,
-            seen.mig_profile,
+            plan.gpu_model,
+            plan.gpu_count,
+            plan.mig_profile,
         ):
             raise StalePlanError(
                 f"{_WHERE}: {recommendation.job_id} has {has.describe()} now, the plan saw "
-                f"{seen.describe()}",
+                f"{plan.describe()}",
                 _PLAN_AGAIN,
             )
-        return _target(recommendation.job_id, found)
+        return _target(recommendation.job_id, run)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
         """Return the one step and the step back; pure. Errors: ChangeRefusedError."""
-        has, wanted = _configuration(target), recommendation.proposed
-        if same_allocation(has, wanted):
-            raise ChangeRefusedError(f"{target.name} has {wanted.describe()} already", _PLAN_AGAIN)
-        return _change(recommendation.digest, target, wanted)
+        has, size = _configuration(target), recommendation.proposed
+        if same_allocation(has, size):
+            raise ChangeRefusedError(f"{target.name} has {size.describe()} already", _PLAN_AGAIN)
+        return _change(recommendation.digest, target, size)
 
     def look_again(self, change: Change) -> Target:
         """Read the job of a change as it is now. Errors: StalePlanError, ApplyError."""
@@ -104,9 +104,9 @@ class SimulatedApplier:
 
     def rehearse(self, change: Change) -> Rehearsal:
         """Ask the cluster whether it has room. Errors: ApplyError."""
-        _before, wanted = _sent(change.steps[0])
+        _before, target = _sent(change.steps[0])
         try:
-            refusal = self._cluster.room_for(change.target.name, wanted, self._clock())
+            refusal = self._cluster.room_for(change.target.name, target, self._clock())
         except CollectorError as error:
             raise ApplyError(error.message, error.hint) from error
         return Rehearsal(rehearsed=True, refusals=(refusal,) if refusal else ())
@@ -127,44 +127,44 @@ class SimulatedApplier:
         """Look once whether the change holds. Never raises."""
         name = change.target.name
         try:
-            found = self._cluster.job(name, self._clock())
+            job = self._cluster.job(name, self._clock())
         except (CollectorError, OSError) as error:
             return ReadBack(seen=VerificationResult.UNREADABLE, detail=f"{_WHERE}: {error}")
-        if found is None:
+        if job is None:
             return ReadBack(seen=VerificationResult.GONE, detail=f"{_WHERE}: {name} has ended")
-        has = found.configuration
+        has = job.configuration
         before, after = _sent(change.steps[0])
-        seen = VerificationResult.DIFFERENT
+        verdict = VerificationResult.DIFFERENT
         if done and same_allocation(has, after):
-            seen = VerificationResult.AS_INTENDED
+            verdict = VerificationResult.AS_INTENDED
         elif same_allocation(has, before):
-            seen = VerificationResult.UNTOUCHED
-        places = f" on {', '.join(found.places)}" if found.places else ""
+            verdict = VerificationResult.UNTOUCHED
+        places = f" on {', '.join(job.places)}" if job.places else ""
         return ReadBack(
-            seen=seen,
+            seen=verdict,
             detail=f"{_WHERE}: {name} has {has.describe()}{places}",
             observed=((_FIELD, has.describe()),),
         )
 
     def _job(self, job_id: str) -> SimulatedJob:
         try:
-            found = self._cluster.job(job_id, self._clock())
+            job = self._cluster.job(job_id, self._clock())
         except CollectorError as error:
             raise ApplyError(error.message, error.hint) from error
-        if found is None:
+        if job is None:
             raise StalePlanError(f"{_WHERE}: no job {job_id} runs", _PLAN_AGAIN)
-        return found
+        return job
 
 
-def _target(job_id: str, found: SimulatedJob) -> Target:
+def _target(job_id: str, job: SimulatedJob) -> Target:
     return Target(
         kind="simulated job",
         name=job_id,
-        identity=found.identity,
-        version=str(found.changes),
+        identity=job.identity,
+        version=str(job.changes),
         state=(
-            (_FIELD, json.dumps(asdict(found.configuration), sort_keys=True)),
-            ("boards", "; ".join(found.places)),
+            (_FIELD, json.dumps(asdict(job.configuration), sort_keys=True)),
+            ("boards", "; ".join(job.places)),
         ),
     )
 
@@ -179,13 +179,13 @@ def _sent(step: ChangeStep) -> tuple[Configuration, Configuration]:
     return Configuration(**document["before"]), Configuration(**document["after"])
 
 
-def _change(digest: str, target: Target, wanted: Configuration) -> Change:
+def _change(digest: str, target: Target, proposed: Configuration) -> Change:
     has = _configuration(target)
     return Change(
         recommendation_digest=digest,
         target=target,
-        steps=(_step(target.name, has, wanted),),
-        undo=(_step(target.name, wanted, has),),
+        steps=(_step(target.name, has, proposed),),
+        undo=(_step(target.name, proposed, has),),
         notes=("This is the simulated cluster: no real job is touched.",),
     )
 

@@ -29,10 +29,10 @@ def change_for(
     In a further cluster it has that cluster's own names, and says in which it is to be run.
     """
     if recommendation.cluster:
-        found = change_for(in_local_names(recommendation), local_boards(gpus), local_job(job))
-        first, _newline, rest = found.text.partition("\n")
+        local = change_for(in_local_names(recommendation), local_boards(gpus), local_job(job))
+        first, _newline, rest = local.text.partition("\n")
         here = f"# for cluster {recommendation.cluster}: run it there"
-        return replace(found, text=f"{first}\n{here}\n{rest}")
+        return replace(local, text=f"{first}\n{here}\n{rest}")
     if recommendation.is_advice:
         raise ChangeRefusedError(
             f"{recommendation.action} of {recommendation.target!r} is advice, and no change",

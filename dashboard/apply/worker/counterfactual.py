@@ -161,8 +161,8 @@ class _Day:
     def of(cls, rows: pd.DataFrame, now: HeldBoards) -> "_Day":
         """Return it from known slots of a history."""
         names = ("allocated_gpus", "effective_gpus", "power_watts")
-        held, work, power = (rows[name].to_numpy(dtype=np.float64) for name in names)
-        return cls(held=held * now.share, work=work * now.speed, power=power)
+        allocated, work, power = (rows[name].to_numpy(dtype=np.float64) for name in names)
+        return cls(held=allocated * now.share, work=work * now.speed, power=power)
 
     @property
     def worked(self) -> bool:
@@ -179,10 +179,10 @@ def lasting(
     hour alike. Four of five times lie between low and high, all above low where a tenth or more
     last to the end.
     """
-    left = expected_hours / horizon_hours
-    if not 0 < left < 1:
+    share = expected_hours / horizon_hours
+    if not 0 < share < 1:
         return hours, hours, hours
-    rate = _rate_of(left) / horizon_hours
+    rate = _rate_of(share) / horizon_hours
     mean = hours * _mean_left(rate * hours)
     outlasts = math.exp(-rate * hours) > _TAIL
     low = -math.log(1 - (2 * _TAIL if outlasts else _TAIL)) / rate
@@ -195,12 +195,12 @@ def _mean_left(ended: float) -> float:
     return -math.expm1(-ended) / ended if ended > 0 else 1.0
 
 
-def _rate_of(left: float) -> float:
+def _rate_of(share: float) -> float:
     """Return the `ended` of which `_mean_left` is a number between 0 and 1, exclusively."""
-    low, high = 0.0, 1.0 / left
+    low, high = 0.0, 1.0 / share
     for _halving in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _mean_left(middle) > left else (low, middle)
+        low, high = (middle, high) if _mean_left(middle) > share else (low, middle)
     return low
 
 
@@ -213,15 +213,15 @@ def _line(day: _Day, now: HeldBoards) -> tuple[float, float]:
     middle, mean = float(work.mean()), float(power.mean())
     slope = max(0.0, (mean - boards * now.free_watts.central) / middle)
     if float(work.std()) > _MIN_SPREAD * boards:
-        own = float(((work - middle) * (power - mean)).mean() / work.var())
-        slope = min(max(0.0, own), 2 * slope)
+        fit = float(((work - middle) * (power - mean)).mean() / work.var())
+        slope = min(max(0.0, fit), 2 * slope)
     return slope, mean - slope * middle
 
 
 def _same_hours(before: pd.DataFrame, after: pd.DataFrame, slots: int) -> npt.NDArray[np.bool_]:
     """Return which slots of the day before are of the same hours; where none are, the last ones."""
-    wanted = {moment - _DAY for moment in after["slot_start"]}
-    alike = before["slot_start"].isin(wanted).to_numpy()
+    moments = {moment - _DAY for moment in after["slot_start"]}
+    alike = before["slot_start"].isin(moments).to_numpy()
     return alike if alike.any() else np.arange(len(before)) >= len(before) - slots
 
 

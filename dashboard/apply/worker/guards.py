@@ -68,8 +68,8 @@ def require_within_limits(
         (savings.gpu_hours, limits.min_gpu_hours),
         (savings.energy_kwh, limits.min_energy_kwh),
     )
-    asked = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
-    if asked and not any(_reaches(value, least) for value, least in worth):
+    saves = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
+    if saves and not any(_reaches(value, least) for value, least in worth):
         raise ChangeRefusedError(
             "the saving is below apply.min_gpu_hours and apply.min_energy_kwh",
             "A change this small is not worth its risk; lower the limits if it is.",
@@ -97,22 +97,22 @@ def _require_share(
     namespace, taking = recommendation.namespace, taken_gpus(recommendation)
     if not taking or recommendation.action.spec.gives_back:
         return
-    taken = sum(
+    approved = sum(
         taken_gpus(other)
         for other in others
         if other.namespace == namespace and not other.action.spec.gives_back
     )
     latest = reader.latest_sample_at()
     jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
-    held = sum(
+    allocated = sum(
         not jobs.isdisjoint(gpu.holders)
         for gpu in (reader.gpus(start=latest - timedelta(hours=1)) if latest else ())
     )
     # What a job holds by its plan counts even where telemetry has gone quiet.
-    before = max(held + taken, recommendation.now.gpu_count)
-    if taken + taking > limits.max_namespace_share_ratio * before:
+    before = max(allocated + approved, recommendation.now.gpu_count)
+    if approved + taking > limits.max_namespace_share_ratio * before:
         raise ChangeRefusedError(
-            f"{taken + taking} of the {before} GPUs of {namespace} would be taken within "
+            f"{approved + taking} of the {before} GPUs of {namespace} would be taken within "
             f"{_SHARE_WINDOW / timedelta(hours=1):g} h (apply.max_namespace_share_ratio "
             f"{limits.max_namespace_share_ratio:g})",
             "Apply it tomorrow, or raise the limit.",

@@ -216,12 +216,12 @@ def _short(progress: Progress, why: str) -> str:
 
 def _pause(result: StepResult, sent: int) -> timedelta:
     """Return the time to the next try: three times the last one where the target says how long."""
-    asked = result.retry_after_seconds
-    if asked is None and result.wait_within_seconds is not None:
+    seconds = result.retry_after_seconds
+    if seconds is None and result.wait_within_seconds is not None:
         tries = sum(_GROWTH**k for k in range(RETRIES))
         share = result.wait_within_seconds * _GROWTH ** (sent - 1) / tries
         return timedelta(seconds=min(max(share, 1.0), 3600.0))
-    return timedelta(seconds=2.0**sent if asked is None else min(max(asked, 0.0), 3600.0))
+    return timedelta(seconds=2.0**sent if seconds is None else min(max(seconds, 0.0), 3600.0))
 
 
 def _again_or_unknown(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move:

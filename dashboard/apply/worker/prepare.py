@@ -28,9 +28,9 @@ def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
     """
     if task.command.kind is not CommandKind.APPLY or has_expired(task):
         return None
-    held, limits = _outside_window(task), task.settings().apply
-    if held is not None or prepared:
-        return held
+    outside, limits = _outside_window(task), task.settings().apply
+    if outside is not None or prepared:
+        return outside
     return why_wait(task.store.reader, task.command, limits, task.clock())
 
 
@@ -161,8 +161,8 @@ def require_accepted(rehearsal: Rehearsal) -> None:
     if rehearsal.refusals:
         raise ChangeRefusedError("; ".join(rehearsal.refusals), "Nothing was changed.")
     if rehearsal.differences:
-        said = "; ".join(
+        text = "; ".join(
             f"{field}: {intended} is meant, {answered} would be stored"
             for field, intended, answered in rehearsal.differences
         )
-        raise ChangeRefusedError(f"the target would store something else: {said}", "")
+        raise ChangeRefusedError(f"the target would store something else: {text}", "")

@@ -71,8 +71,8 @@ class Progress:
     def failing_since(self) -> datetime | None:
         """Since when every look finds the work suffering; None when the last did not."""
         at = None
-        for looked_at, seen in reversed(self.looks):
-            if seen is not VerificationResult.FAILING:
+        for looked_at, verdict in reversed(self.looks):
+            if verdict is not VerificationResult.FAILING:
                 break
             at = looked_at
         return at

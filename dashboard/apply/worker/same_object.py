@@ -13,14 +13,14 @@ def others_on(
     reader: StoreReader, change: Change, digest: str, states: Collection[State]
 ) -> tuple[Command, ...]:
     """Return the last command of each other recommendation in `states` that shares a field."""
-    found = []
+    commands = []
     for other, state in reader.states().items():
         if other == digest or state not in states:
             continue
         rows = reader.journal(digest=other, events=(str(Work.PREPARED),))
         if rows and _overlap(change, from_json(Change, rows[0].record)):
-            found.append(reader.commands(other)[-1].command)
-    return tuple(found)
+            commands.append(reader.commands(other)[-1].command)
+    return tuple(commands)
 
 
 def _overlap(one: Change, other: Change) -> bool:

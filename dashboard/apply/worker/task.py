@@ -85,9 +85,9 @@ class Task:
         settings = self.settings()
         if not settings.apply.enabled:
             return "applying is off (apply.enabled)"
-        found = stopped_anywhere(Path(settings.apply.stop_file), self.store)
-        if found is not None:
-            return found.describe()
+        stop = stopped_anywhere(Path(settings.apply.stop_file), self.store)
+        if stop is not None:
+            return stop.describe()
         return "" if self.maker() is not None else self._nobody()
 
     def maker(self) -> Applier | None:
@@ -122,13 +122,13 @@ class Task:
 
     def applier(self) -> Applier:
         """Return who makes the change. Errors: ApplyError when it is switched off."""
-        found = self.maker()
-        if found is None:
+        maker = self.maker()
+        if maker is None:
             raise ApplyError(
                 self._nobody(),
                 "Switch it on: apply.enabled and the `enabled` of the target's section.",
             )
-        return found
+        return maker
 
     def undone_command(self) -> Command:
         """Return the command that this rollback undoes."""
@@ -152,8 +152,8 @@ class Task:
         return [self.store.reader.journal(command_id=name) for name in self._earlier()]
 
     def _earlier(self) -> list[str]:
-        found = self.store.reader.commands(self.command.digest)
-        ids = [entry.command.command_id for entry in found]
+        history = self.store.reader.commands(self.command.digest)
+        ids = [entry.command.command_id for entry in history]
         return ids[: ids.index(self.command.command_id)]
 
     def success(self) -> LifecycleEvent:
@@ -179,11 +179,11 @@ class Task:
 
 def _line(event: str, *, step: int, detail: str, record: str) -> str:
     """Return a row of the journal as the log shows it."""
-    said = str(event)
+    text = str(event)
     if event == Work.SENDING:
-        said = f"sending step {step + 1}"
+        text = f"sending step {step + 1}"
     elif event == Work.ANSWERED:
-        said = f"step {step + 1} was answered: {from_json(StepResult, record).outcome}"
+        text = f"step {step + 1} was answered: {from_json(StepResult, record).outcome}"
     elif event == Work.LOOKED:
-        said = f"looked after {step} steps: {record}"
-    return f"{said}: {detail}" if detail else said
+        text = f"looked after {step} steps: {record}"
+    return f"{text}: {detail}" if detail else text

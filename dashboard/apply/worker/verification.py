@@ -95,18 +95,18 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     if recommendation.action in FOR_MEMORY:
         return _by_memory(measurement, rows, recommendation)
     spec = recommendation.action.spec
-    meant = spec.caps_power or spec.gives_back
-    return _verdict(measurement, settings.apply.throughput_loss_ratio, meant=meant), measurement
+    less = spec.caps_power or spec.gives_back
+    return _verdict(measurement, settings.apply.throughput_loss_ratio, less=less), measurement
 
 
 def _unmoved(recommendation: Recommendation, after: pd.DataFrame, job: Job | None) -> str:
     """Return that an autoscaler stayed within its old bound since, '' of all other changes."""
     bound = dict(recommendation.details).get("bound_now", "")
-    held = after["allocated_gpus"].dropna()
-    if not bound or job is None or held.empty:
+    gpus = after["allocated_gpus"].dropna()
+    if not bound or job is None or gpus.empty:
         return ""
     edge, raised = float(bound) * unit_of(job), recommendation.action.spec.serves
-    if held.max() > edge + _EDGE if raised else held.min() < edge - _EDGE:
+    if gpus.max() > edge + _EDGE if raised else gpus.min() < edge - _EDGE:
         return ""
     beyond, brought = ("above", "served") if raised else ("below", "saved")
     return f"its autoscaler has not gone {beyond} {bound} replicas yet: nothing {brought} so far"
@@ -127,7 +127,7 @@ def _by_memory(
     return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
 
 
-def _verdict(measurement: Measurement, loss: float, *, meant: bool) -> LifecycleEvent | Work:
+def _verdict(measurement: Measurement, loss: float, *, less: bool) -> LifecycleEvent | Work:
     if measurement.realised_gpu_hours is None and measurement.realised_energy_kwh is None:
         return Work.UNMEASURED
     # A capped board is slower at the same utilization: its throughput cannot be told from it. Of
@@ -135,7 +135,7 @@ def _verdict(measurement: Measurement, loss: float, *, meant: bool) -> Lifecycle
     slower = measurement.throughput_ratio is not None and measurement.throughput_ratio < 1 - loss
     return (
         LifecycleEvent.FELL_SHORT
-        if slower and measurement.saturated and not meant
+        if slower and measurement.saturated and not less
         else LifecycleEvent.VERIFIED
     )
 
@@ -174,7 +174,7 @@ def compare(
     horizon = settings.planning.horizon_slots * slot_hours
     expected = recommendation.savings.horizon_hours if stopped else horizon
     low, mean, high = lasting(expected, horizon, hours)
-    found = saved(
+    gain = saved(
         before,
         Since(
             rows=after,
@@ -193,7 +193,7 @@ def compare(
     work_after = float(after["effective_gpus"].sum()) * slot_hours * then.speed
     held_before = float(before["allocated_gpus"].sum()) * slot_hours
     worked = work_before > NO_WORK_RATIO * held_before
-    site = found.energy_kwh and _times(found.energy_kwh, _pue(settings.energy), "kWh")
+    site = gain.energy_kwh and _times(gain.energy_kwh, _pue(settings.energy), "kWh")
     carbon = load_carbon_table().get(settings.energy.region)
     grams = (carbon.low, carbon.gco2e_per_kwh, carbon.high)
     predicted = recommendation.savings
@@ -207,14 +207,14 @@ def compare(
         else None,
         saturated=_saturated(after),
         predicted_gpu_hours=predicted.gpu_hours and _times(predicted.gpu_hours, share),
-        realised_gpu_hours=found.gpu_hours,
+        realised_gpu_hours=gain.gpu_hours,
         predicted_energy_kwh=predicted.energy_kwh and _times(predicted.energy_kwh, share),
         realised_energy_kwh=site,
         realised_emissions_kgco2e=site
         and _times(site, tuple(gram / GRAMS_PER_KILOGRAM for gram in grams), "kgCO2e"),
         reasons=(*((why,) if why else ()), *(() if worked else (_BY_TIME,))),
-        board_hours_without=found.hours_without,
-        board_hours_with=found.hours_with,
+        board_hours_without=gain.hours_without,
+        board_hours_with=gain.hours_with,
     )
 
 
@@ -228,9 +228,9 @@ def _too_little(
     """Return why too little is known to measure by, () when enough is."""
     slot_hours = slot_seconds / SECONDS_PER_HOUR
     least = planning.min_coverage_ratio
-    known = len(before) * slot_hours
+    measured = len(before) * slot_hours
     reasons = [] if len(before) else ["no history"]
-    if known < least * (BEFORE / timedelta(hours=1)) and known < hours:
+    if measured < least * (BEFORE / timedelta(hours=1)) and measured < hours:
         reasons.append("too little is known of the time before the change")
     if hours < least * slots * slot_hours:
         share = 100 * hours / (slots * slot_hours) if slots else 0
@@ -243,10 +243,10 @@ def _sides(
 ) -> tuple[HeldBoards, HeldBoards, str]:
     """Return how the job holds boards before and after, and why energy cannot be told."""
     now, proposed = recommendation.now, recommendation.proposed
-    own = catalogue.find(now.gpu_model)
-    wanted = proposed if proposed.gpu_count else now
-    other = catalogue.find(wanted.gpu_model)
-    if own is None or other is None:
+    model = catalogue.find(now.gpu_model)
+    target = proposed if proposed.gpu_count else now
+    other = catalogue.find(target.gpu_model)
+    if model is None or other is None:
         unknown = HeldBoards(share=1.0, speed=1.0, free_watts=_NOTHING)
         return unknown, unknown, "what a free board of its GPU model draws is not known"
     why = ""
@@ -254,26 +254,26 @@ def _sides(
         why = "it shares its GPUs: their readings mirror all holders"
     elif now.mig_profile:
         why = "the power of a MIG slice before the change is not known"
-    return _held(now, own, own), _held(wanted, other, own), why
+    return _held(now, model, model), _held(target, other, model), why
 
 
 def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:
     """Return how a job that did nothing at last held its boards: they hint at what is free."""
     last = before.iloc[-slots:]
-    held = float(last["allocated_gpus"].sum())
-    if not held > 0 or float(last["effective_gpus"].sum()) > NO_WORK_RATIO * held:
+    gpus = float(last["allocated_gpus"].sum())
+    if not gpus > 0 or float(last["effective_gpus"].sum()) > NO_WORK_RATIO * gpus:
         return now
-    watts = float(last["power_watts"].sum()) / held
+    watts = float(last["power_watts"].sum()) / gpus
     if not watts > 0:
         return now
     free = freed_board(model, watts / now.share, rests=True)
     return replace(now, free_watts=Range(low=free.low, central=free.mean, high=free.high, unit="W"))
 
 
-def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldBoards:
-    """Return how a configuration holds boards of a model, its speed in boards of `own`."""
+def _held(configuration: Configuration, model: GpuModel, base: GpuModel) -> HeldBoards:
+    """Return how a configuration holds boards of a model, its speed in boards of `base`."""
     profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
-    speed = model.relative_speed / own.relative_speed
+    speed = model.relative_speed / base.relative_speed
     share = 0.5 if configuration.shared_with else 1.0
     if profile is not None:
         share, speed = model.board_share(profile), speed * profile.compute_fraction
@@ -309,18 +309,18 @@ def split_energy(
     if not recommendation.proposed.mig_profile:
         return None
     rows = reader.energy(start=start, end=end, by="job")
-    own = rows[rows["key"] == recommendation.job_id]
-    if own.empty or own["energy_kwh"].isna().any():
+    mine = rows[rows["key"] == recommendation.job_id]
+    if mine.empty or mine["energy_kwh"].isna().any():
         return None
     low, central, high = (
-        float(own[name].iloc[0]) for name in ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
+        float(mine[name].iloc[0]) for name in ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
     )
     return Range(low=low, central=central, high=high, unit="kWh")
 
 
 def _saturated(after: pd.DataFrame) -> bool | None:
-    held = float(after["allocated_gpus"].sum())
-    return float(after["effective_gpus"].sum()) >= _SATURATED_RATIO * held if held else None
+    gpus = float(after["allocated_gpus"].sum())
+    return float(after["effective_gpus"].sum()) >= _SATURATED_RATIO * gpus if gpus else None
 
 
 def _pue(energy: EnergySettings) -> tuple[float, float, float]:

@@ -136,22 +136,22 @@ class Worker:
 
     def _note_the_switch(self) -> None:
         """Put into the audit that applying was stopped or resumed, whoever moved the file."""
-        found = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
-        said = "" if found is None else found.describe()
+        stop = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
+        text = "" if stop is None else stop.describe()
         if self._was_stopped is None:
             self._was_stopped = _last_switch(self.store)
-        if said == self._was_stopped:
+        if text == self._was_stopped:
             return
-        if said != _last_switch(self.store):
+        if text != _last_switch(self.store):
             self.store.append_audit(
                 at=self.clock(),
-                actor=(found.by if found else "") or "file",
-                event="stopped" if found else "resumed",
+                actor=(stop.by if stop else "") or "file",
+                event="stopped" if stop else "resumed",
                 digest="",
-                detail=said,
+                detail=text,
             )
-        logger.info("%s", said or "applying goes on: the kill switch is off")
-        self._was_stopped = said
+        logger.info("%s", text or "applying goes on: the kill switch is off")
+        self._was_stopped = text
 
     def _carry(self, task: Task) -> None:
         """Make moves until the command waits or is finished."""
@@ -237,9 +237,9 @@ def _permitted(
     if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
         return WaitMove(until=now + _STOPPED_PAUSE, reason=why)
     starts = isinstance(move, Prepare) or (isinstance(move, Send) and move.step == 0)
-    held = why_held(task, prepared=isinstance(move, Send)) if starts else None
-    if held is not None:
-        return WaitMove(until=held.until, reason=held.reason)
+    hold = why_held(task, prepared=isinstance(move, Send)) if starts else None
+    if hold is not None:
+        return WaitMove(until=hold.until, reason=hold.reason)
     return move
 
 
@@ -333,12 +333,12 @@ def _send(task: Task, progress: Progress, step: int) -> None:
 
 def _look(task: Task, progress: Progress, done: int) -> tuple[int, ReadBack]:
     """Look, and note what is new: another sight than last time, or a step that is missing."""
-    seen = task.applier().read_back(_change(progress), done=done)
+    reading = task.applier().read_back(_change(progress), done=done)
     last = progress.looks[-1][1] if progress.looks else None
-    if seen.seen is not last or progress.doubtful_step is not None:
-        task.write(Work.LOOKED, step=done, detail=seen.detail, record=str(seen.seen))
-        progress.looks.append((task.clock(), seen.seen))
-    return done, seen
+    if reading.seen is not last or progress.doubtful_step is not None:
+        task.write(Work.LOOKED, step=done, detail=reading.detail, record=str(reading.seen))
+        progress.looks.append((task.clock(), reading.seen))
+    return done, reading
 
 
 def _measure(task: Task, progress: Progress) -> None:
@@ -396,5 +396,5 @@ def _usual_pace(task: Task) -> Pace:
 
 def _last_switch(store: Store) -> str:
     """Return what the audit last said of the kill switch, '' when applying was not stopped."""
-    said = [entry for entry in store.reader.audit() if entry.event in ("stopped", "resumed")]
-    return said[-1].detail if said else ""
+    events = [entry for entry in store.reader.audit() if entry.event in ("stopped", "resumed")]
+    return events[-1].detail if events else ""

@@ -122,8 +122,8 @@ def access_of(api: KubernetesWriter) -> tuple[bool, str]:
         },
     )
     if not answer.ok:
-        said = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
-        return False, f"the API server answers {answer.status}: {sentence(said)} {_FIX}"
+        message = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
+        return False, f"the API server answers {answer.status}: {sentence(message)} {_FIX}"
     if answer.found.get("status", {}).get("allowed") is True:
         return True, "the account may change Deployments in all namespaces"
     return (
@@ -134,30 +134,30 @@ def access_of(api: KubernetesWriter) -> tuple[bool, str]:
 
 def note_event(api: KubernetesWriter, change: Change, *, actor: str, outcome: str) -> str:
     """Write the Event; give '' when it is there, else why it is not. Never raises."""
-    seen = seen_of(change.target)
-    names = seen.path.split("/")
-    namespace = seen.place.namespace or "default"  # an Event of a node lives there
+    view = seen_of(change.target)
+    names = view.path.split("/")
+    namespace = view.place.namespace or "default"  # an Event of a node lives there
     path = f"api/v1/namespaces/{namespace}/events"
     now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     steps = "; ".join(f"{step.field}: {step.before} -> {step.after}" for step in change.steps)
-    said = (
+    note = (
         f"{scrub(actor, limit=100)}: {scrub(outcome, limit=100)}. {steps} "
         f"(recommendation {change.recommendation_digest[:SHORT_ID_LENGTH]})"
     )
     event = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{seen.place.name[:200]}.trimtab-", "namespace": namespace},
+        "metadata": {"generateName": f"{view.place.name[:200]}.trimtab-", "namespace": namespace},
         "involvedObject": {
             "apiVersion": "/".join(names[1:3]) if names[0] == "apis" else names[1],
-            "kind": seen.place.kind,
-            "namespace": seen.place.namespace,
-            "name": seen.place.name,
+            "kind": view.place.kind,
+            "namespace": view.place.namespace,
+            "name": view.place.name,
             "uid": change.target.identity,
         },
         "type": "Normal",
         "reason": "Trimtab",
-        "message": scrub(said, limit=_MAX_NOTE),
+        "message": scrub(note, limit=_MAX_NOTE),
         "source": {"component": "trimtab"},
         "firstTimestamp": now,
         "lastTimestamp": now,

@@ -38,10 +38,10 @@ def _at(kind: str, bound: str) -> str:
 
 def _bound(kind: str, document: Mapping[str, Any], bound: str) -> int:
     """Return a bound as the autoscaler has it, or is given it by KEDA."""
-    told = value_at(document, _at(kind, bound))
-    if not isinstance(told, int):
+    value = value_at(document, _at(kind, bound))
+    if not isinstance(value, int):
         return _UNSET[bound]
-    return max(1, told) if (kind, bound) == (SCALED_OBJECT, "minReplicas") else told
+    return max(1, value) if (kind, bound) == (SCALED_OBJECT, "minReplicas") else value
 
 
 def bounds_as_planned(recommendation: Recommendation, kind: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def bounds_as_planned(recommendation: Recommendation, kind: str) -> dict[str, An
 
 def bound_edit(recommendation: Recommendation, kind: str, document: Mapping[str, Any]) -> Edit:
     """Return the edit of the bound. Errors: StalePlanError where it is not as the plan saw it."""
-    bound, (planned, wanted) = recommendation.action.spec.bound, _numbers(recommendation)
+    bound, (planned, target) = recommendation.action.spec.bound, _numbers(recommendation)
     at, now = _at(kind, bound), _bound(kind, document, bound)
     if now != planned:
         raise StalePlanError(
@@ -60,16 +60,16 @@ def bound_edit(recommendation: Recommendation, kind: str, document: Mapping[str,
             f"{planned}",
             _AGAIN,
         )
-    return Edit(at=at, before=value_at(document, at), after=wanted, what=at.rpartition("/")[2])
+    return Edit(at=at, before=value_at(document, at), after=target, what=at.rpartition("/")[2])
 
 
 def _numbers(recommendation: Recommendation) -> tuple[int, int]:
     """Return the bound as the plan saw it, and as it is proposed. Errors: ChangeRefusedError."""
     details = dict(recommendation.details)
-    told = [details.get(name, "") for name in ("bound_now", "bound_proposed")]
-    if not all(number.isascii() and number.isdecimal() for number in told):
-        raise ChangeRefusedError(f"the bounds {told} are no whole numbers", _AGAIN)
-    return int(told[0]), int(told[1])
+    numbers = [details.get(name, "") for name in ("bound_now", "bound_proposed")]
+    if not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise ChangeRefusedError(f"the bounds {numbers} are no whole numbers", _AGAIN)
+    return int(numbers[0]), int(numbers[1])
 
 
 def scaled_by(
@@ -85,8 +85,8 @@ def scaled_by(
     not the only one, is paused, or would get bounds that exclude each other.
     """
     workload = reading.topmost(api, place_of(recommendation.job_id))
-    _path, found = reading.fetch(api, workload)
-    reading.require_living(workload, found)
+    _path, owner = reading.fetch(api, workload)
+    reading.require_living(workload, owner)
     scales = f"{workload.namespace}/{workload.word}"
     require_scaling(place, document, scales)
     others = [
@@ -109,18 +109,18 @@ def scaled_by(
             "Its bounds have no effect while it is; remove the annotation first.",
         )
     _require_order(place, patched(document, operations_of(edits)))
-    above = tuple(name for name in owners_of(workload, found, ()) if name != "Kueue")
+    above = tuple(name for name in owners_of(workload, owner, ()) if name != "Kueue")
     return {SCALES_FACT: scales}, above
 
 
-def _require_order(place: Place, wanted: Document) -> None:
-    low, high = (_bound(place.kind, wanted, bound) for bound in _COUNTS)
-    told, idle = (value_at(wanted, f"/spec/{name}") for name in ("minReplicaCount", _IDLE))
+def _require_order(place: Place, target: Document) -> None:
+    low, high = (_bound(place.kind, target, bound) for bound in _COUNTS)
+    low_edge, idle = (value_at(target, f"/spec/{name}") for name in ("minReplicaCount", _IDLE))
     if low > high:
         raise ChangeRefusedError(
             f"{place.word} would get a minimum of {low}, above its maximum of {high}", _AGAIN
         )
-    if isinstance(idle, int) and idle >= (0 if told is None else low):
+    if isinstance(idle, int) and idle >= (0 if low_edge is None else low):
         raise ChangeRefusedError(
             f"{place.word} would get a minimum of {low}, not above its {_IDLE} of {idle}",
             f"KEDA refuses that: lower {_IDLE} first.",
@@ -144,8 +144,8 @@ def _is_of(kind: str, document: Document, workload: Place) -> bool:
     target = value_at(document, "/spec/scaleTargetRef")
     default = "Deployment" if kind == SCALED_OBJECT else ""
     group = text_in(target, "apiVersion").rpartition("/")[0]
-    told = (text_in(target, "kind") or default, text_in(target, "name"))
-    return told == (workload.kind, workload.name) and group in ("", GROUPS[workload.kind])
+    reference = (text_in(target, "kind") or default, text_in(target, "name"))
+    return reference == (workload.kind, workload.name) and group in ("", GROUPS[workload.kind])
 
 
 def effect(
@@ -158,22 +158,22 @@ def effect(
     if place.kind == AUTOSCALER:
         return Verdict.AS_INTENDED, "the bound is set; within its bounds the autoscaler decides"
     scalers = reading.autoscalers(api, place.namespace)
-    own = [scaler for scaler in scalers if holder_of(scaler) == place.word]
-    wanted = {bound: _bound(place.kind, document, bound) for bound in _COUNTS}
+    matching = [scaler for scaler in scalers if holder_of(scaler) == place.word]
+    bounds = {bound: _bound(place.kind, document, bound) for bound in _COUNTS}
     waits = [
-        f"{bound} of {text_in(scaler, 'metadata', 'name')} is {now}, not {wanted[bound]}"
-        for scaler in own
+        f"{bound} of {text_in(scaler, 'metadata', 'name')} is {now}, not {bounds[bound]}"
+        for scaler in matching
         for bound in _COUNTS
-        if (now := _bound(AUTOSCALER, scaler, bound)) != wanted[bound]
+        if (now := _bound(AUTOSCALER, scaler, bound)) != bounds[bound]
     ]
-    if own and not waits:
+    if matching and not waits:
         return Verdict.AS_INTENDED, "the bound is set, and the autoscaler that KEDA makes has it"
     waits += [
         text_in(condition, "message")
         for condition in list_in(document, "status", "conditions")
         if (text_in(condition, "type"), text_in(condition, "status")) == ("Ready", "False")
     ]
-    said = "; ".join(waits) or "it has made no autoscaler"
+    text = "; ".join(waits) or "it has made no autoscaler"
     set_at = [
         time_in(entry, "time")
         for entry in list_in(document, "metadata", "managedFields")
@@ -181,7 +181,7 @@ def effect(
     ]
     late = late_before and any(at is not None and at <= late_before for at in set_at)
     verdict = Verdict.FAILING if late else Verdict.NOT_YET
-    return verdict, f"the bound is set, and waits for KEDA: {said}"
+    return verdict, f"the bound is set, and waits for KEDA: {text}"
 
 
 def notes(kind: str, edits: Iterable[Edit]) -> Iterator[str]:

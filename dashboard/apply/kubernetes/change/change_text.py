@@ -62,13 +62,13 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         return _node_text(recommendation)
     if recommendation.action.spec.bound:
         return _bound_text(recommendation, job)
-    named = place_of(recommendation.job_id)
-    place = named
-    if named.kind == "Pod":  # its owner, which most often is a Deployment
-        place = Place(kind="Deployment", namespace=named.namespace, name="OWNER")
+    origin = place_of(recommendation.job_id)
+    place = origin
+    if origin.kind == "Pod":  # its owner, which most often is a Deployment
+        place = Place(kind="Deployment", namespace=origin.namespace, name="OWNER")
     document = _assumed(recommendation, place, job)
-    wanted = recommendation.proposed.gpu_model
-    facts = {LABEL_FACT + wanted: _product(wanted)} | _target_facts(job)
+    model = recommendation.proposed.gpu_model
+    facts = {LABEL_FACT + model: _product(model)} | _target_facts(job)
     edits = edits_for(recommendation, place.kind, document, facts)
     require_possible(place, document, edits, facts)
     owners, notes = _owners(job, [edit.at for edit in edits])
@@ -80,7 +80,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
         *(f"# {note}" for note in notes),
-        *_how(named, place),
+        *_how(origin, place),
     ]
     lines += [f"# {note}" for note in _notes(recommendation, place, job, document, edits)]
     if len(steps) > 1:
@@ -124,8 +124,8 @@ def _notes(
 
 def _product(model: str) -> str:
     """Return what gpu-feature-discovery labels nodes of a model with; no look tells it here."""
-    known = load_gpu_catalogue().find(model)
-    names = known.vendor_names if known is not None else ()
+    entry = load_gpu_catalogue().find(model)
+    names = entry.vendor_names if entry is not None else ()
     return names[0].replace(" ", "-") if names else model
 
 
@@ -138,8 +138,8 @@ def _patch_file(recommendation: Recommendation, lines: list[str], *steps: Change
 
 
 def _bound_text(recommendation: Recommendation, job: Job | None) -> ChangeText:
-    told = dict(recommendation.details).get("autoscaler", "")
-    place = autoscaler_place(told, recommendation.job_id)
+    autoscaler = dict(recommendation.details).get("autoscaler", "")
+    place = autoscaler_place(autoscaler, recommendation.job_id)
     excerpt = _facts_of(job).get(SCALER_EXCERPT)
     document = json.loads(excerpt) if excerpt else None
     document = document or autoscaler_bounds.bounds_as_planned(recommendation, place.kind)
@@ -210,10 +210,10 @@ def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
     return [name for name in undoing if is_sure(name)], notes
 
 
-def _how(named: Place, place: Place) -> list[str]:
-    at = shlex.quote(named.namespace)
-    if named.kind == "Pod":
-        owner, pod = "OWNER", shlex.quote(named.name)
+def _how(origin: Place, place: Place) -> list[str]:
+    at = shlex.quote(origin.namespace)
+    if origin.kind == "Pod":
+        owner, pod = "OWNER", shlex.quote(origin.name)
         lines = [
             "# 1. find the workload that owns the pod:",
             f"#    kubectl -n {at} get pod {pod} -o jsonpath='{{.metadata.ownerReferences}}'",
@@ -266,9 +266,9 @@ def _pods_of(job: Job | None) -> tuple[int, int]:
 
 def _target_facts(job: Job | None) -> dict[str, str]:
     """Return the facts of a target that the scheduler told of its job."""
-    told = _facts_of(job)
-    facts = {fact: told[name] for name, fact in SHARES.items() if name in told}
-    return facts | {SERVER_FACT: told.get(SERVER_VERSION, "")}
+    labels = _facts_of(job)
+    facts = {fact: labels[name] for name, fact in SHARES.items() if name in labels}
+    return facts | {SERVER_FACT: labels.get(SERVER_VERSION, "")}
 
 
 def _facts_of(job: Job | None) -> dict[str, str]:

@@ -42,8 +42,8 @@ _MAX_NAMES = 5
 
 def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
     """Send every step that can be sent now as a dry run. Errors: ApplyError."""
-    seen = seen_of(change.target)
-    _path, document = reading.fetch(api, seen.place, seen.path)
+    view = seen_of(change.target)
+    _path, document = reading.fetch(api, view.place, view.path)
     refusals: list[str] = []
     differences: list[Difference] = []
     warnings: list[str] = []
@@ -69,7 +69,7 @@ def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
             if (
                 answer.status == 422
                 and not admission_word(answer)
-                and seen.place.kind not in AUTOSCALERS
+                and view.place.kind not in AUTOSCALERS
             ):
                 refusals.append(_recreate(change, document))
     dropped = [entry for entry in differences if entry[2] == _before(change, entry[0])]
@@ -100,13 +100,13 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
 def _below_budgets(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods than a disruption budget wants available: it is their owner's floor."""
     place = seen_of(change.target).place
-    now, left = (pods_of(place.kind, entry) for entry in (document, _wanted(document, change)))
-    if left >= now:
+    now, rest = (pods_of(place.kind, entry) for entry in (document, _wanted(document, change)))
+    if rest >= now:
         return
     for least, name in floors_of(reading.budgets(api, place.namespace) or (), document, now):
-        if left < least:
+        if rest < least:
             yield (
-                f"PodDisruptionBudget {name} wants {least} pods of {place.word} at least, {left} "
+                f"PodDisruptionBudget {name} wants {least} pods of {place.word} at least, {rest} "
                 "would be left. Ask its owner to lower minAvailable first"
             )
 
@@ -116,9 +116,9 @@ def differing(document: Document, command: StepCommand, answered: Document) -> I
     intended = dict(leaves(excerpt(patched(document, command.operations))))
     stored = dict(leaves(excerpt(answered)))
     for at in sorted(intended.keys() | stored.keys()):
-        wanted, found = intended.get(at, as_text(None)), stored.get(at, as_text(None))
-        if wanted != found:
-            yield at, wanted, found
+        target, answer = intended.get(at, as_text(None)), stored.get(at, as_text(None))
+        if target != answer:
+            yield at, target, answer
 
 
 def _dry_run(api: KubernetesWriter, command: StepCommand, document: Document) -> ApiAnswer:
@@ -144,12 +144,12 @@ def _recreate(change: Change, document: Document) -> str:
 
 def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
-    wanted = _wanted(document, change)
+    target = _wanted(document, change)
     kind = seen_of(change.target).place.kind
     templates = [role.template_at for role in roles_of(kind, document)]
     before, after = (
         {name for at in templates for name in asked_by(value_at(entry, at))}
-        for entry in (document, wanted)
+        for entry in (document, target)
     )
     new = after - before
     nodes = reading.nodes(api) if new else None
@@ -176,52 +176,52 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
 
     A dry run of the workload does not see it: its controller makes the pods.
     """
-    place, wanted = seen_of(change.target).place, _wanted(document, change)
-    more = +(asked_in_all(place.kind, wanted) - asked_in_all(place.kind, document))
+    place, target = seen_of(change.target).place, _wanted(document, change)
+    more = +(asked_in_all(place.kind, target) - asked_in_all(place.kind, document))
     roles = [
         role
-        for role in roles_of(place.kind, wanted)
-        if more or value_at(wanted, role.template_at) != value_at(document, role.template_at)
+        for role in roles_of(place.kind, target)
+        if more or value_at(target, role.template_at) != value_at(document, role.template_at)
     ]
-    found = reading.limit_ranges(api, place.namespace) or [] if roles else []
+    ranges = reading.limit_ranges(api, place.namespace) or [] if roles else []
     for role in roles:
-        if why := limit_refusal(found, value_at(wanted, role.template_at)):
+        if why := limit_refusal(ranges, value_at(target, role.template_at)):
             yield why
 
 
 def _named_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer GPUs than the command of a container starts with: it would fail."""
-    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
-    for role in roles_of(kind, wanted):
+    kind, target = seen_of(change.target).place.kind, _wanted(document, change)
+    for role in roles_of(kind, target):
         before = {holder.at: holder.count for holder in holders(document, role.template_at)}
-        for held in holders(wanted, role.template_at):
-            if held.count >= before.get(held.at, 0):
+        for holder in holders(target, role.template_at):
+            if holder.count >= before.get(holder.at, 0):
                 continue
-            for count, text in gpus_named_by(value_at(document, held.at)):
-                if held.count < count <= before[held.at]:
+            for count, text in gpus_named_by(value_at(document, holder.at)):
+                if holder.count < count <= before[holder.at]:
                     yield (
-                        f"container {held.name} says {text!r}, more GPUs than the {held.count} "
+                        f"container {holder.name} says {text!r}, more GPUs than the {holder.count} "
                         "that it would have: it would fail. Change its command with its GPUs"
                     )
 
 
 def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods or GPUs than a launcher in them waits for: what is left would wait."""
-    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
-    before, after = roles_of(kind, document), roles_of(kind, wanted)
+    kind, target = seen_of(change.target).place.kind, _wanted(document, change)
+    before, after = roles_of(kind, document), roles_of(kind, target)
     boards, boards_left = (sum(role.gpus for role in roles) for roles in (before, after))
     for role, changed in zip(before, after, strict=True):
         pods, pods_left = (entry.count * entry.pods_each for entry in (role, changed))
-        for held in holders(document, role.template_at) if boards_left else ():
-            container = value_at(document, held.at)
-            for what, named, now, left in (
+        for holder in holders(document, role.template_at) if boards_left else ():
+            container = value_at(document, holder.at)
+            for what, counts, now, rest in (
                 ("pods", pods_named_by(container), pods, pods_left),
                 ("GPUs", processes_named_by(container), boards, boards_left),
             ):
-                for count, text in named:
-                    if left < count <= now:
+                for count, text in counts:
+                    if rest < count <= now:
                         yield (
-                            f"container {held.name} says {text!r}, more {what} than the {left} "
+                            f"container {holder.name} says {text!r}, more {what} than the {rest} "
                             "that would be left: it would fail. Change its command with them"
                         )
 
@@ -232,29 +232,29 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     Of a rollout that adds a pod first nothing is asked here. One of which a pod is not running yet
     is under way, or being taken back, and goes on.
     """
-    place, wanted = seen_of(change.target).place, _wanted(document, change)
-    rolls = value_at(wanted, _POD_SPEC) != value_at(document, _POD_SPEC)
-    if not rolls or not (place.kind == "StatefulSet" or ends_first(wanted, change.steps)):
+    place, target = seen_of(change.target).place, _wanted(document, change)
+    rolls = value_at(target, _POD_SPEC) != value_at(document, _POD_SPEC)
+    if not rolls or not (place.kind == "StatefulSet" or ends_first(target, change.steps)):
         return
     work, nodes, pods = reading.work_of(api, place, document), None, None
-    own = [] if work is None else work.pods
-    if own and all(text_in(pod, "status", "phase") == "Running" for pod in own):
+    members = [] if work is None else work.pods
+    if members and all(text_in(pod, "status", "phase") == "Running" for pod in members):
         nodes, pods = reading.nodes(api), reading.pods(api)
     if nodes is None or pods is None:
         return
-    spec = value_at(wanted, _POD_SPEC)
+    spec = value_at(target, _POD_SPEC)
     if any(not _is_offered(name, nodes) for name in asked_by(spec)):
         return  # said before
-    for gone in own:
+    for gone in members:
         uid = value_at(gone, "/metadata/uid")
         others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
         if room_for(spec, nodes, others) != NO:
             return
-    held = {text_in(pod, "spec", "nodeName") for pod in own}
+    homes = {text_in(pod, "spec", "nodeName") for pod in members}
     closed = [
         name
         for node in nodes
-        if (name := text_in(node, "metadata", "name")) in held
+        if (name := text_in(node, "metadata", "name")) in homes
         and part(node, "spec", "unschedulable") is True
     ]
     cordoned = f" ({', '.join(sorted(closed))} cordoned)" if closed else ""
@@ -276,9 +276,9 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
 
     A cluster may still add a node.
     """
-    place, wanted = seen_of(change.target).place, _wanted(document, change)
-    now, then = (asked_in_all(place.kind, entry) for entry in (document, wanted))
-    roles = zip(*(roles_of(place.kind, entry) for entry in (document, wanted)), strict=True)
+    place, target = seen_of(change.target).place, _wanted(document, change)
+    now, then = (asked_in_all(place.kind, entry) for entry in (document, target))
+    roles = zip(*(roles_of(place.kind, entry) for entry in (document, target)), strict=True)
     more = [(new.template_at, new.count - old.count) for old, new in roles if new.count > old.count]
     freed = {name: count for name, count in (now - then).items() if is_of_vendor(name)}
     nodes, pods = (reading.nodes(api), reading.pods(api)) if more or freed else ([], [])
@@ -286,7 +286,7 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
         yield "Whether nodes have room for more pods is unknown: they may not be listed."
         return
     for at, count in more:
-        room = pods_that_fit(value_at(wanted, at), nodes, pods, most=count)
+        room = pods_that_fit(value_at(target, at), nodes, pods, most=count)
         if room < count:
             yield (
                 f"Nodes have room for {room} of {count} more pods now: the others would wait until "
@@ -309,21 +309,21 @@ def _takers(
 ) -> list[str]:
     """Return the pods that no node has room for, and the nodes of the workload would have."""
     work = reading.work_of(api, seen_of(change.target).place, document)
-    own = {value_at(pod, "/metadata/uid") for pod in (work.pods if work else ())}
-    mine = [pod for pod in pods if value_at(pod, "/metadata/uid") in own]
-    others = [pod for pod in pods if value_at(pod, "/metadata/uid") not in own]
+    uids = {value_at(pod, "/metadata/uid") for pod in (work.pods if work else ())}
+    mine = [pod for pod in pods if value_at(pod, "/metadata/uid") in uids]
+    others = [pod for pod in pods if value_at(pod, "/metadata/uid") not in uids]
     homes = {text_in(pod, "spec", "nodeName") for pod in mine}
-    near = [node for node in nodes if text_in(node, "metadata", "name") in homes]
+    nearest = [node for node in nodes if text_in(node, "metadata", "name") in homes]
     names = []
     for pod in others:
         spec = part(pod, "spec")
-        asked = +asked_by(spec)
+        request = +asked_by(spec)
         if (
             waits_for_a_node(pod)
-            and asked
-            and all(count <= freed.get(name, 0) for name, count in asked.items())
+            and request
+            and all(count <= freed.get(name, 0) for name, count in request.items())
             and room_for(spec, nodes, pods) == NO
-            and room_for(spec, near, others) != NO
+            and room_for(spec, nearest, others) != NO
         ):
             names.append("/".join(text_in(pod, "metadata", name) for name in ("namespace", "name")))
     more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []

@@ -96,10 +96,10 @@ def _same_devices(recommendation: Recommendation) -> bool:
 
 
 def _cordon(document: Document) -> list[Edit]:
-    found = edit(document, "/spec/unschedulable", True, "unschedulable")
-    if found.before is True:
+    change = edit(document, "/spec/unschedulable", True, "unschedulable")
+    if change.before is True:
         raise ChangeRefusedError("the node is cordoned already", "Drain it, or run a new cycle.")
-    return [found]
+    return [change]
 
 
 def _stop(recommendation: Recommendation, kind: str, document: Document) -> list[Edit]:
@@ -109,12 +109,12 @@ def _stop(recommendation: Recommendation, kind: str, document: Document) -> list
             "Delete it by hand once its owner agrees.",
         )
     at, value = _STOPS[kind]
-    found = edit(document, at, value, names_of(at)[-1])
-    if found.before == found.after:
+    change = edit(document, at, value, names_of(at)[-1])
+    if change.before == change.after:
         raise ChangeRefusedError(
             f"{recommendation.job_id} has stopped already: {at} is {value}", "Run a new cycle."
         )
-    return [found]
+    return [change]
 
 
 def _counts(
@@ -128,29 +128,29 @@ def _counts(
     for role in sorted(roles, key=lambda entry: -entry.gpus):
         rest = recommendation.proposed.gpu_count - (total - role.gpus)
         if role.count_at and rest > 0 and rest % role.gpus_each == 0:
-            wanted = rest // role.gpus_each
-            if wanted != role.count:
+            count = rest // role.gpus_each
+            if count != role.count:
                 return [
-                    edit(document, role.count_at, wanted, f"{role.name} ({role.gpus_each} GPUs)"),
-                    *_followers(document, role, wanted, facts),
+                    edit(document, role.count_at, count, f"{role.name} ({role.gpus_each} GPUs)"),
+                    *_followers(document, role, count, facts),
                 ]
     return None
 
 
-def _followers(document: Document, role: Role, wanted: int, facts: Mapping[str, str]) -> list[Edit]:
+def _followers(document: Document, role: Role, count: int, facts: Mapping[str, str]) -> list[Edit]:
     """Return what has to move with a count: bounds of Ray's groups, completions of elastic Jobs."""
     parent = role.count_at.rpartition("/")[0]
     last = names_of(role.count_at)[-1]
-    found = []
+    edits = []
     elastic = facts.get(ELASTIC) == "yes"
     if last == "parallelism" and elastic and follows(value_at(document, parent)):
-        found.append(edit(document, f"{parent}/completions", wanted, "completions"))
+        edits.append(edit(document, f"{parent}/completions", count, "completions"))
     if "workerGroupSpecs" in role.count_at:
-        for name, outside in (("minReplicas", wanted.__lt__), ("maxReplicas", wanted.__gt__)):
+        for name, outside in (("minReplicas", count.__lt__), ("maxReplicas", count.__gt__)):
             bound = value_at(document, f"{parent}/{name}")
             if isinstance(bound, int) and outside(bound):
-                found.append(edit(document, f"{parent}/{name}", wanted, name))
-    return found
+                edits.append(edit(document, f"{parent}/{name}", count, name))
+    return edits
 
 
 def _per_pod(
@@ -160,12 +160,12 @@ def _per_pod(
     proposed = recommendation.proposed
     role = roles[0]
     pods = sum(entry.count * entry.pods_each for entry in roles)
-    held = holders(document, role.template_at)
-    beside = [entry for entry in held if not entry.first]
-    if len(roles) > 1 or len(beside) != 1 or pods == 0 or proposed.gpu_count % pods:
+    users = holders(document, role.template_at)
+    mains = [entry for entry in users if not entry.first]
+    if len(roles) > 1 or len(mains) != 1 or pods == 0 or proposed.gpu_count % pods:
         parts = ", ".join(f"{entry.count} × {entry.gpus_each} ({entry.name})" for entry in roles)
         raise ChangeRefusedError(
-            f"{recommendation.job_id} has {pods} pods with GPUs {parts} in {len(beside)} "
+            f"{recommendation.job_id} has {pods} pods with GPUs {parts} in {len(mains)} "
             f"containers a pod: {recommendation.now.describe()} -> {proposed.describe()} is no "
             "change of the number of pods alone, nor of the GPUs of one container each",
             "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
@@ -177,28 +177,28 @@ def _per_pod(
             f"{recommendation.job_id} would get {count} GPUs in each of {pods} pods, not {wish}",
             "Run a new cycle: its number of pods has changed.",
         )
-    resource = _resource(recommendation, beside[0])
-    found = [
+    resource = _resource(recommendation, mains[0])
+    edits = [
         change
-        for entry in held
+        for entry in users
         if not entry.first or entry.count > count or entry.resource != resource
         for change in _container(document, entry, resource, min(count, entry.count) if entry.first
                                  else count)
     ]  # fmt: skip
     if recommendation.now.gpu_model != proposed.gpu_model:
-        found.append(_selector(document, role, proposed, facts))
-    if not found:
+        edits.append(_selector(document, role, proposed, facts))
+    if not edits:
         raise ChangeRefusedError(
             f"{recommendation.job_id} has {proposed.describe()} already", "Run a new cycle."
         )
-    return found
+    return edits
 
 
-def _resource(recommendation: Recommendation, held: GpuContainer) -> str:
+def _resource(recommendation: Recommendation, entry: GpuContainer) -> str:
     now, proposed = recommendation.now, recommendation.proposed
     if now.mig_profile == proposed.mig_profile:
-        return held.resource
-    if now.mig_profile and held.resource == WHOLE_GPU:
+        return entry.resource
+    if now.mig_profile and entry.resource == WHOLE_GPU:
         raise ChangeRefusedError(
             f"{recommendation.job_id} gets its slices under the name of whole GPUs "
             "(MIG strategy single): a label of the nodes chooses their size",
@@ -207,21 +207,21 @@ def _resource(recommendation: Recommendation, held: GpuContainer) -> str:
     return resource_of(proposed.mig_profile)
 
 
-def _container(document: Document, held: GpuContainer, resource: str, count: int) -> list[Edit]:
+def _container(document: Document, entry: GpuContainer, resource: str, count: int) -> list[Edit]:
     """Return the edits of one container: limits and, where they are written, equal requests."""
-    found = []
-    sections = ("limits", "requests") if held.requested else ("limits",)
+    edits = []
+    sections = ("limits", "requests") if entry.requested else ("limits",)
     for section in sections:
-        at = f"{held.at}/resources/{section}"
-        what = f"{resource} of container {held.name}" if held.name else resource
-        old, new = at + pointer(held.resource), at + pointer(resource)
-        if resource != held.resource:
-            gone = f"{held.resource} of container {held.name}"
-            found.append(Edit(at=old, before=value_at(document, old), after=None, what=gone))
+        at = f"{entry.at}/resources/{section}"
+        what = f"{resource} of container {entry.name}" if entry.name else resource
+        old, new = at + pointer(entry.resource), at + pointer(resource)
+        if resource != entry.resource:
+            gone = f"{entry.resource} of container {entry.name}"
+            edits.append(Edit(at=old, before=value_at(document, old), after=None, what=gone))
         after = str(count)
         if value_at(document, new) != after:
-            found.append(Edit(at=new, before=value_at(document, new), after=after, what=what))
-    return found
+            edits.append(Edit(at=new, before=value_at(document, new), after=after, what=what))
+    return edits
 
 
 def _selector(

@@ -40,13 +40,13 @@ from data.records.recommendations import Recommendation
 
 def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
-    seen = seen_of(target)
+    view = seen_of(target)
     if mig_layouts.is_cut(recommendation):
-        return _cut(recommendation.digest, target, seen, dict(recommendation.details)["mig_layout"])
-    edits = edits_for(recommendation, seen.place.kind, seen.document, seen.facts)
-    require_possible(seen.place, seen.document, edits, seen.facts)
-    steps = steps_for(seen.place, seen.path, seen.document, edits, surge=not no_room(target))
-    return _change(recommendation.digest, target, seen, steps, edits)
+        return _cut(recommendation.digest, target, view, dict(recommendation.details)["mig_layout"])
+    edits = edits_for(recommendation, view.place.kind, view.document, view.facts)
+    require_possible(view.place, view.document, edits, view.facts)
+    steps = steps_for(view.place, view.path, view.document, edits, surge=not no_room(target))
+    return _change(recommendation.digest, target, view, steps, edits)
 
 
 def change_back(change: Change, target: Target) -> Change:
@@ -56,72 +56,72 @@ def change_back(change: Change, target: Target) -> Change:
     pod before one is gone: what is given back may hold larger pods, and what has failed is to end
     soon.
     """
-    seen = seen_of(target)
-    edits = list(_restoring(change, seen.document))
-    if mig_layouts.CUT_FACT in seen.facts:
-        return _cut_back(change, target, seen, edits)
-    steps = steps_for(seen.place, seen.path, seen.document, edits, surge=False)
-    return _change(change.recommendation_digest, target, seen, steps, edits)
+    view = seen_of(target)
+    edits = list(_restoring(change, view.document))
+    if mig_layouts.CUT_FACT in view.facts:
+        return _cut_back(change, target, view, edits)
+    steps = steps_for(view.place, view.path, view.document, edits, surge=False)
+    return _change(change.recommendation_digest, target, view, steps, edits)
 
 
 def _change(
     digest: str,
     target: Target,
-    seen: ObservedTarget,
+    view: ObservedTarget,
     steps: tuple[ChangeStep, ...],
     edits: list[Edit],
 ) -> Change:
-    after = patched(seen.document, operations_of(edits))
+    after = patched(view.document, operations_of(edits))
     reverse = [edit.reversed() for edit in reversed(edits)]
     return Change(
         recommendation_digest=digest,
         target=target,
         steps=steps,
-        undo=steps_for(seen.place, seen.path, after, reverse, surge=False),
-        notes=tuple(_notes(seen, steps, edits)),
+        undo=steps_for(view.place, view.path, after, reverse, surge=False),
+        notes=tuple(_notes(view, steps, edits)),
     )
 
 
-def _cut(digest: str, target: Target, seen: ObservedTarget, layout: str) -> Change:
-    steps = mig_layouts.cut_steps(seen.place, seen.path, seen.document, layout)
-    before = value_at(seen.document, mig_layouts.LAYOUT_AT)
-    after = seen.document
+def _cut(digest: str, target: Target, view: ObservedTarget, layout: str) -> Change:
+    steps = mig_layouts.cut_steps(view.place, view.path, view.document, layout)
+    before = value_at(view.document, mig_layouts.LAYOUT_AT)
+    after = view.document
     for step in steps:
         after = patched(after, command_of(step).operations)
     return Change(
         recommendation_digest=digest,
         target=target,
         steps=steps,
-        undo=mig_layouts.cut_steps(seen.place, seen.path, after, before),
-        notes=tuple(mig_layouts.notes(seen.facts, layout)),
+        undo=mig_layouts.cut_steps(view.place, view.path, after, before),
+        notes=tuple(mig_layouts.notes(view.facts, layout)),
     )
 
 
 def _cut_back(
-    change: Change, target: Target, seen: ObservedTarget, edits: Sequence[Edit]
+    change: Change, target: Target, view: ObservedTarget, edits: Sequence[Edit]
 ) -> Change:
     """Return the change back to the layout of before, while nobody holds its slices."""
     if not edits:
         return replace(change, target=target, steps=(), undo=change.steps)
-    if held := seen.facts.get(PODS_FACT):
+    if users := view.facts.get(PODS_FACT):
         raise ChangeRefusedError(
-            f"pods hold GPUs of {seen.place.word}: {held}",
+            f"pods hold GPUs of {view.place.word}: {users}",
             "Take back what they were given first, or drain the node.",
         )
     before = value_at(seen_of(change.target).document, mig_layouts.LAYOUT_AT)
-    return _cut(change.recommendation_digest, target, seen, before)
+    return _cut(change.recommendation_digest, target, view, before)
 
 
 def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
     """Return by pointer the values of a field: as it was, then after each of `done` steps."""
     steps = [command_of(step).edits for step in change.steps]
-    found: dict[str, list[Any]] = {}
+    histories: dict[str, list[Any]] = {}
     for index, edits in enumerate(steps):
         for at, (before, _after) in edits.items():
-            found.setdefault(at, [before] * (index + 1))
-        for at, values in found.items():
+            histories.setdefault(at, [before] * (index + 1))
+        for at, values in histories.items():
             values.append(edits[at][1] if at in edits else values[-1])
-    return {at: values[: None if done is None else done + 1] for at, values in found.items()}
+    return {at: values[: None if done is None else done + 1] for at, values in histories.items()}
 
 
 def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
@@ -142,17 +142,17 @@ def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
 def _left_by_a_way_back(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
     """Yield the edits of fields that only a way back sets, where one set them and was cut short."""
     original = seen_of(change.target).document
-    own = touched(change)
+    fields = touched(change)
     edits = [edit for step in change.undo for edit in command_of(step).edits.items()]
-    for at in dict.fromkeys(at for at, _values in edits if at not in own):
+    for at in dict.fromkeys(at for at, _values in edits if at not in fields):
         now, before = value_at(document, at), value_at(original, at)
         between = [as_text(value) for field, values in edits if field == at for value in values]
         if as_text(now) != as_text(before) and as_text(now) in between:
             yield Edit(at=at, before=now, after=before, what=names_of(at)[-1])
 
 
-def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
-    kind, facts = seen.place.kind, seen.facts
+def _notes(view: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
+    kind, facts = view.place.kind, view.facts
     if facts.get(KUBECTL_FACT):
         yield (
             "A person keeps its manifest and sends it with kubectl apply: change it there too, or "
@@ -161,10 +161,10 @@ def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit
     if INSTANCE in facts:
         yield tracked(facts[INSTANCE])
     if any(map(in_template, edits)):
-        yield from _rollout_notes(seen, steps)
+        yield from _rollout_notes(view, steps)
     if kind == "Node":
-        yield from _node_notes(seen, back=bool(edits) and not edits[0].after)
-    yield from ended_pods(kind, seen.document, edits)
+        yield from _node_notes(view, back=bool(edits) and not edits[0].after)
+    yield from ended_pods(kind, view.document, edits)
     if any(edit.at == "/spec/replicas" and edit.after == 1 for edit in edits):
         yield "One pod is left: none takes over while it starts anew."
     if kind in ("PyTorchJob", "MPIJob") and any(edit.at.endswith("/replicas") for edit in edits):
@@ -178,26 +178,26 @@ def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit
         yield "Suspending deletes the pods: work since the last checkpoint is lost."
 
 
-def _rollout_notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
+def _rollout_notes(view: ObservedTarget, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
     if avoids_surge(steps):
         yield (
             "No node has room for one more pod, so pods are replaced one by one, each gone before "
             "its successor starts (maxSurge 0, maxUnavailable 1 until the rollout is over)."
         )
-    elif seen.facts.get(ROOM_FACT) == UNKNOWN:
+    elif view.facts.get(ROOM_FACT) == UNKNOWN:
         yield (
             "Whether a node has room for the one more pod of the rollout is unknown: nodes or pods "
             "may not be listed. On full nodes the rollout would wait (set maxSurge to 0 then)."
         )
-    if seen.place.kind == "Job" and len(steps) > 1:
+    if view.place.kind == "Job" and len(steps) > 1:
         yield "Its pods are deleted and made anew: work since the last checkpoint is lost."
-    first = patched(seen.document, command_of(steps[0]).operations)
-    yield from outage(seen.place.kind, first)
+    first = patched(view.document, command_of(steps[0]).operations)
+    yield from outage(view.place.kind, first)
 
 
-def _node_notes(seen: ObservedTarget, *, back: bool) -> Iterator[str]:
-    held = seen.facts.get(PODS_FACT, "")
-    name = seen.place.name
+def _node_notes(view: ObservedTarget, *, back: bool) -> Iterator[str]:
+    pods = view.facts.get(PODS_FACT, "")
+    name = view.place.name
     if back:
         yield "Pods are put on the node again. One that was powered off has to be switched on."
         return
@@ -206,4 +206,4 @@ def _node_notes(seen: ObservedTarget, *, back: bool) -> Iterator[str]:
         f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data. Way back: kubectl "
         f"uncordon {name}."
     )
-    yield f"Pods with GPUs on it: {held}." if held else "No pod with GPUs is on it."
+    yield f"Pods with GPUs on it: {pods}." if pods else "No pod with GPUs is on it."

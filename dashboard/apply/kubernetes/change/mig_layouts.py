@@ -94,8 +94,8 @@ class CutPlan:
 
     def holds(self, document: Document) -> bool:
         """Return whether a node offers what its layout says."""
-        wanted = self.offers.get(text_in(document, "metadata", "labels", MIG_LAYOUT_LABEL))
-        return wanted is not None and gpu_resources(document) == wanted
+        offer = self.offers.get(text_in(document, "metadata", "labels", MIG_LAYOUT_LABEL))
+        return offer is not None and gpu_resources(document) == offer
 
 
 def is_cut(recommendation: Recommendation) -> bool:
@@ -114,11 +114,11 @@ def cut_fact(
     details, name = dict(recommendation.details), text_in(node, "metadata", "name")
     labels = part(node, "metadata", "labels")
     before, state = text_in(labels, MIG_LAYOUT_LABEL), text_in(labels, MIG_STATE_LABEL)
-    whole = {WHOLE_GPU: recommendation.now.gpu_count}
+    boards = {WHOLE_GPU: recommendation.now.gpu_count}
     strategy = text_in(labels, MIG_STRATEGY_LABEL)
     for holds, why in (
         (part(node, "spec", "unschedulable") is not True, "is cordoned, so others have plans"),
-        (gpu_resources(node) == whole, f"offers {gpu_resources(node)}, not {whole}"),
+        (gpu_resources(node) == boards, f"offers {gpu_resources(node)}, not {boards}"),
         (strategy == "mixed", f"offers slices by the strategy {strategy or 'unknown'}, not mixed"),
         (state in _DONE, f"has a MIG manager that says {state}"),
     ):
@@ -135,8 +135,8 @@ def cut_fact(
     if now is None or now.cut or now.whole != recommendation.now.gpu_count:
         raise StalePlanError(f"node {name} has no way back: its layout is {before!r}", _NEW_CYCLE)
     if then is None or recommendation.change != f"MIG layout {then.describe()}":
-        said = "not offered" if then is None else then.describe()
-        raise StalePlanError(f"the layout {details.get('mig_layout')} is {said} now", _NEW_CYCLE)
+        text = "not offered" if then is None else then.describe()
+        raise StalePlanError(f"the layout {details.get('mig_layout')} is {text} now", _NEW_CYCLE)
     _require_alone(api, name)
     offers = {layout.name: _offers(layout) for layout in (now, then)}
     return canonical_json(replace(plan, offers=offers).seen(node))
@@ -167,13 +167,13 @@ def _layouts(api: KubernetesApi, catalogue: GpuCatalogue, plan: CutPlan) -> dict
             "See deploy/kubernetes-mig-layouts.yaml for the role.",
         )
     model = catalogue.find(plan.model)
-    found = () if model is None else layouts_in(file_of(answer.found), model, plan.boards)
-    return {layout.name: layout for layout in found}
+    layouts = () if model is None else layouts_in(file_of(answer.found), model, plan.boards)
+    return {layout.name: layout for layout in layouts}
 
 
 def _offers(layout: MigLayout) -> dict[str, int]:
-    whole = {WHOLE_GPU: layout.whole} if layout.whole else {}
-    return whole | {resource_of(profile): count for profile, count in layout.slices.items()}
+    boards = {WHOLE_GPU: layout.whole} if layout.whole else {}
+    return boards | {resource_of(profile): count for profile, count in layout.slices.items()}
 
 
 def _require_alone(api: KubernetesApi, name: str) -> None:
@@ -193,20 +193,20 @@ def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple
     cordon = Edit(at=_CORDON_AT, before=cordoned, after=True, what="unschedulable")
     away = [] if cordoned is True else [cordon]
     back = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
-    held: Operation = {"op": "test", "path": _CORDON_AT, "value": True}
-    found = (
+    guard: Operation = {"op": "test", "path": _CORDON_AT, "value": True}
+    steps = (
         step_of(place, path, away, (), StepWait.NOTHING),
-        step_of(place, path, [] if before == layout else [name], [held], StepWait.FREE),
+        step_of(place, path, [] if before == layout else [name], [guard], StepWait.FREE),
         step_of(place, path, [back], (), StepWait.CUT),
     )
-    return tuple(step for step in found if step is not None)
+    return tuple(step for step in steps if step is not None)
 
 
 def notes(facts: Mapping[str, str], layout: str) -> Iterator[str]:
     """Yield what a person should know before a node is cut."""
     offers = CutPlan.of(facts).offers[layout]
-    told = ", ".join(f"{count} of {name}" for name, count in sorted(offers.items()))
-    yield f"Its MIG manager stops the node's GPU services while it works. Then it offers {told}."
+    offer = ", ".join(f"{count} of {name}" for name, count in sorted(offers.items()))
+    yield f"Its MIG manager stops the node's GPU services while it works. Then it offers {offer}."
     yield "It is cordoned meanwhile. If that fails, the layout of before is named again."
 
 
@@ -224,8 +224,8 @@ def not_yet(
 
 def _waits(node: Document) -> str:
     offered = ", ".join(f"{name} {count}" for name, count in gpu_resources(node).items())
-    said = _state(node) or "nothing"
-    return f"the MIG manager says {said}, and the node offers {offered or 'no GPU'}"
+    state = _state(node) or "nothing"
+    return f"the MIG manager says {state}, and the node offers {offered or 'no GPU'}"
 
 
 def effect(facts: Mapping[str, str], node: Document, *, over: bool) -> tuple[Verdict, str]:
@@ -266,9 +266,9 @@ def close(
         node = reading.object_in(answer, path, place)
         if text_in(node, "metadata", "uid") != change.target.identity:
             return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
-        named = any(LAYOUT_AT in command_of(step).edits for step in change.steps[:sent])
+        is_set = any(LAYOUT_AT in command_of(step).edits for step in change.steps[:sent])
         over = _is_over(answer.at, _last_written(node), limit)
-        edit, closed = _next_edit(change, facts, node, named=named, over=over)
+        edit, closed = _next_edit(change, facts, node, is_set=is_set, over=over)
         if edit is not None and edit.at == LAYOUT_AT and pods:
             detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
             return Closed(left=Left.PART, detail=detail)
@@ -282,11 +282,11 @@ def close(
 
 
 def _next_edit(
-    change: Change, facts: Mapping[str, str], node: Document, *, named: bool, over: bool
+    change: Change, facts: Mapping[str, str], node: Document, *, is_set: bool, over: bool
 ) -> tuple[Edit | None, Closed]:
     """Return what is next on the way back, and what is left after it.
 
-    `named`: the layout may have been, so that its manager may be at work; `over`: for too long.
+    `is_set`: the layout may have been, so that its manager may be at work; `over`: for too long.
     """
     edits = {
         where: values for step in change.steps for where, values in command_of(step).edits.items()
@@ -301,7 +301,7 @@ def _next_edit(
         return back, Closed(left=Left.UNKNOWN, detail=f"the layout {before} is named again")
     if label != before:
         return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
-    if not named or (CutPlan.of(facts).holds(node) and _state(node) in _DONE):
+    if not is_set or (CutPlan.of(facts).holds(node) and _state(node) in _DONE):
         if cordoned is not True:
             return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
         uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")

@@ -128,9 +128,9 @@ def look(
     owners = _owners(api, place, document, edits)
     against = [name for name in owners if name not in carried_by]
     if place.kind in AUTOSCALERS and not against:
-        told, above = autoscaler_bounds.scaled_by(api, recommendation, place, document, edits)
-        facts |= told
-        scaled = told[autoscaler_bounds.SCALES_FACT].partition("/")[2]
+        scaling, above = autoscaler_bounds.scaled_by(api, recommendation, place, document, edits)
+        facts |= scaling
+        scaled = scaling[autoscaler_bounds.SCALES_FACT].partition("/")[2]
         against = [f"{name} (of {scaled})" for name in above if name not in carried_by]
     if against:
         raise refuse_with_difference(
@@ -153,52 +153,52 @@ def look_again(
     A change that needs no room is not asked for room again, and pods that left a node are no
     reason not to cordon it: what was approved holds all the more.
     """
-    seen = seen_of(change.target)
-    path, document = reading.fetch(api, seen.place, seen.path)
+    view = seen_of(change.target)
+    path, document = reading.fetch(api, view.place, view.path)
     if text_in(document, "metadata", "uid") != change.target.identity:
         raise StalePlanError(
-            f"{seen.place.word} in {seen.place.namespace or 'the cluster'} is another object of "
+            f"{view.place.word} in {view.place.namespace or 'the cluster'} is another object of "
             "the same name",
             "Run a new cycle and approve its recommendation.",
         )
-    reading.require_living(seen.place, document)
-    facts = _own_facts(api, seen.place, document)
-    for name in seen.facts:
+    reading.require_living(view.place, document)
+    facts = _own_facts(api, view.place, document)
+    for name in view.facts:
         if name.startswith(LABEL_FACT):
             facts |= _label(api, catalogue, name.removeprefix(LABEL_FACT))
-    if PODS_FACT in seen.facts:
-        now = pods_on(api, seen.place.name)
-        fewer = set(now.split(", ")) <= set(seen.facts[PODS_FACT].split(", ")) | {""}
-        facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
-    if mig_layouts.CUT_FACT in seen.facts:
+    if PODS_FACT in view.facts:
+        now = pods_on(api, view.place.name)
+        fewer = set(now.split(", ")) <= set(view.facts[PODS_FACT].split(", ")) | {""}
+        facts[PODS_FACT] = view.facts[PODS_FACT] if fewer else now
+    if mig_layouts.CUT_FACT in view.facts:
         facts[mig_layouts.CUT_FACT] = mig_layouts.cut_fact_again(
-            api, catalogue, seen.facts, document
+            api, catalogue, view.facts, document
         )
-    if autoscaler_bounds.SCALES_FACT in seen.facts:
-        facts[autoscaler_bounds.SCALES_FACT] = seen.facts[autoscaler_bounds.SCALES_FACT]
+    if autoscaler_bounds.SCALES_FACT in view.facts:
+        facts[autoscaler_bounds.SCALES_FACT] = view.facts[autoscaler_bounds.SCALES_FACT]
         autoscaler_bounds.require_scaling(
-            seen.place, document, facts[autoscaler_bounds.SCALES_FACT]
+            view.place, document, facts[autoscaler_bounds.SCALES_FACT]
         )
-    if ROOM_FACT in seen.facts:
-        facts[ROOM_FACT] = seen.facts[ROOM_FACT]
+    if ROOM_FACT in view.facts:
+        facts[ROOM_FACT] = view.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
-            facts[ROOM_FACT] = _room(api, seen.place, document, _edits(change))
-    owners = _owners(api, seen.place, document, _edits(change))
+            facts[ROOM_FACT] = _room(api, view.place, document, _edits(change))
+    owners = _owners(api, view.place, document, _edits(change))
     if against := [name for name in owners if name not in carried_by]:
         raise ChangeRefusedError(
-            f"{seen.place.word} in {seen.place.namespace}: {' and '.join(against)} would undo the "
+            f"{view.place.word} in {view.place.namespace}: {' and '.join(against)} would undo the "
             "change",
             "Change where its manifest is kept.",
         )
-    return target_of(seen.place, path, document, facts, owners)
+    return target_of(view.place, path, document, facts, owners)
 
 
 def _place(api: KubernetesApi, recommendation: Recommendation) -> Place:
     if recommendation.action.spec.of_node:
         return node_place(dict(recommendation.details).get("node", ""))
     if recommendation.action.spec.bound:
-        told = dict(recommendation.details).get("autoscaler", "")
-        return autoscaler_place(told, recommendation.job_id)
+        autoscaler = dict(recommendation.details).get("autoscaler", "")
+        return autoscaler_place(autoscaler, recommendation.job_id)
     return reading.topmost(api, place_of(recommendation.job_id))
 
 
@@ -210,13 +210,13 @@ def _require_as_planned(recommendation: Recommendation, place: Place, document: 
     total = sum(role.gpus for role in roles)
     if place.kind == "Job":
         total = min(total, roles[0].gpus_each * _pods_left(document))
-    profile, seen = profile_of(document, roles), recommendation.now
+    profile, planned = profile_of(document, roles), recommendation.now
     # Nodes with the strategy `single` give slices under the name of whole GPUs.
-    same_profile = profile in (None, "", seen.mig_profile)
-    if total != seen.gpu_count or not same_profile:
+    same_profile = profile in (None, "", planned.mig_profile)
+    if total != planned.gpu_count or not same_profile:
         raise StalePlanError(
             f"{place.word} in {place.namespace} now asks for {total} GPUs"
-            f"{f' (slices {profile})' if profile else ''}, the plan saw {seen.describe()}",
+            f"{f' (slices {profile})' if profile else ''}, the plan saw {planned.describe()}",
             "Run a new cycle and approve its recommendation.",
         )
 
@@ -234,8 +234,8 @@ def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str
     facts = {}
     if place.kind == "Job":
         facts[SERVER_FACT] = reading.server_version(api)
-    told = dict(own_work_facts(place.kind, document))
-    facts |= {fact: told[name] for name, fact in SHARES.items() if told[name]}
+    labels = dict(own_work_facts(place.kind, document))
+    facts |= {fact: labels[name] for name, fact in SHARES.items() if labels[name]}
     if was_applied_by_hand(document):
         facts[KUBECTL_FACT] = "yes"
     if place.kind != "Node" and (instance := instance_of(document)):
@@ -274,12 +274,12 @@ def _pods_text(pods: list[Document] | None) -> str:
     """Return the pods that hold GPUs, with their number of them, as one text."""
     if pods is None:
         return UNKNOWN
-    held = {
+    gpus_by_pod = {
         f"{text_in(pod, 'metadata', 'namespace')}/{text_in(pod, 'metadata', 'name')}": gpus
         for pod in pods
         if (gpus := _held_by(pod))
     }
-    return ", ".join(f"{name} ({gpus})" for name, gpus in sorted(held.items()))
+    return ", ".join(f"{name} ({gpus})" for name, gpus in sorted(gpus_by_pod.items()))
 
 
 def _held_by(pod: Document) -> int:
@@ -308,7 +308,7 @@ def _require_free(place: Place, pods: str) -> None:
 
 def _placed_after(pod: Document, planned_at: datetime) -> bool:
     conditions = list_in(pod, "status", "conditions")
-    scheduled = [told for told in conditions if text_in(told, "type") == "PodScheduled"]
+    scheduled = [entry for entry in conditions if text_in(entry, "type") == "PodScheduled"]
     at = (time_in(scheduled[0], "lastTransitionTime") if scheduled else None) or time_in(
         pod, "metadata", "creationTimestamp"
     )

@@ -40,32 +40,32 @@ def execute(
     A patch leaves at most once. It tests the uid and every value that the step replaces, so that
     the server itself refuses it when the object is no longer as it was approved.
     """
-    command, seen = command_of(step), seen_of(change.target)
-    if step.verb != VERB or command.path != seen.path:
+    command, view = command_of(step), seen_of(change.target)
+    if step.verb != VERB or command.path != view.path:
         return _refused("the step is not of this change")
     try:
-        answer = reading.asking(api, seen.path)
-        document = reading.object_in(answer, seen.path, seen.place)
+        answer = reading.asking(api, view.path)
+        document = reading.object_in(answer, view.path, view.place)
     except TrimtabError as error:
         return _no_look(error)
-    why = _moved(command, seen, change, document)
+    why = _moved(command, view, change, document)
     if why:
         return _refused(why)
     if command.wait in (StepWait.FREE, StepWait.CUT):
-        waiting = _not_cut_yet(api, command, seen, document, cutting_limit)
+        waiting = _not_cut_yet(api, command, view, document, cutting_limit)
     else:
-        waiting = _not_yet(api, command, seen, answer, rollout_timeout)
+        waiting = _not_yet(api, command, view, answer, rollout_timeout)
     return waiting or _send(api, command, document)
 
 
-def _moved(command: StepCommand, seen: ObservedTarget, change: Change, document: Document) -> str:
+def _moved(command: StepCommand, view: ObservedTarget, change: Change, document: Document) -> str:
     """Return why the object is not the one that was approved, '' when it is."""
     uid = value_at(document, "/metadata/uid")
     if uid != change.target.identity:
         return f"{change.target.name} is another object of the same name (uid {uid})"
     if value_at(document, "/metadata/deletionTimestamp"):
         return f"{change.target.name} is being deleted"
-    owners = () if seen.place.kind == "Node" else owners_of(seen.place, document, command.edits)
+    owners = () if view.place.kind == "Node" else owners_of(view.place, document, command.edits)
     if owners:
         return f"{' and '.join(owners)} would undo the change of {change.target.name}"
     for operation in command.operations:
@@ -89,7 +89,7 @@ def _tested(command: StepCommand) -> set[str]:
 def _not_yet(
     api: KubernetesApi,
     command: StepCommand,
-    seen: ObservedTarget,
+    view: ObservedTarget,
     answer: ApiAnswer,
     rollout_timeout: timedelta,
 ) -> StepResult | None:
@@ -108,7 +108,7 @@ def _not_yet(
             wait_within_seconds=seconds,
         )
     if command.wait is StepWait.ROLLED_OUT and not has_rolled_out(document):
-        work = reading.work_of(api, seen.place, document)
+        work = reading.work_of(api, view.place, document)
         failed = trouble(work, now=answer.at, rollout_timeout=rollout_timeout) if work else ""
         if failed:
             return _refused(f"its rollout fails: {failed}")
@@ -125,13 +125,13 @@ def _not_yet(
 def _not_cut_yet(
     api: KubernetesApi,
     command: StepCommand,
-    seen: ObservedTarget,
+    view: ObservedTarget,
     document: Document,
     limit: timedelta,
 ) -> StepResult | None:
     """Return BUSY while a node's MIG manager works, a refusal where it fails or pods are there."""
-    pods = pods_on(api, seen.place.name) if command.wait is StepWait.FREE else ""
-    why, may_come = mig_layouts.not_yet(command, seen.facts, document, pods)
+    pods = pods_on(api, view.place.name) if command.wait is StepWait.FREE else ""
+    why, may_come = mig_layouts.not_yet(command, view.facts, document, pods)
     if not why:
         return None
     if not may_come:
@@ -178,7 +178,7 @@ def _not_done(answer: ApiAnswer, path: str) -> StepResult:
 
 
 def _told(different: list[tuple[str, str, str]]) -> str:
-    return "; ".join(f"{at} is {found}, not {wanted}" for at, wanted, found in different)
+    return "; ".join(f"{at} is {value}, not {target}" for at, target, value in different)
 
 
 def _no_look(error: TrimtabError) -> StepResult:

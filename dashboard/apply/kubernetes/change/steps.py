@@ -65,9 +65,9 @@ class StepCommand:
 
 def command_of(step: ChangeStep) -> StepCommand:
     """Return the command of a step's payload."""
-    told = json.loads(step.payload)
+    fields = json.loads(step.payload)
     return StepCommand(
-        path=told["path"], operations=told["operations"], wait=StepWait(told["wait"])
+        path=fields["path"], operations=fields["operations"], wait=StepWait(fields["wait"])
     )
 
 
@@ -110,12 +110,12 @@ def steps_for(
             after = [*after, *map(Edit.reversed, strategy)]
         if after:
             wait_after = StepWait.ROLLED_OUT
-    found = [
+    steps = [
         step_of(place, path, before, (), StepWait.NOTHING),
         step_of(place, path, template or others, guards, wait_before),
         step_of(place, path, after, (), wait_after),
     ]
-    return tuple(step for step in found if step is not None)
+    return tuple(step for step in steps if step is not None)
 
 
 def _back(suspend: Edit) -> Edit:
@@ -133,8 +133,8 @@ def surges(document: Document) -> bool:
 
 def outage(kind: str, document: Document) -> Iterator[str]:
     """Yield the warning that a rollout under this strategy leaves no pod at work for a while."""
-    wanted = value_at(document, "/spec/replicas")
-    pods = 1 if wanted is None else count_of(wanted)
+    replicas = value_at(document, "/spec/replicas")
+    pods = 1 if replicas is None else count_of(replicas)
     together = kind == "Deployment" and value_at(document, "/spec/strategy/type") == "Recreate"
     first = kind == "StatefulSet" or not surges(document)
     if kind not in ("Deployment", "StatefulSet") or not pods:
@@ -169,9 +169,9 @@ def ended_pods(kind: str, document: Document, edits: Iterable[Edit]) -> Iterator
 
 def _unavailable(document: Document, pods: int) -> int:
     """Return how many pods a rolling update may take away at a time."""
-    told = str(value_at(document, f"{_STRATEGY}/maxUnavailable") or "1")
-    percent = told.removesuffix("%")
-    return count_of(told) if percent == told else pods * count_of(percent) // 100
+    limit = str(value_at(document, f"{_STRATEGY}/maxUnavailable") or "1")
+    percent = limit.removesuffix("%")
+    return count_of(limit) if percent == limit else pods * count_of(percent) // 100
 
 
 def ends_first(document: Document, steps: Iterable[ChangeStep]) -> bool:
@@ -207,18 +207,18 @@ def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
 
     And that an autoscaler still scales what it did.
     """
-    found: list[Operation] = []
+    tests: list[Operation] = []
     if (scaled := value_at(document, _SCALED)) is not None:
-        found.append({"op": "test", "path": _SCALED, "value": scaled})
+        tests.append({"op": "test", "path": _SCALED, "value": scaled})
     for entry in edits:
         names = names_of(entry.at)
         for marker, (field, distance) in _NAMED_BY.items():
             if marker in names:
                 at = pointer(*names[: names.index(marker) + distance], field)
                 guard = {"op": "test", "path": at, "value": value_at(document, at)}
-                if guard["value"] is not None and guard not in found:
-                    found.append(guard)
-    return found
+                if guard["value"] is not None and guard not in tests:
+                    tests.append(guard)
+    return tests
 
 
 def step_of(
@@ -233,15 +233,15 @@ def step_of(
         return None
     operations = [*guards, *operations_of(edits)]
     # Limits and requests say the same: people need it once.
-    said = list(
+    rows = list(
         dict.fromkeys((entry.what, _text(entry.before), _text(entry.after)) for entry in edits)
     )
     return ChangeStep(
         verb=VERB,
         target=f"{place.word} in {place.namespace}" if place.namespace else place.word,
-        field="; ".join(what for what, _before, _after in said),
-        before=_told([before for _what, before, _after in said]),
-        after=_told([after for _what, _before, after in said]),
+        field="; ".join(what for what, _before, _after in rows),
+        before=_told([before for _what, before, _after in rows]),
+        after=_told([after for _what, _before, after in rows]),
         payload=canonical_json({"path": path, "operations": operations, "wait": wait}),
         text=by_hand(place, operations),
     )

@@ -29,16 +29,16 @@ def read_back(
     api: KubernetesApi, change: Change, *, done: int, rollout_timeout: timedelta
 ) -> ReadBack:
     """Look once. Never raises."""
-    seen = seen_of(change.target)
+    view = seen_of(change.target)
     try:
-        answer = reading.asking(api, seen.path)
+        answer = reading.asking(api, view.path)
         if answer.status in (404, 410):
             return ReadBack(seen=Verdict.GONE, detail=f"{change.target.name} is gone")
         if not (answer.ok and reading.is_object(answer.found)):
             return ReadBack(
-                seen=Verdict.UNREADABLE, detail=meaning_of(answer, seen.path, verb="get")
+                seen=Verdict.UNREADABLE, detail=meaning_of(answer, view.path, verb="get")
             )
-        return _judged(api, change, seen, answer, done, rollout_timeout)
+        return _judged(api, change, view, answer, done, rollout_timeout)
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
 
@@ -46,7 +46,7 @@ def read_back(
 def _judged(
     api: KubernetesApi,
     change: Change,
-    seen: ObservedTarget,
+    view: ObservedTarget,
     answer: ApiAnswer,
     done: int,
     rollout_timeout: timedelta,
@@ -68,14 +68,14 @@ def _judged(
     if at_step < done:
         detail = f"it is as after {at_step} of {len(change.steps)} steps"
         # A node that stays cordoned after a cut was taken back is not as it was.
-        half = at_step > 0 and mig_layouts.CUT_FACT in seen.facts
+        half = at_step > 0 and mig_layouts.CUT_FACT in view.facts
         verdict = Verdict.DIFFERENT if half else Verdict.UNTOUCHED
         return ReadBack(seen=verdict, detail=detail, observed=observed)
-    if mig_layouts.CUT_FACT in seen.facts:
+    if mig_layouts.CUT_FACT in view.facts:
         over = done == len(change.steps)
-        verdict, detail = mig_layouts.effect(seen.facts, document, over=over)
+        verdict, detail = mig_layouts.effect(view.facts, document, over=over)
     else:
-        verdict, detail = _effect(api, seen, document, answer, rollout_timeout)
+        verdict, detail = _effect(api, view, document, answer, rollout_timeout)
     return ReadBack(seen=verdict, detail=detail, observed=observed)
 
 
@@ -94,25 +94,25 @@ def _reached(
 
 def _effect(
     api: KubernetesApi,
-    seen: ObservedTarget,
+    view: ObservedTarget,
     document: Document,
     answer: ApiAnswer,
     rollout_timeout: timedelta,
 ) -> tuple[Verdict, str]:
-    kind = seen.place.kind
+    kind = view.place.kind
     if kind == "Node":
         if not value_at(document, "/spec/unschedulable"):
             return Verdict.AS_INTENDED, "it takes pods"
-        there = pods_on(api, seen.place.name)
+        there = pods_on(api, view.place.name)
         still = f"; power it down once these have left it: {there}" if there else ""
         return Verdict.AS_INTENDED, f"no further pod is put on it{still}"
     if kind in AUTOSCALERS:
         return autoscaler_bounds.effect(
-            api, seen.place, document, late_before=answer.at and answer.at - rollout_timeout
+            api, view.place, document, late_before=answer.at and answer.at - rollout_timeout
         )
     if kind == "CronJob":
         return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
-    work = reading.work_of(api, seen.place, document)
+    work = reading.work_of(api, view.place, document)
     if work is None:
         return Verdict.NOT_YET, "the value is set; its pods cannot be told or may not be listed"
     suffers = trouble(work, now=answer.at, rollout_timeout=rollout_timeout)
@@ -126,8 +126,8 @@ def _effect(
         return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do
     changed = rewritten(work) if kind in ("Deployment", "StatefulSet", "Job") else None
     if changed:
-        pod, wanted, found = changed
-        return Verdict.DIFFERENT, f"pod {pod} asks for {found}, its template for {wanted}"
+        pod, expected, actual = changed
+        return Verdict.DIFFERENT, f"pod {pod} asks for {actual}, its template for {expected}"
     leaving = sum(1 for pod in work.pods if ends(pod))
     still = f"; {leaving} pod(s) that end still hold their GPUs" if leaving else ""
     return Verdict.AS_INTENDED, f"the values are set, and every pod is as they say{still}"

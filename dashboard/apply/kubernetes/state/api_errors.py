@@ -34,43 +34,43 @@ def outcome_of(answer: ApiAnswer, path: str) -> StepResult:
 
     Busy where the server surely did nothing and may do it later; unknown where it may have done it.
     """
-    said = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
+    reply = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
     if answer.status == _MOVED:
         return StepResult(
             outcome=StepOutcome.BUSY,
-            detail=f"the object moved between the look and the patch ({said})",
+            detail=f"the object moved between the look and the patch ({reply})",
         )
     by_the_api = answer.status == _UNAVAILABLE and answer.kind == "Status"
     if answer.status == _TOO_MANY or by_the_api:
         return StepResult(
             outcome=StepOutcome.BUSY,
-            detail=f"the server is too busy ({said})",
+            detail=f"the server is too busy ({reply})",
             retry_after_seconds=answer.retry_after_seconds,
         )
     if answer.status >= 500 or answer.status < 300:
         # Of a gateway's own errors nobody knows whether the server had the request before.
         return StepResult(
             outcome=StepOutcome.UNKNOWN,
-            detail=f"an answer that tells nothing ({said}): only a look can",
+            detail=f"an answer that tells nothing ({reply}): only a look can",
         )
     return StepResult(outcome=StepOutcome.REFUSED, detail=meaning_of(answer, path, verb="patch"))
 
 
 def meaning_of(answer: ApiAnswer, path: str, *, verb: str) -> str:
     """Return a refusal in words, with the missing right where one is missing."""
-    said = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
+    text = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
     if who := admission_word(answer):
         return (
-            f"{who} refuses it ({said}). What it says has to hold for the proposed object: ask who "
+            f"{who} refuses it ({text}). What it says has to hold for the proposed object: ask who "
             "keeps it, or approve a recommendation that it allows"
         )
     if answer.status == _FORBIDDEN:
         group, resource = group_and_resource(path)
         return (
-            f"refused ({said}). If it is a right that is missing, add to the role of the applying "
+            f"refused ({text}). If it is a right that is missing, add to the role of the applying "
             f'account: {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
         )
-    return f"{_MEANINGS.get(answer.status, 'the server refused')} ({said})"
+    return f"{_MEANINGS.get(answer.status, 'the server refused')} ({text})"
 
 
 def admission_word(answer: ApiAnswer) -> str:
@@ -80,12 +80,12 @@ def admission_word(answer: ApiAnswer) -> str:
 
 def look_error(answer: ApiAnswer, path: str, label: str) -> ApplyError:
     """Return the error of a look that found nothing to change."""
-    said = f"{label} cannot be read: {meaning_of(answer, path, verb='get')}"
+    message = f"{label} cannot be read: {meaning_of(answer, path, verb='get')}"
     if answer.status in (404, 410):
-        return StalePlanError(said, "Run a new cycle and approve its recommendation.")
+        return StalePlanError(message, "Run a new cycle and approve its recommendation.")
     if answer.status in (401, 403):
-        return ChangeRefusedError(said, "See deploy/kubernetes-applier.yaml for the whole role.")
-    return ApplyError(said, "Look again once the API server answers.")
+        return ChangeRefusedError(message, "See deploy/kubernetes-applier.yaml for the whole role.")
+    return ApplyError(message, "Look again once the API server answers.")
 
 
 def group_and_resource(path: str) -> tuple[str, str]:

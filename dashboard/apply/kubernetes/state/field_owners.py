@@ -32,15 +32,15 @@ def owners_of(
         namespace=place.namespace, kind=place.kind, name=place.name, chain=(document,)
     )
     pointers = list(fields)
-    found = [
+    names = [
         name
         for name in Owners(inventory).managers_of(workload)
         if (would_undo(name, pointers) if is_sure(name) else _applies(document, name, pointers))
     ]
     above = controller_of(document)
     if above is not None:
-        found.append(f"{above.kind} {above.name}")
-    return tuple(sorted(found))
+        names.append(f"{above.kind} {above.name}")
+    return tuple(sorted(names))
 
 
 def would_undo(name: str, fields: Iterable[str]) -> bool:
@@ -72,21 +72,21 @@ def _holds(owned: Any, value: Any, names: list[str]) -> bool:
         if not isinstance(owned, Mapping) or not owned:
             return isinstance(owned, Mapping)  # owned as a whole
         inside = value_at(value, pointer(name))
-        found = owned.get(f"f:{name}")
+        inner = owned.get(f"f:{name}")
         if isinstance(value, list):
-            found = next((fields for key, fields in owned.items() if _is_key(key, inside)), None)
-        owned, value = found, inside
+            inner = next((fields for key, fields in owned.items() if _is_key(key, inside)), None)
+        owned, value = inner, inside
     return owned is not None
 
 
 def _is_key(key: str, element: Any) -> bool:
     """Whether `k:{...}` names this element of a list."""
     try:
-        wanted = json.loads(key.removeprefix("k:")) if key.startswith("k:") else None
+        values = json.loads(key.removeprefix("k:")) if key.startswith("k:") else None
     except ValueError:
         return False
-    return isinstance(wanted, dict) and all(
-        part(element, name) == value for name, value in wanted.items()
+    return isinstance(values, dict) and all(
+        part(element, name) == value for name, value in values.items()
     )
 
 

@@ -18,10 +18,10 @@ def asked_by(pod_spec: object) -> Counter[str]:
     for section, into in (("containers", together), ("initContainers", largest)):
         for entry in part(pod_spec, section) or []:
             limits = part(entry, "resources", "limits")
-            beside = section == "containers" or text_in(entry, "restartPolicy") == "Always"
+            runs_on = section == "containers" or text_in(entry, "restartPolicy") == "Always"
             for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
                 if is_of_vendor(name):
-                    if beside:
+                    if runs_on:
                         together[name] += count_of(quantity)
                     else:
                         into[name] = max(into[name], count_of(quantity))
@@ -41,18 +41,18 @@ def pods_that_fit(
     pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document], *, most: int
 ) -> int:
     """Return how many more pods of a spec nodes have the GPUs for, as `room_for` counts them."""
-    taken: dict[str, Counter[str]] = {}
+    occupied: dict[str, Counter[str]] = {}
     for pod in pods:
         if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
             node = text_in(pod, "spec", "nodeName")
-            taken.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
-    wanted, rules, count = asked_by(pod_spec), rules_of(pod_spec), 0
+            occupied.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
+    request, rules, count = asked_by(pod_spec), rules_of(pod_spec), 0
     for document in nodes:
-        held = taken.setdefault(text_in(document, "metadata", "name"), Counter())
-        while count < most and _fits(wanted, document, taken, rules):
-            held.update(wanted)
+        here = occupied.setdefault(text_in(document, "metadata", "name"), Counter())
+        while count < most and _fits(request, document, occupied, rules):
+            here.update(request)
             count += 1
-            if not +wanted:
+            if not +request:
                 return most
     return count
 
@@ -65,12 +65,12 @@ def waits_for_a_node(pod: Document) -> bool:
 
 
 def _fits(
-    wanted: Counter[str], node: Document, taken: Mapping[str, Counter[str]], rules: str
+    request: Counter[str], node: Document, occupied: Mapping[str, Counter[str]], rules: str
 ) -> bool:
     if part(node, "spec", "unschedulable") is True or not admits(rules, node):
         return False
     offered = part(node, "status", "allocatable") or {}
-    held = taken.get(text_in(node, "metadata", "name"), Counter())
+    here = occupied.get(text_in(node, "metadata", "name"), Counter())
     return all(
-        count_of(offered.get(name, "0")) - held[name] >= count for name, count in wanted.items()
+        count_of(offered.get(name, "0")) - here[name] >= count for name, count in request.items()
     )

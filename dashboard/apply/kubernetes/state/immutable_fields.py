@@ -141,12 +141,12 @@ def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str
 
 def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:
     policy = value_at(document, "/spec/elasticPolicy")
-    wanted = next(edit.after for edit in edits if edit.at.endswith("/replicas"))
+    workers = next(edit.after for edit in edits if edit.at.endswith("/replicas"))
     if policy is None:
         return "needs recreate: without elasticPolicy another number of workers breaks WORLD_SIZE"
     low, high = part(policy, "minReplicas"), part(policy, "maxReplicas")
-    if (isinstance(low, int) and wanted < low) or (isinstance(high, int) and wanted > high):
-        return f"its elasticPolicy allows {low} to {high} workers, not {wanted}"
+    if (isinstance(low, int) and workers < low) or (isinstance(high, int) and workers > high):
+        return f"its elasticPolicy allows {low} to {high} workers, not {workers}"
     return ""
 
 

@@ -79,8 +79,8 @@ def document_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
         for name in above:
             inside = inside.setdefault(name, {})
         inside[last] = _Leaf(None if text == ABSENT else json.loads(text))
-    found: dict[str, Any] = _with_lists(tree)
-    return found
+    document: dict[str, Any] = _with_lists(tree)
+    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +121,21 @@ def _change(edit: Edit) -> Operation:
 def edits_of(operations: Iterable[Operation]) -> dict[str, tuple[Any, Any]]:
     """Return (before, after) by pointer of what a patch of `operations_of` changes."""
     tested: dict[str, Any] = {}
-    found: dict[str, tuple[Any, Any]] = {}
+    edits: dict[str, tuple[Any, Any]] = {}
     for operation in operations:
         if operation["op"] == "test":
             tested[operation["path"]] = operation["value"]
         else:
-            found[operation["path"]] = (tested.get(operation["path"]), operation.get("value"))
-    return found
+            edits[operation["path"]] = (tested.get(operation["path"]), operation.get("value"))
+    return edits
 
 
 def patched(document: Any, operations: Iterable[Operation]) -> Any:
     """Return the object after add, replace and remove of a patch; tests are not repeated here."""
-    found = deepcopy(document)
+    result = deepcopy(document)
     for operation in operations:
         *above, last = names_of(operation["path"])
-        inside = value_at(found, pointer(*above)) if above else found
+        inside = value_at(result, pointer(*above)) if above else result
         if operation["op"] == "test" or inside is None:
             continue
         key: Any = int(last) if isinstance(inside, list) else last
@@ -143,4 +143,4 @@ def patched(document: Any, operations: Iterable[Operation]) -> Any:
             inside.pop(key, None) if isinstance(inside, dict) else inside.pop(key)
         else:
             inside[key] = operation["value"]
-    return found
+    return result

@@ -44,12 +44,12 @@ class Place:
 
     def paths(self) -> tuple[str, ...]:
         """Return the API paths under which servers of different age have it, the newest first."""
-        found = []
+        paths = []
         for listed in _PATHS[self.kind]:
             above, _, plural = listed.rpartition("/")
             inside = f"/namespaces/{self.namespace}" if self.namespace else ""
-            found.append(f"{above}{inside}/{plural}/{self.name}")
-        return tuple(found)
+            paths.append(f"{above}{inside}/{plural}/{self.name}")
+        return tuple(paths)
 
 
 def place_of(job_id: str) -> Place:
@@ -84,14 +84,14 @@ def node_place(name: str) -> Place:
     return Place(kind="Node", namespace="", name=name)
 
 
-def autoscaler_place(told: str, job_id: str) -> Place:
+def autoscaler_place(label: str, job_id: str) -> Place:
     """Return the place of the autoscaler of a job, as details name it. Errors: as `place_of`."""
-    name, namespace = told.partition("/")[2], place_of(job_id).namespace
+    name, namespace = label.partition("/")[2], place_of(job_id).namespace
     places = [Place(kind=kind, namespace=namespace, name=name) for kind in AUTOSCALERS]
-    found = [place for place in places if place.word == told and _NAME.fullmatch(name)]
-    if not found:
+    matches = [place for place in places if place.word == label and _NAME.fullmatch(name)]
+    if not matches:
         raise ChangeRefusedError(
-            f"{told!r} is no autoscaler whose bounds can be changed",
+            f"{label!r} is no autoscaler whose bounds can be changed",
             f"It is a {' or a '.join(AUTOSCALERS)} with a name that Kubernetes allows.",
         )
-    return found[0]
+    return matches[0]

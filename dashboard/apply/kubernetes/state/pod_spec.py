@@ -56,7 +56,7 @@ def holders(document: Document, template_at: str) -> list[GpuContainer]:
 
 
 def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]:
-    beside = section == "containers" or text_in(container, "restartPolicy") == "Always"
+    runs_on = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
         if resource in BOARDS or resource.startswith(MIG_PREFIX):
@@ -66,7 +66,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
                 resource=resource,
                 count=count_of(limits[resource]),
                 requested=part(container, "resources", "requests", resource) is not None,
-                first=not beside,
+                first=not runs_on,
             )
 
 
@@ -112,8 +112,8 @@ def _gpus(pod_spec: object) -> int:
 
 def _count(document: object, at: str) -> int:
     """Return a number of pods; what is left out is one, as Kubernetes fills it in."""
-    found = value_at(document, at)
-    return 1 if found is None else count_of(found)
+    value = value_at(document, at)
+    return 1 if value is None else count_of(value)
 
 
 def _role(document: Document, name: str, count_at: str, template_at: str, times: int = 1) -> Role:
@@ -142,8 +142,8 @@ def _kubeflow(document: Document) -> Iterator[Role]:
         if str(field).endswith("ReplicaSpecs") and isinstance(roles, Mapping):
             for name in roles:
                 at = pointer("spec", field, name)
-                found = _role(document, str(name), f"{at}/replicas", f"{at}/template/spec")
-                yield found if name == "Worker" else _fixed(found)
+                role = _role(document, str(name), f"{at}/replicas", f"{at}/template/spec")
+                yield role if name == "Worker" else _fixed(role)
 
 
 def _fixed(role: Role) -> Role:

@@ -42,13 +42,13 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
         for key, limit in hard.items() if isinstance(hard, Mapping) else ():
             name = str(key).removeprefix("requests.").removeprefix("count/")
             # Of GPUs Kubernetes counts `requests.` alone: a bare name holds nobody back.
-            wanted = 0 if is_of_vendor(key) else more.get(name, 0)
+            extra = 0 if is_of_vendor(key) else more.get(name, 0)
             used = count_of(part(quota, "status", "used", key) or 0)
             most = whole_number(limit)
-            if wanted > 0 and most is not None and used + wanted > most:
+            if extra > 0 and most is not None and used + extra > most:
                 return (
                     f"the quota {text_in(quota, 'metadata', 'name')} allows {most} "
-                    f"{name}, {used} are in use: {wanted} more would be refused"
+                    f"{name}, {used} are in use: {extra} more would be refused"
                 )
     return ""
 
@@ -61,10 +61,10 @@ def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
         for entry in list_in(pod_spec, section)
         if isinstance(limits := part(entry, "resources", "limits"), Mapping)
     ]
-    asked = {"Container": containers, "Pod": [asked_by(pod_spec)]}
+    requests = {"Container": containers, "Pod": [asked_by(pod_spec)]}
     for limit_range in limit_ranges:
         for rule in list_in(limit_range, "spec", "limits"):
-            for counts in asked.get(text_in(rule, "type"), []):
+            for counts in requests.get(text_in(rule, "type"), []):
                 for name, count in counts.items():
                     low, high = (whole_number(part(rule, end, name)) for end in ("min", "max"))
                     if low is not None and count < low:

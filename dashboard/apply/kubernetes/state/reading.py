@@ -25,12 +25,12 @@ def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Docume
     Without a path every API version is tried, the newest first.
     """
     newest, *older = [path] if path else place.paths()
-    asked, answer = newest, asking(api, newest)
-    for asked in older if answer.status == 404 else ():
-        answer = asking(api, asked)
+    target, answer = newest, asking(api, newest)
+    for target in older if answer.status == 404 else ():
+        answer = asking(api, target)
         if answer.status != 404:
             break
-    return asked, object_in(answer, asked, place)
+    return target, object_in(answer, target, place)
 
 
 def object_in(answer: ApiAnswer, path: str, place: Place) -> Document:
@@ -119,14 +119,14 @@ def budgets(api: KubernetesApi, namespace: str) -> list[Document] | None:
         _all(api, f"apis/policy/{version}/namespaces/{namespace}/poddisruptionbudgets")
         for version in ("v1", "v1beta1")
     )
-    return next((found for found in lists if found is not None), None)
+    return next((entries for entries in lists if entries is not None), None)
 
 
 def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPods | None:
     """Return a workload with its pods, None where these cannot be told or may not be listed."""
     selector = selector_of(place.kind, place.name, document)
-    found = pods(api, place.namespace, labelSelector=selector) if selector else None
-    if found is None:
+    members = pods(api, place.namespace, labelSelector=selector) if selector else None
+    if members is None:
         return None
     sets = None
     if place.kind == "Deployment":
@@ -135,7 +135,7 @@ def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPod
     return WorkloadPods(
         kind=place.kind,
         document=document,
-        pods=found,
+        pods=members,
         sets=None if sets is None else own_sets(document, sets),
     )
 
@@ -145,10 +145,10 @@ def _all(
 ) -> list[Document] | None:
     """Return a whole list, None where it cannot be had."""
     try:
-        found = api.whole_list(path, query, read=lambda entry: entry)
+        entries = api.whole_list(path, query, read=lambda entry: entry)
     except CollectorError:
         return None
-    return None if found is None else [entry for entry in found if isinstance(entry, dict)]
+    return None if entries is None else [entry for entry in entries if isinstance(entry, dict)]
 
 
 def server_version(api: KubernetesApi) -> str:
@@ -158,11 +158,11 @@ def server_version(api: KubernetesApi) -> str:
 
 def require_older(place: Place, document: Document, planned_at: datetime) -> None:
     """Refuse (StalePlanError) an object that was made after the plan: it is another one."""
-    made = time_in(document, "metadata", "creationTimestamp")
-    if made is not None and made > planned_at:
+    start = time_in(document, "metadata", "creationTimestamp")
+    if start is not None and start > planned_at:
         raise StalePlanError(
             f"{place.word} in {place.namespace or 'the cluster'} was made at "
-            f"{made:%Y-%m-%d %H:%M:%S} UTC, after the plan of {planned_at:%Y-%m-%d %H:%M:%S} UTC: "
+            f"{start:%Y-%m-%d %H:%M:%S} UTC, after the plan of {planned_at:%Y-%m-%d %H:%M:%S} UTC: "
             "it is another object",
             "Run a new cycle and approve its recommendation.",
         )

@@ -70,18 +70,18 @@ def _unfinished(document: Document) -> Iterator[str]:
         yield "its controller has not seen the change yet"
         return
     replicas = part(document, "spec", "replicas")
-    wanted = 1 if replicas is None else whole_number(replicas)
+    target = 1 if replicas is None else whole_number(replicas)
     updated, revision = part(status, "updatedReplicas"), text_in(status, "updateRevision")
     if revision and revision == text_in(status, "currentRevision"):
-        updated = wanted  # a StatefulSet counts them only while it rolls
-    for word, found in (
+        updated = target  # a StatefulSet counts them only while it rolls
+    for word, value in (
         ("updated", updated),
         ("ready", part(status, "readyReplicas")),
         ("left in all", part(status, "replicas")),
     ):
-        count = whole_number(found or 0)
-        if wanted is None or count != wanted:
-            yield f"{_count_text(count, found)} of {_count_text(wanted, replicas)} pods are {word}"
+        count = whole_number(value or 0)
+        if target is None or count != target:
+            yield f"{_count_text(count, value)} of {_count_text(target, replicas)} pods are {word}"
 
 
 def _count_text(count: int | None, written: object) -> str:
@@ -100,22 +100,22 @@ def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
     suspended = part(document, "spec", "suspend") is True or (
         part(document, "spec", "runPolicy", "suspend") is True
     )
-    wanted = 0 if suspended else pods_of(kind, document)
-    held = [entry for entry in living if asked_by(part(entry, "spec")).total()]
-    if len(held) != wanted:
-        return f"{len(held)} of {wanted} pods with GPUs are there"
+    target = 0 if suspended else pods_of(kind, document)
+    with_gpus = [entry for entry in living if asked_by(part(entry, "spec")).total()]
+    if len(with_gpus) != target:
+        return f"{len(with_gpus)} of {target} pods with GPUs are there"
     return ""
 
 
 def _job_to_do(document: Document, living: Sequence[Document]) -> str:
     spec, status = part(document, "spec"), part(document, "status")
-    wanted = count_of(part(spec, "parallelism"))
+    target = count_of(part(spec, "parallelism"))
     if part(spec, "completions") is not None:
-        left = count_of(part(spec, "completions")) - count_of(part(status, "succeeded") or 0)
-        wanted = min(wanted, max(0, left))
-    if part(status, "completionTime") or len(living) == wanted:
+        rest = count_of(part(spec, "completions")) - count_of(part(status, "succeeded") or 0)
+        target = min(target, max(0, rest))
+    if part(status, "completionTime") or len(living) == target:
         return ""
-    return f"{len(living)} of {wanted} pods are there"
+    return f"{len(living)} of {target} pods are there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,9 @@ class WorkloadPods:
     def present_set(self) -> Document | None:
         """The ReplicaSet of a Deployment's present template, None where it cannot be told."""
         revision = labels_of(self.document).get(_REVISION, "")
-        for found in self.sets or () if _observed(self.document) else ():
-            if labels_of(found).get(_REVISION) == revision:
-                return found
+        for entry in self.sets or () if _observed(self.document) else ():
+            if labels_of(entry).get(_REVISION) == revision:
+                return entry
         return None
 
     def pods_of_template(self) -> list[Document]:
@@ -147,11 +147,11 @@ class WorkloadPods:
         template = part(self.document, "spec", "template", "spec")
         if self.kind != "Deployment" or not isinstance(template, Mapping):
             return list(self.pods)
-        wanted, selector = +asked_by(template), part(template, "nodeSelector")
+        request, selector = +asked_by(template), part(template, "nodeSelector")
         return [
             pod
             for pod in self.pods
-            if +asked_by(part(pod, "spec")) == wanted
+            if +asked_by(part(pod, "spec")) == request
             and part(pod, "spec", "nodeSelector") == selector
         ]
 
@@ -168,10 +168,10 @@ class WorkloadPods:
 def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
     """Return the ReplicaSets that a Deployment controls."""
     name = text_in(document, "metadata", "name")
-    owners = ((found, controller_of(found)) for found in sets)
+    owners = ((entry, controller_of(entry)) for entry in sets)
     return [
-        found
-        for found, owner in owners
+        entry
+        for entry, owner in owners
         if owner is not None and (owner.kind, owner.name) == ("Deployment", name)
     ]
 
@@ -189,8 +189,8 @@ def trouble(work: WorkloadPods, *, now: datetime | None, rollout_timeout: timede
         return failed
     ending = any(map(ends, work.pods))
     for pod in work.pods_of_template():
-        made = time_in(pod, "metadata", "creationTimestamp")
-        if ends(pod) or _over(pod) or made is None or now - made < rollout_timeout:
+        start = time_in(pod, "metadata", "creationTimestamp")
+        if ends(pod) or _over(pod) or start is None or now - start < rollout_timeout:
             continue
         name = text_in(pod, "metadata", "name")
         broken, waits = next(_broken(pod), ""), _waits(pod)
@@ -223,22 +223,22 @@ def _own_trouble(work: WorkloadPods, before: datetime) -> str:
     if made_by is None or not _observed(made_by) or has_rolled_out(work.document):
         return ""
     name = text_in(made_by, "metadata", "name")
-    for found, failing in ((made_by, ("ReplicaFailure", "True")),
+    for owner, failing in ((made_by, ("ReplicaFailure", "True")),
                            (work.document, ("Progressing", "False"))):  # fmt: skip
-        for entry in list_in(found, "status", "conditions"):
-            said = f"{text_in(entry, 'reason')}: {text_in(entry, 'message')}"
+        for entry in list_in(owner, "status", "conditions"):
+            message = f"{text_in(entry, 'reason')}: {text_in(entry, 'message')}"
             since = time_in(entry, "lastTransitionTime")
             if (text_in(entry, "type"), text_in(entry, "status")) != failing or since is None:
                 continue
-            if since <= before and (found is made_by or f'"{name}"' in said):
-                return said
+            if since <= before and (owner is made_by or f'"{name}"' in message):
+                return message
     return ""
 
 
 def _observed(document: Document) -> bool:
     """Whether the status is of the present spec, as far as the kind tells."""
-    seen = part(document, "status", "observedGeneration")
-    return seen is None or count_of(seen) >= count_of(part(document, "metadata", "generation"))
+    last = part(document, "status", "observedGeneration")
+    return last is None or count_of(last) >= count_of(part(document, "metadata", "generation"))
 
 
 def _broken(pod: Document) -> Iterator[str]:
@@ -264,9 +264,9 @@ def _waits(pod: Document) -> str:
 def waiting_for(work: WorkloadPods) -> str:
     """Return what the work waits for at the moment, '' when nothing is known to be missing."""
     for pod in work.pods_of_template():
-        found = _waits(pod) or next(_broken(pod), "")
-        if found and not ends(pod):
-            return f"pod {text_in(pod, 'metadata', 'name')}: {found}"
+        reason = _waits(pod) or next(_broken(pod), "")
+        if reason and not ends(pod):
+            return f"pod {text_in(pod, 'metadata', 'name')}: {reason}"
     return ""
 
 
@@ -275,17 +275,17 @@ def rewritten(work: WorkloadPods) -> tuple[str, str, str] | None:
     template = part(work.document, "spec", "template", "spec")
     if not isinstance(template, Mapping):
         return None
-    wanted = asked_by(template)
+    target = asked_by(template)
     for pod in work.pods:
-        found = asked_by(part(pod, "spec"))
-        if not (_over(pod) or ends(pod)) and +found != +wanted:
+        request = asked_by(part(pod, "spec"))
+        if not (_over(pod) or ends(pod)) and +request != +target:
             name = text_in(pod, "metadata", "name")
-            return name, _resources(wanted), _resources(found)
+            return name, _resources(target), _resources(request)
     return None
 
 
-def _resources(asked: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(asked.items()) if count) or "none"
+def _resources(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"
 
 
 def _over(pod: Document) -> bool:

@@ -147,7 +147,7 @@ class SlurmApplier:
         """
         return self._look_again(change, is_same_job, is_later_run)
 
-    def _look_again(self, change: Change, *known: Callable[[Change, JobFacts], bool]) -> Target:
+    def _look_again(self, change: Change, *checks: Callable[[Change, JobFacts], bool]) -> Target:
         client = self._client()
         try:
             if change.target.kind == node_changes.KIND:
@@ -163,15 +163,15 @@ class SlurmApplier:
                 f"the last run of Slurm job {number} has not ended yet", "Wait for it."
             )
         require_touchable(reading.facts, number)
-        if not any(knows(change, reading.facts) for knows in known):
+        if not any(knows(change, reading.facts) for knows in checks):
             raise StalePlanError(
                 f"Slurm job {number} is another job now, or was requeued by somebody else",
                 "Run a new cycle and approve its recommendation.",
             )
         keys = (key for key, _value in change.target.state)
-        found = job_target(reading, keys, name=change.target.name, nodes=nodes, models=models)
+        target = job_target(reading, keys, name=change.target.name, nodes=nodes, models=models)
         was = tuple(pair for pair in change.target.state if pair[0] == WAS)
-        return replace(found, identity=change.target.identity, state=found.state + was)
+        return replace(target, identity=change.target.identity, state=target.state + was)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
         """Return the steps and the steps back; pure. Errors: ChangeRefusedError."""
@@ -224,7 +224,7 @@ class SlurmApplier:
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
             partitions = {name: client.partition(name) for name in names if name}
-            near, queue = self._line(client, reading, nodes) if requeues else (nodes, {})
+            nearest, queue = self._line(client, reading, nodes) if requeues else (nodes, {})
             limits = client.limits(reading.facts.job) if requeues else ()
         except CollectorError as error:
             raise as_apply_error(error) from error
@@ -240,11 +240,11 @@ class SlurmApplier:
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
-            if not refusals and (taken := taken_gpus(reading.facts, moves, near)):
+            if not refusals and (wait := taken_gpus(reading.facts, moves, nearest)):
                 if behind:
-                    warnings = (*warnings, taken)
+                    warnings = (*warnings, wait)
                 else:
-                    refusals = (f"{taken}; apply_slurm.requeue_behind_others allows it",)
+                    refusals = (f"{wait}; apply_slurm.requeue_behind_others allows it",)
         resized = sets_size(moves) and WAS not in dict(change.target.state)
         if requeues or resized:
             submitted = client.submission(number)
@@ -272,8 +272,8 @@ class SlurmApplier:
         """
         limit = reading.facts.job.time_limit_seconds
         ahead = timedelta(days=365) if limit is None else timedelta(seconds=limit)
-        near = promised_nodes(client, nodes, self._clock(), ahead=ahead)
-        return near, facts_in_queue(queue_with_facts(client, near), reading)
+        nearest = promised_nodes(client, nodes, self._clock(), ahead=ahead)
+        return nearest, facts_in_queue(queue_with_facts(client, nearest), reading)
 
     def _too_late(self, change: Change) -> tuple[str, ...]:
         now = self._clock().isoformat()
@@ -322,11 +322,11 @@ class SlurmApplier:
             back = replace(change, target=target, steps=steps, undo=())
             refused = []
             for step in steps:
-                said = self.execute(step, back)
-                if said.outcome is StepOutcome.REFUSED and step.verb == "update":
-                    refused.append(f"{step.text}: {said.detail}")
-                elif said.outcome is not StepOutcome.DONE:
-                    return self._not_closed(change, sent, f"{step.text}: {said.detail}")
+                result = self.execute(step, back)
+                if result.outcome is StepOutcome.REFUSED and step.verb == "update":
+                    refused.append(f"{step.text}: {result.detail}")
+                elif result.outcome is not StepOutcome.DONE:
+                    return self._not_closed(change, sent, f"{step.text}: {result.detail}")
             if refused:
                 # Slurm does not take the old value back: the job is at least let go.
                 return Closed(left=Left.PART, detail="; ".join(refused))
@@ -340,23 +340,23 @@ class SlurmApplier:
         """Return whether Slurm answers the account, and may let it change jobs of others."""
         client = self._client()
         try:
-            found = f"Slurm names {count_text(len(client.nodes().records), 'node')}"
+            summary = f"Slurm names {count_text(len(client.nodes().records), 'node')}"
             may = client.may_change_all()
         except CollectorError as error:
             raise as_apply_error(error) from error
         if may is False:
             return False, (
-                f"{found}, and this user is neither SlurmUser nor an operator: it may change "
+                f"{summary}, and this user is neither SlurmUser nor an operator: it may change "
                 "its own jobs alone. Run `sacctmgr modify user NAME set AdminLevel=Operator`."
             )
         who = "as an operator" if may else "whether the account is an operator is not known"
-        return True, f"{found}, {who}"
+        return True, f"{summary}, {who}"
 
     def _not_closed(self, change: Change, sent: int, why: str) -> Closed:
         """Return that a job must be looked at again; one that is surely not held may be left."""
-        left = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS
-        text = f"{held_text(change)}: {why}" if left is Left.UNKNOWN else why
-        return Closed(left=left, detail=text)
+        outcome = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS
+        text = f"{held_text(change)}: {why}" if outcome is Left.UNKNOWN else why
+        return Closed(left=outcome, detail=text)
 
     def _client(self) -> SlurmClient:
         if self._settings.mode == "rest":

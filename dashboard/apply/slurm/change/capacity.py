@@ -31,8 +31,8 @@ def capacity_refusals(
     facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (refusals, warnings) about what the job would ask for after the moves."""
-    wanted = {move.field: move.after for move in moves if move.verb == "update"}
-    if not wanted.keys() & {
+    target = {move.field: move.after for move in moves if move.verb == "update"}
+    if not target.keys() & {
         "Gres",
         "TresPerJob",
         "TresPerTask",
@@ -41,17 +41,17 @@ def capacity_refusals(
         "Features",
     }:
         return (), ()
-    partition = wanted.get("Partition", facts.job.partition)
-    features = wanted.get("Features", facts.features)
-    near = _eligible(facts, partition, features, nodes)
-    if not near:
+    partition = target.get("Partition", facts.job.partition)
+    features = target.get("Features", facts.features)
+    eligible = _eligible(facts, partition, features, nodes)
+    if not eligible:
         return (f"no node of partition {partition} has the features {features or 'any'}",), ()
-    fit = [node for node in near if _fits(facts, wanted, node)]
-    need = _nodes_needed(facts, wanted, fit)
+    fit = [node for node in eligible if _fits(facts, target, node)]
+    need = _nodes_needed(facts, target, fit)
     ready = sum(1 for node in fit if node.schedulable)
     if len(fit) < need:
         return (
-            (_too_few(need, len(fit), _asked(facts, wanted), partition),),
+            (_too_few(need, len(fit), _asked(facts, target), partition),),
             (),
         )
     if ready < need:
@@ -65,36 +65,36 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
     Those that the job holds itself count as free: it gives them back. Those of nodes that a
     reservation takes do not, unless the job is in one.
     """
-    wanted = {move.field: move.after for move in moves if move.verb == "update"}
-    if not wanted.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
+    target = {move.field: move.after for move in moves if move.verb == "update"}
+    if not target.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
         return ""
-    partition = wanted.get("Partition", facts.job.partition)
-    near = _eligible(facts, partition, wanted.get("Features", facts.features), nodes)
+    partition = target.get("Partition", facts.job.partition)
+    eligible = _eligible(facts, partition, target.get("Features", facts.features), nodes)
     inside = bool(dict(facts.job.extra).get("reservation"))
     fit = [
         node
-        for node in near
-        if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, wanted, node)
+        for node in eligible
+        if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, target, node)
     ]
-    held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.gpus_by_node]
-    own = dict(zip(facts.job.nodes, held, strict=False))
+    counts = [sum(gpu.count for gpu in gpus) for gpus in facts.job.gpus_by_node]
+    gpus_by_node = dict(zip(facts.job.nodes, counts, strict=False))
     free = sorted(
         (
-            sum(gpu.count for gpu in node.gpus) - node.gpus_in_use + own.get(node.name, 0)
+            sum(gpu.count for gpu in node.gpus) - node.gpus_in_use + gpus_by_node.get(node.name, 0)
             for node in fit
         ),
         reverse=True,
     )
-    each, count = gpu_request(_asked(facts, wanted)).count, _node_count(facts, wanted)
+    each, count = gpu_request(_asked(facts, target)).count, _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         ready = sum(1 for gpus in free if gpus >= each)
         short = ready < count
-        told = f"{count} node(s) with {each} free GPU(s) are needed, {ready} have them"
+        reason = f"{count} node(s) with {each} free GPU(s) are needed, {ready} have them"
     else:
-        tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+        tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
         short = sum(free) < each * tasks
-        told = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
-    return f"{told}: the requeued job would wait for others to end" if short else ""
+        reason = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
+    return f"{reason}: the requeued job would wait for others to end" if short else ""
 
 
 def full_limits(
@@ -104,11 +104,11 @@ def full_limits(
 
     The use of a limit for each user or account is not known: those are left to Slurm.
     """
-    wanted = {move.field: move.after for move in moves if move.verb == "update"}
-    own = sum(gpu.count for gpu in facts.job.gpus)
-    gpus = _total(facts, wanted) if wanted else own
+    target = {move.field: move.after for move in moves if move.verb == "update"}
+    now = sum(gpu.count for gpu in facts.job.gpus)
+    gpus = _total(facts, target) if target else now
     others = {limit.key: 0.0 for limit in limits if limit.per == "job"} | {
-        limit.key: limit.used - own for limit in limits if not limit.per and limit.used is not None
+        limit.key: limit.used - now for limit in limits if not limit.per and limit.used is not None
     }
     return tuple(
         f"the requeued job would ask for {gpus} GPU(s) and wait for a limit: {limit_words(limit)}"
@@ -119,11 +119,11 @@ def full_limits(
     )
 
 
-def _total(facts: JobFacts, wanted: dict[str, str]) -> int:
+def _total(facts: JobFacts, target: dict[str, str]) -> int:
     """Return the GPUs that a job asks for in all after the moves."""
-    nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
-    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-    return gpu_request(_asked(facts, wanted)).count * nodes * tasks
+    nodes = _node_count(facts, target) if dict(facts.gpus_by).get("node") else 1
+    tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    return gpu_request(_asked(facts, target)).count * nodes * tasks
 
 
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
@@ -131,22 +131,22 @@ def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
 
     Slurm 22.05 sets the memory anew and leaves the CPUs.
     """
-    wanted = {move.field: move.after for move in moves if move.verb == "update"}
-    if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not wanted:
+    target = {move.field: move.after for move in moves if move.verb == "update"}
+    if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not target:
         return ()
-    gpus = _total(facts, wanted)
-    told = []
+    gpus = _total(facts, target)
+    warnings = []
     if facts.cpus_per_gpu:
-        told.append(
+        warnings.append(
             f"by --cpus-per-gpu {gpus} GPU(s) have {facts.cpus_per_gpu * gpus:g} CPUs, but Slurm "
             "may leave the job those that it has now"
         )
     if facts.memory_mib_per_gpu:
-        told.append(
+        warnings.append(
             f"by --mem-per-gpu the job has {facts.memory_mib_per_gpu * gpus / 1024:g} GiB of host "
             f"memory with {gpus} GPU(s): the run may need more"
         )
-    return tuple(told)
+    return tuple(warnings)
 
 
 def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> tuple[str, ...]:
@@ -170,8 +170,8 @@ def _closed(partition: Partition, facts: JobFacts) -> str:
         return f"takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
     if partition.max_nodes is not None and facts.nodes_asked > partition.max_nodes:
         return f"takes jobs of {count_text(partition.max_nodes, 'node')} at most"
-    own = {"account": {job.account}, "QOS": {job.qos}, "group": groups_of(job.user)}
-    for kind, names in own.items():
+    names_of_job = {"account": {job.account}, "QOS": {job.qos}, "group": groups_of(job.user)}
+    for kind, names in names_of_job.items():
         names = names - {""}
         allowed = partition.allowed.get(kind)
         if names and allowed is not None and not names & allowed:
@@ -212,9 +212,9 @@ def missed_deadline(facts: JobFacts) -> tuple[str, ...]:
     return (why,)
 
 
-def _too_few(need: int, fit: int, asked: str, partition: str) -> str:
+def _too_few(need: int, fit: int, request: str, partition: str) -> str:
     return (
-        f"{need} node(s) with {asked} are needed, partition {partition} has {fit}: the job would "
+        f"{need} node(s) with {request} are needed, partition {partition} has {fit}: the job would "
         "be stuck with BadConstraints"
     )
 
@@ -223,37 +223,37 @@ def _eligible(
     facts: JobFacts, partition: str, features: str, nodes: tuple[SlurmNode, ...]
 ) -> list[SlurmNode]:
     partitions = set(partition.split(","))
-    wanted = plain_features(features)  # an expression is left to Slurm
+    required = plain_features(features)  # an expression is left to Slurm
     return [
         node
         for node in nodes
         if partitions & set(node.partitions)
-        and wanted <= set(node.features)
+        and required <= set(node.features)
         and node.name not in facts.excluded_nodes
     ]
 
 
-def _asked(facts: JobFacts, wanted: dict[str, str]) -> str:
+def _asked(facts: JobFacts, target: dict[str, str]) -> str:
     per = dict(facts.gpus_by)
-    asked = (wanted.get(field, per.get(key, "")) for key, field in GPU_FIELDS.items())
-    return next(filter(None, asked), "")
+    requests = (target.get(field, per.get(key, "")) for key, field in GPU_FIELDS.items())
+    return next(filter(None, requests), "")
 
 
-def _node_count(facts: JobFacts, wanted: dict[str, str]) -> int:
-    return int(pending_nodes(wanted.get("NumNodes", facts.node_count)).partition("-")[0])
+def _node_count(facts: JobFacts, target: dict[str, str]) -> int:
+    return int(pending_nodes(target.get("NumNodes", facts.node_count)).partition("-")[0])
 
 
-def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
-    count = _node_count(facts, wanted)
+def _fits(facts: JobFacts, target: dict[str, str], node: SlurmNode) -> bool:
+    count = _node_count(facts, target)
     try:
-        request = gpu_request(_asked(facts, wanted))
+        request = gpu_request(_asked(facts, target))
     except ChangeRefusedError:
         return False
     per_node = request.count if dict(facts.gpus_by).get("node") else 1
     has = sum(
         gpu.count for gpu in node.gpus if not request.gpu_type or gpu.gpu_type == request.gpu_type
     )
-    cpus = -(-facts.cpus // count) if "NumTasks" not in wanted else 1
+    cpus = -(-facts.cpus // count) if "NumTasks" not in target else 1
     memory = max(facts.memory_mib_per_node, facts.memory_mib_per_cpu * cpus)
     return (
         has >= per_node
@@ -262,13 +262,13 @@ def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
     )
 
 
-def _nodes_needed(facts: JobFacts, wanted: dict[str, str], fit: list[SlurmNode]) -> int:
+def _nodes_needed(facts: JobFacts, target: dict[str, str], fit: list[SlurmNode]) -> int:
     """Return how many nodes must fit: those asked for, or as many as hold the total of the job."""
-    count = _node_count(facts, wanted)
+    count = _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         return count
-    request = gpu_request(_asked(facts, wanted))
-    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    request = gpu_request(_asked(facts, target))
+    tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
     total = request.count * tasks
     sizes = sorted(
         (

@@ -111,10 +111,10 @@ def _cut(recommendation: Recommendation) -> list[str]:
 def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None) -> list[str]:
     number = slurm_job_number(recommendation.job_id)
     state = _stored_state(recommendation, gpus, job)
-    found = moves_for(recommendation, state, allow_requeue=True)
+    plan = moves_for(recommendation, state, allow_requeue=True)
     address = _address(number, job)
     show = f"scontrol show job {shlex.quote(address)}"
-    lines = [f"# {note}" for note in found.notes]
+    lines = [f"# {note}" for note in plan.notes]
     lines += ["# Is the job still as the recommendation saw it?", show]
     sized = recommendation.action.spec.resizes
     if sized:
@@ -122,19 +122,19 @@ def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job |
             "# GPU type names are this site's GRES names: check them with `scontrol show node`."
         )
     if recommendation.now.gpu_model != recommendation.proposed.gpu_model or any(
-        move.field in ("NumTasks", "TresPerTask") for move in found.moves
+        move.field in ("NumTasks", "TresPerTask") for move in plan.moves
     ):
         lines.append(_OLD_RELEASES)
-    for move in found.moves:
+    for move in plan.moves:
         if move.verb == "release":
-            lines += _check(show, _restoring(found.moves), address)
+            lines += _check(show, _restoring(plan.moves), address)
         lines.append(by_hand(move.verb, address, move.field, move.after))
-    if found.moves[-1].verb != "release" and found.moves[-1].verb != "cancel":
-        back = _restoring(found.moves)
+    if plan.moves[-1].verb != "release" and plan.moves[-1].verb != "cancel":
+        back = _restoring(plan.moves)
         if state["JobState"] != "PENDING":
             # Slurm gives nodes back to a waiting job alone.
-            after = state | {move.field: move.after for move in found.moves}
-            back = moves_back(found.moves, after, allow_requeue=True).moves
+            after = state | {move.field: move.after for move in plan.moves}
+            back = moves_back(plan.moves, after, allow_requeue=True).moves
         lines += _check(show, back, address)
     return lines
 
@@ -176,7 +176,7 @@ def _stored_state(
     where = _STATES.get(facts.state, "RUNNING")
     count = requested if where == "PENDING" and requested.isdecimal() else str(nodes)
     limit = facts.time_limit_seconds
-    asked = _request(recommendation.now, extra, int(count))
+    request = _request(recommendation.now, extra, int(count))
     return {
         "interface": _ASSUMED_RELEASE,
         "JobState": where,
@@ -191,15 +191,15 @@ def _stored_state(
         "batch": "yes",
         "requeue": "yes",
         type_key(proposed.gpu_model, proposed.mig_profile): _guessed_type(proposed),
-    } | asked
+    } | request
 
 
 def _request(now: Configuration, extra: dict[str, str], nodes: int) -> dict[str, str]:
     """Return the request of the job as it was submitted, or what most jobs would have written."""
-    per, said = extra.get("gres_per", ""), one_spelling(extra.get("gres", ""))
-    if per in GPU_FIELDS and said:
-        gpu_request(said)
-        return {GPU_FIELDS[per]: said}
+    per, gres = extra.get("gres_per", ""), one_spelling(extra.get("gres", ""))
+    if per in GPU_FIELDS and gres:
+        gpu_request(gres)
+        return {GPU_FIELDS[per]: gres}
     each = -(-now.gpu_count // max(1, nodes))
     return {"Gres": GresRequest(gpu_type=_guessed_type(now), count=max(1, each)).text()}
 

@@ -26,25 +26,25 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
     before, as `tres_req_str` says it.
     """
     updates = tuple(move for move in moves if move.verb == "update")
-    taken = moves[:sent]
-    release = left_held_by(taken, state)
+    done = moves[:sent]
+    release = left_held_by(done, state)
     if updates and all(_holds(move, state) for move in updates):
         return Closing(moves=release, left=Left.ALL, detail="the change was finished")
-    changes = _changes_back(taken, state, total) if state.get("JobState") == "PENDING" else ()
+    changes = _changes_back(done, state, total) if state.get("JobState") == "PENDING" else ()
     after = {**state} | {field: before for field, _now, before in changes}
-    whole = all(
+    complete = all(
         same_value(update.field, after.get(update.field, ""), update.before) for update in updates
     )
     restarts = int(state.get("Restarts", "0"))
-    requeued = any(move.verb == "requeuehold" and restarts >= int(move.after) for move in taken)
+    requeued = any(move.verb == "requeuehold" and restarts >= int(move.after) for move in done)
     back = tuple(pending_update(*change) for change in changes)
-    if not whole:
-        left, detail = Left.PART, "part of the change stands"
+    if not complete:
+        outcome, detail = Left.PART, "part of the change stands"
     elif requeued:
-        left, detail = Left.PART, "of the change only its requeue stands"
+        outcome, detail = Left.PART, "of the change only its requeue stands"
     else:
-        left, detail = Left.NOTHING, "nothing of the change stands"
-    return Closing(moves=(*back, *release), left=left, detail=detail)
+        outcome, detail = Left.NOTHING, "nothing of the change stands"
+    return Closing(moves=(*back, *release), left=outcome, detail=detail)
 
 
 def _holds(move: Move, state: State) -> bool:
@@ -52,11 +52,11 @@ def _holds(move: Move, state: State) -> bool:
 
 
 def _changes_back(
-    taken: tuple[Move, ...], state: State, total: str
+    done: tuple[Move, ...], state: State, total: str
 ) -> tuple[tuple[str, str, str], ...]:
-    changes = restored(tuple(move for move in taken if _holds(move, state)), state)
+    changes = restored(tuple(move for move in done if _holds(move, state)), state)
     gres = state.get("Gres", "")
-    nodes_moved = any(move.field == "NumNodes" for move in taken)
+    nodes_moved = any(move.field == "NumNodes" for move in done)
     if not changes and nodes_moved and gres and state.get("TRES", total) != total:
         # Whoever took the nodes back died before the total of GPUs followed.
         return (("Gres", gres, gres),)

@@ -229,48 +229,48 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
         )
     key = type_key(proposed.gpu_model, proposed.mig_profile)
     request = _request_by_node(state)
-    asked = gpu_request(request)
-    gpu_type = _proposed_type(recommendation, state, asked, state.get(key, ""))
-    shrunk = _fewer_nodes(state, asked, gpu_type, count)
+    gres = gpu_request(request)
+    gpu_type = _proposed_type(recommendation, state, gres, state.get(key, ""))
+    shrunk = _fewer_nodes(state, gres, gpu_type, count)
     if shrunk:
         return arranged((shrunk,), state, allow_requeue=allow_requeue)
     changes = _moved_elsewhere(recommendation, state)
-    changes += _sizes(state, request, GresRequest(gpu_type=gpu_type, count=asked.count), count)
+    changes += _sizes(state, request, GresRequest(gpu_type=gpu_type, count=gres.count), count)
     if not changes:
         raise refuse("the job already asks for exactly this", "Run a new cycle.")
     return arranged(tuple(changes), state, allow_requeue=allow_requeue)
 
 
 def _request_by_node(state: State) -> str:
-    asked = [(per, state[field]) for per, field in GPU_FIELDS.items() if state.get(field)]
-    if any(per == "socket" for per, _request in asked):
+    requests = [(per, state[field]) for per, field in GPU_FIELDS.items() if state.get(field)]
+    if any(per == "socket" for per, _request in requests):
         raise refuse("the job asks for GPUs by socket, which no Slurm changes safely")
-    if len(asked) != 1:
-        raise refuse(f"the job asks for GPUs in {len(asked)} ways, not in one")
-    per, request = asked[0]
+    if len(requests) != 1:
+        raise refuse(f"the job asks for GPUs in {len(requests)} ways, not in one")
+    per, request = requests[0]
     if per in _KEPT_BY:
         raise refuse(KEPT.format(option=_KEPT_BY[per]), BY_OWNER)
     return request
 
 
 def _proposed_type(
-    recommendation: Recommendation, state: State, asked: GresRequest, resolved: str
+    recommendation: Recommendation, state: State, gres: GresRequest, resolved: str
 ) -> str:
     """Return the gres type to ask for: the job's own is kept unless another board is proposed."""
     now, proposed = recommendation.now, recommendation.proposed
     if (now.gpu_model, now.mig_profile) == (proposed.gpu_model, proposed.mig_profile):
-        return asked.gpu_type
+        return gres.gpu_type
     if not TYPE_NAME.fullmatch(resolved):
         raise refuse(
             f"no gres type of this site is known to be {scrub(proposed.describe())}",
             "Name it in slurm.gpu_models, such as a100=A100-SXM4-80GB.",
         )
-    if not asked.gpu_type:
+    if not gres.gpu_type:
         raise refuse(
             "the job names no GPU type, and Slurm refuses to mix requests with and without one",
             "Ask its owner to submit the next run with the type.",
         )
-    if resolved != asked.gpu_type and release_of(state["interface"]) < _TYPE_CHANGES_FROM:
+    if resolved != gres.gpu_type and release_of(state["interface"]) < _TYPE_CHANGES_FROM:
         raise refuse(
             f"Slurm {state['interface'].partition(' ')[2]} cannot change a GPU type: the old one "
             "stays in the request and the job never starts",
@@ -280,46 +280,46 @@ def _proposed_type(
 
 
 def _fewer_nodes(
-    state: State, asked: GresRequest, gpu_type: str, count: int
+    state: State, gres: GresRequest, gpu_type: str, count: int
 ) -> tuple[str, str, str] | None:
     """Return the shrink of a running job to fewer nodes, when that alone gives the count."""
     if state["JobState"] not in ("RUNNING", "SUSPENDED"):
         return None
-    held = int(state["NumNodes"])
-    if gpu_type != asked.gpu_type or count % asked.count or not 0 < count // asked.count < held:
+    nodes = int(state["NumNodes"])
+    if gpu_type != gres.gpu_type or count % gres.count or not 0 < count // gres.count < nodes:
         return None
     if state["interface"].startswith("v0.0.38"):
         return None  # it cannot, and requeueing is not its way either
     if state.get("tasks_by_node") == "yes" and release_of(state["interface"]) > COUNTS_CPUS_BY_GPU:
         return None  # "Job is no longer pending execution"
-    return ("NumNodes", str(held), str(count // asked.count))
+    return ("NumNodes", str(nodes), str(count // gres.count))
 
 
 def _moved_elsewhere(recommendation: Recommendation, state: State) -> list[tuple[str, str, str]]:
     """Return the changes of partition and features that the recommendation names itself."""
     details = dict(recommendation.details)
-    found = []
+    changes = []
     for name, field in (("partition", "Partition"), ("features", "Features")):
         value = details.get(name)
         if value is None or value == state[field]:
             continue
         if not _WORD.fullmatch(value):
             raise refuse(f"{scrub(value)!r} is no name of a {name}")
-        found.append((field, state[field], value))
-    return found
+        changes.append((field, state[field], value))
+    return changes
 
 
 def _sizes(
-    state: State, request: str, wanted: GresRequest, count: int
+    state: State, request: str, target: GresRequest, count: int
 ) -> list[tuple[str, str, str]]:
     low, _, high = pending_nodes(state["NumNodes"]).partition("-")
-    asked = state.get("nodes_asked") or low
-    if not asked == low == high:
+    requested = state.get("nodes_asked") or low
+    if not requested == low == high:
         raise refuse(
-            f"the job asks for {asked} to {high} nodes, so its GPU count is not one number"
+            f"the job asks for {requested} to {high} nodes, so its GPU count is not one number"
         )
-    nodes, each = _shape(int(low), wanted.count, count)
-    after = with_gpus(request, GresRequest(gpu_type=wanted.gpu_type, count=each))
+    nodes, each = _shape(int(low), target.count, count)
+    after = with_gpus(request, GresRequest(gpu_type=target.gpu_type, count=each))
     if nodes == int(low):
         return _differing([("Gres", request, after)])
     # Gres follows even where it stays: else the total keeps the GPUs of the old nodes.

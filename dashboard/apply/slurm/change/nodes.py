@@ -168,17 +168,17 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
         )
     answer = client.send(json.loads(step.payload))
     try:
-        seen = dict(node_target(client, change.target.name).state)["NodeState"]
+        state = dict(node_target(client, change.target.name).state)["NodeState"]
     except (CollectorError, ApplyError) as error:
         return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {explained(error)}")
-    return _outcome(step, answer, seen)
+    return _outcome(step, answer, state)
 
 
-def _outcome(step: ChangeStep, answer: CommandAnswer, seen: str) -> StepResult:
-    if seen == step.after:
-        return result(StepOutcome.DONE, _told(seen))
-    if seen != step.before or answer.said is CommandOutcome.NOTHING:
-        return result(StepOutcome.UNKNOWN, f"{_told(seen)}; {answer.words}")
+def _outcome(step: ChangeStep, answer: CommandAnswer, state: str) -> StepResult:
+    if state == step.after:
+        return result(StepOutcome.DONE, _told(state))
+    if state != step.before or answer.said is CommandOutcome.NOTHING:
+        return result(StepOutcome.UNKNOWN, f"{_told(state)}; {answer.words}")
     if answer.said is CommandOutcome.LATER:
         return result(StepOutcome.BUSY, answer.words, answer.retry_after_seconds)
     return result(StepOutcome.REFUSED, answer.words or "Slurm said yes and the node is as before")
@@ -195,7 +195,7 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
     now = dict(target.state)["NodeState"]
     step = change.steps[0]
     if done and now == step.after:
-        seen = VerificationResult.AS_INTENDED
+        state = VerificationResult.AS_INTENDED
     else:
-        seen = VerificationResult.UNTOUCHED if now == step.before else VerificationResult.DIFFERENT
-    return ReadBack(seen=seen, detail=_told(now), observed=(("NodeState", now),))
+        state = VerificationResult.UNTOUCHED if now == step.before else VerificationResult.DIFFERENT
+    return ReadBack(seen=state, detail=_told(now), observed=(("NodeState", now),))

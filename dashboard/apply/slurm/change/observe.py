@@ -64,7 +64,7 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
     if key.startswith("type of "):
         model, _, profile = key.removeprefix("type of ").partition("|")
         return _gres_type(model, profile, facts, nodes, models)
-    own = {
+    values = {
         "interface": reading.interface,
         "number": facts.job.raw_id,
         "address": facts.address,
@@ -79,7 +79,7 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
         "cpus_by_gpu": "yes" if facts.cpus_per_gpu else "no",
         "tasks_by_node": "yes" if facts.tasks_by_node else "no",
     }
-    return own[key] if key in own else facts.value(key)
+    return values[key] if key in values else facts.value(key)
 
 
 def _gres_type(
@@ -90,9 +90,9 @@ def _gres_type(
     '' when no type or several stand for it. The job's own type wins where it does.
     """
     partitions = set(facts.job.partition.split(","))
-    near = [node for node in nodes if partitions & set(node.partitions)]
-    own = {gpu.gpu_type for gpu in facts.job.gpus}
-    for around in (near, nodes):
+    local = [node for node in nodes if partitions & set(node.partitions)]
+    kinds = {gpu.gpu_type for gpu in facts.job.gpus}
+    for around in (local, nodes):
         types = {
             entry.gpu_type
             for node in around
@@ -100,7 +100,7 @@ def _gres_type(
             if entry.gpu_type and models.of_type(entry.gpu_type) == (model, profile)
         }
         if types:
-            best = types & own or types
+            best = types & kinds or types
             return best.pop() if len(best) == 1 else ""
     return ""
 
@@ -147,14 +147,14 @@ def require_restorable(change: Change) -> None:
     The most that it asked for is not shown while it runs. Errors: ChangeRefusedError.
     """
     was = dict(change.target.state)
-    asked, had = was.get("nodes_asked", ""), was.get("NumNodes", "")
+    least, had = was.get("nodes_asked", ""), was.get("NumNodes", "")
     if (
         "-" not in had
-        and asked not in ("", had)
+        and least not in ("", had)
         and any(step.field == "NumNodes" for step in change.steps)
     ):
         raise ChangeRefusedError(
-            f"the job asked for {asked} nodes or more and ran on {had}: Slurm does not say what it "
+            f"the job asked for {least} nodes or more and ran on {had}: Slurm does not say what it "
             "asked for",
             "Ask its owner to submit it again.",
         )
@@ -199,8 +199,8 @@ def require_as_planned(
         now.mig_profile,
     )
     if count != now.gpu_count or not same_model:
-        held = f"{count} × {model.name or 'GPUs'} {model.mig_profile}".rstrip()
-        raise StalePlanError(f"Slurm job {number} has {held}, the plan saw {now.describe()}", again)
+        size = f"{count} × {model.name or 'GPUs'} {model.mig_profile}".rstrip()
+        raise StalePlanError(f"Slurm job {number} has {size}, the plan saw {now.describe()}", again)
 
 
 def _require_its_limit(facts: JobFacts, stored: Job | None) -> None:
@@ -208,8 +208,8 @@ def _require_its_limit(facts: JobFacts, stored: Job | None) -> None:
 
     Errors: StalePlanError.
     """
-    seen = None if stored is None or stored.scheduler is None else stored.scheduler
-    was, limit = None if seen is None else seen.time_limit_seconds, facts.job.time_limit_seconds
+    plan = None if stored is None or stored.scheduler is None else stored.scheduler
+    was, limit = None if plan is None else plan.time_limit_seconds, facts.job.time_limit_seconds
     if was is not None and limit is not None and limit < was:
         raise StalePlanError(
             f"Slurm job {facts.job.raw_id} has a time limit of {limit / 60:g} min now, the plan "

@@ -150,13 +150,13 @@ class StepSender:
         if step.verb == "hold" and facts.state != "PENDING":
             return self._take_hold_back(change, facts)
         if holds(step, facts):
-            said = (
+            reply = (
                 "" if answer.said is CommandOutcome.YES else f", though Slurm said: {answer.words}"
             )
-            return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{said}")
+            return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{reply}")
         if not same_value(step.field, facts.value(step.field), step.before or ""):
-            found = facts.value(step.field)
-            return result(StepOutcome.UNKNOWN, f"{step.field} is {found!r}; {answer.words}")
+            value = facts.value(step.field)
+            return result(StepOutcome.UNKNOWN, f"{step.field} is {value!r}; {answer.words}")
         return _without_effect(step, answer)
 
     def _take_hold_back(self, change: Change, facts: JobFacts) -> StepResult:

@@ -78,9 +78,9 @@ def submitted_with(texts: Iterable[str]) -> str:
     `texts` are the submit line and the batch script, of which the lines of #SBATCH count.
     """
     lines = _option_lines(texts)
-    ranges = (f"-N{found[1]}" for line in lines if (found := _RANGE.search(line)))
+    ranges = (f"-N{match[1]}" for line in lines if (match := _RANGE.search(line)))
     return next(ranges, "") or next(
-        (found[1] for line in lines if (found := _OPTION.search(line))), ""
+        (match[1] for line in lines if (match := _OPTION.search(line))), ""
     )
 
 
@@ -90,11 +90,11 @@ def named_beyond(
     gpus: int | None,
     nodes: int | None,
     tasks: tuple[int, int] = (1, 1),
-    held: tuple[int, int] = (0, 0),
+    total: tuple[int, int] = (0, 0),
 ) -> str:
     """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
 
-    None: not changed. `tasks` are those of the job and its nodes, `held` its GPUs in all now and
+    None: not changed. `tasks` are those of the job and its nodes, `total` its GPUs in all now and
     after: processes of the whole job take a GPU each where it has as many now. A variable that the
     script sets to a whole number, or whose default one is, and a sum of such, count as that number;
     what Slurm or the submitter sets follows the job.
@@ -104,25 +104,25 @@ def named_beyond(
     code = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     for raw in re.split(r"[;\n]|&&|\|\|", code):
         line = _USED.sub(lambda used: _number_of(used, numbers), raw)
-        line = _SUM.sub(lambda found: _sum_of(found, numbers), line)
+        line = _SUM.sub(lambda match: _sum_of(match, numbers), line)
         numbers.update(_SET.findall(line))
         of_node = _tasks_a_node(line, *tasks)
-        for named, limit in ((named_gpus(line, tasks=of_node), gpus), (named_nodes(line), nodes)):
-            beyond = (text for count, text in named if limit is not None and count > limit)
+        for counts, limit in ((named_gpus(line, tasks=of_node), gpus), (named_nodes(line), nodes)):
+            beyond = (text for count, text in counts if limit is not None and count > limit)
             if text := next(beyond, ""):
                 return text
         for count, text in named_processes(line):
-            if held[1] < count <= held[0]:
+            if total[1] < count <= total[0]:
                 return text
     return ""
 
 
 def _tasks_a_node(line: str, tasks: int, nodes: int) -> int:
     """Return the tasks that a line starts on a node, of a job of so many tasks and nodes."""
-    named = _TASKS.search(line)
-    if named is None:
+    match = _TASKS.search(line)
+    if match is None:
         return -(-tasks // max(1, nodes))
-    return int(named["each"] or 0) or -(-int(named["all"]) // max(1, nodes))
+    return int(match["each"] or 0) or -(-int(match["all"]) // max(1, nodes))
 
 
 def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
@@ -132,22 +132,22 @@ def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
     return numbers.get(name) or default or used[0]
 
 
-def _sum_of(found: re.Match[str], numbers: dict[str, str]) -> str:
+def _sum_of(match: re.Match[str], numbers: dict[str, str]) -> str:
     """Return the number that `$((…))` comes to, itself where its variables are not known."""
-    text = _NAME.sub(lambda name: numbers.get(name[0]) or name[0], found["sum"])
+    text = _NAME.sub(lambda name: numbers.get(name[0]) or name[0], match["sum"])
     try:
         value = _whole(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, ZeroDivisionError):
-        return found[0]
-    return str(value) if value >= 0 else found[0]
+        return match[0]
+    return str(value) if value >= 0 else match[0]
 
 
 def _whole(node: ast.expr) -> int:
     """Return the whole number of a sum of numbers. Errors: ValueError for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
-    if isinstance(node, ast.BinOp) and (found := _OPERATORS.get(type(node.op))):
-        return int(found(_whole(node.left), _whole(node.right)))
+    if isinstance(node, ast.BinOp) and (operate := _OPERATORS.get(type(node.op))):
+        return int(operate(_whole(node.left), _whole(node.right)))
     raise ValueError(ast.dump(node))
 
 
@@ -171,8 +171,8 @@ def _stale_nodes(
     if [move.field for move in moves] != ["NumNodes"]:
         return (), ()
     if script is None:
-        said = "its script cannot be read: if it calls srun later, that"
-        return (), (_SRUN_FAILS.format(what=said),)
+        reason = "its script cannot be read: if it calls srun later, that"
+        return (), (_SRUN_FAILS.format(what=reason),)
     code = (line.partition("#")[0] for line in script.splitlines())
     calls = any(_SRUN.search(line) for line in code)
     return (_SRUN_FAILS.format(what="its script calls srun, which"),) if calls else (), ()
@@ -202,8 +202,8 @@ def environment_refusals(
     after = {move.field: move.after for move in moves if move.verb == "update"}
     gpus = gpu_request(after["Gres"]).count if "Gres" in after else None
     nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
-    held = (gpus_now, _gpus_after(moves, gpus_now))
-    if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks, held=held):
+    total = (gpus_now, _gpus_after(moves, gpus_now))
+    if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks, total=total):
         return (_NAMES_MORE.format(text=text),), ()
     if gpus is None:
         # The GPUs of a node stay as they are.
@@ -238,5 +238,5 @@ def _crowded(moves: tuple[Move, ...], gpus: int, of_node: int) -> tuple[str, ...
     before = max(gpu_request(move.before).count for move in moves if move.field == "Gres")
     if of_node < 2 or not gpus < of_node <= before:
         return ()
-    told = f"the job has {of_node} tasks on a node and would have {gpus} GPU(s) there"
-    return (f"{told}: a program that takes a GPU for each task fails",)
+    reason = f"the job has {of_node} tasks on a node and would have {gpus} GPU(s) there"
+    return (f"{reason}: a program that takes a GPU for each task fails",)

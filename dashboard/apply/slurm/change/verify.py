@@ -50,12 +50,12 @@ def read_back_job(
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(step.field for step in change.steps)
     )
-    found = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
-    if found.seen is VerificationResult.AS_INTENDED:
-        found = _of_model(change, facts) or found
-    if found.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
-        found = _of_snapshot(change, facts) or found
-    return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
+    verdict = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
+    if verdict.seen is VerificationResult.AS_INTENDED:
+        verdict = _of_model(change, facts) or verdict
+    if verdict.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
+        verdict = _of_snapshot(change, facts) or verdict
+    return ReadBack(seen=verdict.seen, detail=verdict.detail, observed=observed)
 
 
 def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
@@ -70,8 +70,8 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
         return None
     runs = facts.state != "PENDING" and facts.state == was.get("JobState")
     # The nodes of a job that asks for a total are the scheduler's choice.
-    chosen = ("NumNodes", "NumTasks", "gpus") if was.get("Gres") else ("gpus",)
-    keys = (*_REQUEST, *chosen) if runs else _REQUEST
+    sizes = ("NumNodes", "NumTasks", "gpus") if was.get("Gres") else ("gpus",)
+    keys = (*_REQUEST, *sizes) if runs else _REQUEST
     # Another of its partitions may have started it: the way back found it there.
     lists = {"Partition": f",{dict(change.target.state).get('Partition', '')}"}
     other = [
@@ -91,18 +91,18 @@ def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
     The type of a way back is not known.
     """
     state = dict(change.target.state)
-    wanted = next((word for key, word in state.items() if key.startswith("type of ")), "")
-    held = sorted({gpus.gpu_type for gpus in facts.job.gpus if gpus.gpu_type} - {wanted})
+    target = next((word for key, word in state.items() if key.startswith("type of ")), "")
+    types = sorted({gpus.gpu_type for gpus in facts.job.gpus if gpus.gpu_type} - {target})
     requeued = any(step.verb == "requeuehold" for step in change.steps)
-    if facts.state != "RUNNING" or not requeued or not wanted or not held or WAS in state:
+    if facts.state != "RUNNING" or not requeued or not target or not types or WAS in state:
         return None
     return _seen(
-        VerificationResult.DIFFERENT, f"the job runs on {', '.join(held)} instead of {wanted}"
+        VerificationResult.DIFFERENT, f"the job runs on {', '.join(types)} instead of {target}"
     )
 
 
-def _seen(seen: VerificationResult, detail: str) -> ReadBack:
-    return ReadBack(seen=seen, detail=detail)
+def _seen(verdict: VerificationResult, detail: str) -> ReadBack:
+    return ReadBack(seen=verdict, detail=detail)
 
 
 def _last_by_field(steps: tuple[ChangeStep, ...]) -> dict[str, ChangeStep]:
@@ -172,12 +172,12 @@ def _of_effect(
         if (why := _failed_soon(steps, facts)) and facts.state == "OVER":
             return _seen(VerificationResult.FAILING, why)
         return _seen(VerificationResult.AS_INTENDED, f"set; the job is {facts.state}")
-    wanted, held = _total(change, steps, facts), sum(gpu.count for gpu in facts.job.gpus)
-    if wanted is not None and held != wanted:
+    target, gpus = _total(change, steps, facts), sum(gpu.count for gpu in facts.job.gpus)
+    if target is not None and gpus != target:
         return _seen(
-            VerificationResult.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}"
+            VerificationResult.DIFFERENT, f"the job runs with {gpus} GPUs instead of {target}"
         )
-    return _seen(VerificationResult.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
+    return _seen(VerificationResult.AS_INTENDED, f"the job is {facts.state} with {gpus} GPUs")
 
 
 def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:

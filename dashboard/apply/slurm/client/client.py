@@ -101,15 +101,15 @@ class JobReading:
 def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | None:
     """Return the job of a raw number, None when Slurm does not know it. Errors: CollectorError."""
     answered = client.jobs(number)
-    wanted = [record for record in answered.records if _number(record, "job_id") == number]
-    if not wanted:
+    matches = [record for record in answered.records if _number(record, "job_id") == number]
+    if not matches:
         return None
-    array = _number(wanted[0], "array_job_id")
+    array = _number(matches[0], "array_job_id")
     others = [
         record for record in answered.records if array and _number(record, "array_job_id") == array
     ]
     try:
-        facts = read_job(wanted[0], others, now)
+        facts = read_job(matches[0], others, now)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UnexpectedAnswerError(
             f"what Slurm answered of job {number} cannot be read: {error!r}",
@@ -143,8 +143,8 @@ def queue_with_facts(client: SlurmClient, nodes: Iterable[SlurmNode]) -> tuple[S
 
 
 def _number(record: Record, key: str) -> str:
-    found = identifier_of(record.get(key))
-    return "" if found == "0" else found
+    number = identifier_of(record.get(key))
+    return "" if number == "0" else number
 
 
 def as_apply_error(error: CollectorError) -> ApplyError:

@@ -52,22 +52,22 @@ def gpu_request(request: str) -> GresRequest:
         raise ChangeRefusedError(
             f"the request {scrub(request)!r} shares GPUs (shard, mps)", "Change this job by hand."
         )
-    found = [match for part in parts if (match := _GPU.fullmatch(part))]
-    if len(found) != 1:
+    matches = [match for part in parts if (match := _GPU.fullmatch(part))]
+    if len(matches) != 1:
         raise ChangeRefusedError(
-            f"the request {scrub(request)!r} names {len(found)} kinds of GPU, not one",
+            f"the request {scrub(request)!r} names {len(matches)} kinds of GPU, not one",
             "Change this job by hand.",
         )
-    count = int(found[0]["count"] or 1)
+    count = int(matches[0]["count"] or 1)
     if count < 1:
         raise ChangeRefusedError(
             f"the request {scrub(request)!r} asks for no GPU", "Change this job by hand."
         )
-    return GresRequest(gpu_type=found[0]["type"] or "", count=count)
+    return GresRequest(gpu_type=matches[0]["type"] or "", count=count)
 
 
-def with_gpus(request: str, wanted: GresRequest) -> str:
+def with_gpus(request: str, gpus: GresRequest) -> str:
     """Return the request with another GPU entry and everything else as it was."""
     return ",".join(
-        wanted.text() if _GPU.fullmatch(part) else part for part in request.split(",") if part
+        gpus.text() if _GPU.fullmatch(part) else part for part in request.split(",") if part
     )

@@ -124,8 +124,8 @@ class JobFacts:
         """
         each = gpus_of(dict(self.gpus_by).get("node"))
         total = sum(gpu.count for gpu in gpus_of(self.tres_asked))
-        wanted = sum(entry.count for entry in each) * self.nodes_asked
-        return self.state == "PENDING" and bool(each and total) and total != wanted
+        expected = sum(entry.count for entry in each) * self.nodes_asked
+        return self.state == "PENDING" and bool(each and total) and total != expected
 
 
 def _minutes(seconds: float | None) -> str:
@@ -162,23 +162,23 @@ def _whole(value: Any) -> int:
 
 def _each_gpu(record: Record, field: str) -> float:
     """Return what a job asks for beside each of its GPUs (`gres:gpu:4`), 0 for nothing."""
-    found = _EACH_GPU.search(text_of(record.get(field)))
-    return float(found[1]) if found else 0.0
+    match = _EACH_GPU.search(text_of(record.get(field)))
+    return float(match[1]) if match else 0.0
 
 
-def _address(record: Record, own: str) -> str:
+def _address(record: Record, number: str) -> str:
     """Return `123`, `123_4` of a task, `123_[5-9]` of the tasks of an array that wait together.
 
     22.05 takes a task's raw number for `scontrol update`, and ignores it for `scancel`.
     """
     array = identifier_of(record.get("array_job_id"))
     if array in ("", "0"):
-        return own
+        return number
     task = identifier_of(record.get("array_task_id"))
     if task:
         return f"{array}_{task}"
     waiting = text_of(record.get("array_task_string")).partition("%")[0]
-    return f"{array}_[{waiting}]" if waiting else own
+    return f"{array}_[{waiting}]" if waiting else number
 
 
 def _array_state(record: Record, others: list[Record]) -> str:
@@ -198,7 +198,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
     Errors: ValueError, KeyError for what is no job.
     """
     job = read_queue_job(record)
-    asked, shown = (max(1, count) for count in node_counts(record))
+    requested, most = (max(1, count) for count in node_counts(record))
     return JobFacts(
         job=job,
         state=_state(words_of(record["job_state"])),
@@ -206,8 +206,8 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         is_het=identifier_of(record.get("het_job_id")) not in ("", "0"),
         array_state=_array_state(record, others),
         gpus_by=tuple((per, one_spelling(request)) for per, request in gpu_requests(record)),
-        nodes_asked=asked,
-        nodes_maximum=max(asked, _whole(record.get("max_nodes")) or shown),
+        nodes_asked=requested,
+        nodes_maximum=max(requested, _whole(record.get("max_nodes")) or most),
         tres_asked=_BILLING.sub("", text_of(record.get("tres_req_str"))),
         tasks=max(1, _whole(record.get("tasks"))),
         cpus=max(1, _whole(record.get("cpus"))),

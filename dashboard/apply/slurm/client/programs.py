@@ -43,24 +43,24 @@ class SlurmPrograms:
 
         22.05 answers `--json` with every job, whatever was asked for.
         """
-        found = self._jobs(number)
+        reply = self._jobs(number)
         arrays = {
             array
-            for record in found.records
+            for record in reply.records
             if identifier_of(record.get("job_id")) == number
             and (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
         }
         for array in arrays:
             further = self._jobs(array).records
-            known = {identifier_of(record.get("job_id")) for record in found.records}
-            found = Records(
-                interface=found.interface,
-                records=found.records
+            ids = {identifier_of(record.get("job_id")) for record in reply.records}
+            reply = Records(
+                interface=reply.interface,
+                records=reply.records
                 + tuple(
-                    record for record in further if identifier_of(record.get("job_id")) not in known
+                    record for record in further if identifier_of(record.get("job_id")) not in ids
                 ),
             )
-        return found
+        return reply
 
     def _jobs(self, number: str) -> Records:
         try:
@@ -186,28 +186,28 @@ _LISTED = {"account": "Accounts", "QOS": "Qos", "group": "Groups"}
 
 def _lists(text: str, word: str) -> dict[str, frozenset[str]]:
     """Return the lists of a partition by what they name; one that says ALL is none."""
-    found = {kind: re.search(rf"\b{word}{name}=(\S+)", text) for kind, name in _LISTED.items()}
+    matches = {kind: re.search(rf"\b{word}{name}=(\S+)", text) for kind, name in _LISTED.items()}
     return {
-        kind: frozenset(said[1].split(","))
-        for kind, said in found.items()
-        if said is not None and said[1] not in ("ALL", "N/A", "(null)")
+        kind: frozenset(match[1].split(","))
+        for kind, match in matches.items()
+        if match is not None and match[1] not in ("ALL", "N/A", "(null)")
     }
 
 
 def _environment(conf_file: str) -> Mapping[str, str]:
     """Return an environment in which nothing of a person's changes what a program does."""
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("SLURM", "SCONTROL", "SCANCEL", "SQUEUE", "SINFO"))
         or name in ("SLURM_CONF", "SLURM_JWT")
     }
-    kept |= {"LC_ALL": "C", "TZ": "UTC"}
+    variables |= {"LC_ALL": "C", "TZ": "UTC"}
     if conf_file:
-        kept["SLURM_CONF"] = str(Path(conf_file).expanduser())
-    return kept
+        variables["SLURM_CONF"] = str(Path(conf_file).expanduser())
+    return variables
 
 
 def _records(document: object, key: str) -> Records:
-    found = list_in(document, key, source="Slurm")
-    return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(found))
+    entries = list_in(document, key, source="Slurm")
+    return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(entries))

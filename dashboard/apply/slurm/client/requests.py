@@ -34,8 +34,8 @@ def release_of(interface: str) -> tuple[int, int]:
 def by_hand(verb: str, address: str, field: str, value: str) -> str:
     """Return the shell command that a person would type for a step."""
     if verb == "wait":
-        shown = f"scontrol show job {shlex.quote(address)}"
-        return f"until {shown} | grep -q JobState=PENDING; do sleep 2; done"
+        command = f"scontrol show job {shlex.quote(address)}"
+        return f"until {command} | grep -q JobState=PENDING; do sleep 2; done"
     return shlex.join(_argv(verb, address, field, value))
 
 

@@ -38,18 +38,18 @@ class SlurmRestWriter(SlurmRest):
     def jobs(self, number: str) -> Records:
         """Return the records of a job and of its array. Errors: CollectorError."""
         version = self.api_version()
-        found = self._job(version, number)
+        answer = self._job(version, number)
         arrays = {
             array
-            for record in found.records
+            for record in answer.records
             if (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
         }
-        records = {str(record.get("job_id")): record for record in found.records}
+        records = {str(record.get("job_id")): record for record in answer.records}
         for array in arrays:
             records |= {
                 str(record.get("job_id")): record for record in self._job(version, array).records
             }
-        return Records(interface=found.interface, records=tuple(records.values()))
+        return Records(interface=answer.interface, records=tuple(records.values()))
 
     def _job(self, version: str, number: str) -> Records:
         try:
@@ -151,5 +151,5 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswe
 
 
 def _warnings_in(document: Any) -> list[str]:
-    found = document.get("warnings") if isinstance(document, dict) else None
-    return [str(entry) for entry in found] if isinstance(found, list) else []
+    entries = document.get("warnings") if isinstance(document, dict) else None
+    return [str(entry) for entry in entries] if isinstance(entries, list) else []
