@@ -24,8 +24,8 @@ if role == "owner":
 elif role == "none":
     pages = {"": [st.Page(page_file("overview"), title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
-chosen = st.navigation(pages, position="hidden")
-if chosen.title == "Start":
+view = st.navigation(pages, position="hidden")
+if view.title == "Start":
     st.switch_page(page_file("findings"), query_params=st.query_params.to_dict())
 # Where a chart is narrow its toolbar lies over its legend; the server does not know the width.
 st.html("<style>@media (max-width: 640px) { .modebar { display: none } }</style>")
@@ -34,7 +34,7 @@ with frame():
     person = welcome()
     if person is not None:
         apply_sidebar(person)
-        page_header(chosen.title, person)
+        page_header(view.title, person)
         for section, listed in pages.items():
             if not section:
                 continue
@@ -46,5 +46,5 @@ with frame():
         old_readings_banner()
         urgent_strip()
         simulated_banner()
-        demo_guide(chosen.title)
-        chosen.run()
+        demo_guide(view.title)
+        view.run()

@@ -35,9 +35,9 @@ class WebWorld:
 
     def looking_through(self, reader: CachedReader) -> "WebWorld":
         """Return the same world behind another reader."""
-        seen = copy(self)
-        object.__setattr__(seen, "reader", reader)
-        return seen
+        world = copy(self)
+        object.__setattr__(world, "reader", reader)
+        return world
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reader", self.store.reader_for_pages())

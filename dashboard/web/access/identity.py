@@ -31,13 +31,13 @@ def remember_name(name: str) -> None:
 
 def ask_name(key: str) -> str:
     """Ask for the name in local mode; it is kept for the session as soon as it is given."""
-    given: str = st.text_input(
+    name: str = st.text_input(
         "Your name",
         known_name(),
         key=key,
         on_change=lambda: remember_name(str(st.session_state.get(key, ""))),
     )
-    return given
+    return name
 
 
 def signed_in(access: AccessSettings) -> Person | None:
@@ -79,9 +79,9 @@ def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | No
     if access.oidc_name_claim == "email" and claims.get("email_verified") is not True:
         return None
     groups = claims.get(access.oidc_groups_claim)
-    known = groups if isinstance(groups, list | tuple) else []
+    entries = groups if isinstance(groups, list | tuple) else []
     return Person(
-        name=name, groups=tuple(entry for entry in known if isinstance(entry, str)), via="oidc"
+        name=name, groups=tuple(entry for entry in entries if isinstance(entry, str)), via="oidc"
     )
 
 

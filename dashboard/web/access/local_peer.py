@@ -80,8 +80,8 @@ def brings_key(scope: Scope) -> bool:
                 cookies.load(value.decode("latin-1"))
             except CookieError:
                 return False
-    found = cookies.get(_cookie(scope))
-    return found is not None and _is_key(found.value)
+    morsel = cookies.get(_cookie(scope))
+    return morsel is not None and _is_key(morsel.value)
 
 
 def redirect_of(scope: Scope) -> list[tuple[bytes, bytes]] | None:

@@ -57,8 +57,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRef
         return
     kind, body = "text/plain; charset=utf-8", f"{refused.reason}\n"
     if is_for_programs(scope["path"]):
-        told = {"type": "about:blank", "title": "refused", "status": refused.status}
-        kind, body = "application/problem+json", json.dumps(told | {"detail": refused.reason})
+        problem = {"type": "about:blank", "title": "refused", "status": refused.status}
+        kind, body = "application/problem+json", json.dumps(problem | {"detail": refused.reason})
     # What else the request brings is not read, so it must not be taken for another request.
     headers = [(b"content-type", kind.encode()), (b"connection", b"close")]
     if refused.status == 405:
@@ -108,8 +108,8 @@ class Admission:
         stated = _values(scope["headers"], b"host")
         name = host_of(stated[0]) if len(stated) == 1 else ""
         local = (scope.get("server") or ("", 0))[0]
-        known = is_loopback(name) or name in self._hosts or "*" in self._hosts
-        if not (name and (known or _is_same_address(name, local))):
+        listed = is_loopback(name) or name in self._hosts or "*" in self._hosts
+        if not (name and (listed or _is_same_address(name, local))):
             raise RequestRefusedError(
                 421,
                 f"this dashboard does not answer to the host {(name or 'that was sent')[:100]!a}: "
@@ -161,18 +161,18 @@ def _values(headers: Headers, name: bytes) -> list[str]:
 def _is_same_address(name: str, local: str) -> bool:
     """Return whether the name is the very address that the connection came in on."""
     try:
-        stated, own = ipaddress.ip_address(name), ipaddress.ip_address(local)
+        stated, bound = ipaddress.ip_address(name), ipaddress.ip_address(local)
     except ValueError:
         return False
-    return stated in (own, getattr(own, "ipv4_mapped", None))
+    return stated in (bound, getattr(bound, "ipv4_mapped", None))
 
 
 def allow_descriptors() -> None:
     """Let this process open as many descriptors as it may: Streamlit keeps three for each tab."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def _require_descriptors() -> None:

@@ -56,13 +56,13 @@ def _only(headers: Headers, name: str) -> str:
     Errors: RequestRefusedError for two, and for another spelling: a proxy that sets or removes
     X-Forwarded-User may pass on the X_Forwarded_User that its client wrote (CVE-2025-64484).
     """
-    wanted = name.encode("ascii", "ignore").lower()
-    found = [(key, value) for key, value in headers if _folded(key) == _folded(wanted)]
-    if len(found) > 1:
-        raise RequestRefusedError(400, f"{name} came {len(found)} times")
-    if any(key.lower() != wanted for key, _value in found):
+    field = name.encode("ascii", "ignore").lower()
+    pairs = [(key, value) for key, value in headers if _folded(key) == _folded(field)]
+    if len(pairs) > 1:
+        raise RequestRefusedError(400, f"{name} came {len(pairs)} times")
+    if any(key.lower() != field for key, _value in pairs):
         raise RequestRefusedError(400, f"a header is spelt almost like {name}")
-    values = [value for _key, value in found]
+    values = [value for _key, value in pairs]
     try:
         text = values[0].decode("utf-8").strip(" \t") if values else ""
     except UnicodeDecodeError:
@@ -125,7 +125,7 @@ class AuthMiddleware:
 
     def _checked(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         headers = scope["headers"]
-        kept = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
+        pairs = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
         if self._access.mode == "proxy" and not (_is_by_token(scope) or _is_by_chat(scope)):
             peer = (scope.get("client") or ("", 0))[0]
             person = person_behind(headers, peer, self._access)
@@ -133,8 +133,8 @@ class AuthMiddleware:
                 _folded(name.encode())
                 for name in (self._access.proxy_user_header, self._access.proxy_groups_header)
             }
-            kept = [pair for pair in kept if _folded(pair[0]) not in stated]
-            kept.append((PERSON_HEADER.encode(), json.dumps(person).encode("ascii")))
+            pairs = [pair for pair in pairs if _folded(pair[0]) not in stated]
+            pairs.append((PERSON_HEADER.encode(), json.dumps(person).encode("ascii")))
         alone = self._access.mode == "local" and self._guarded
         if alone and any(_folded(name) in _FORWARDED for name, _value in headers):
             # Behind a proxy everyone would be the one local person.
@@ -151,5 +151,5 @@ class AuthMiddleware:
                     "address that its start printed, with its key, or set access.mode",
                 )
             account = f"uid {uid}" if is_own_account(uid) else "the key of the start"
-            kept.append((PERSON_HEADER.encode(), account.encode()))
-        return kept
+            pairs.append((PERSON_HEADER.encode(), account.encode()))
+        return pairs

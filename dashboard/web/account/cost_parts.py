@@ -75,7 +75,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
     last_month = of_names.within(book.last_month, book.this_month, {})
     month = last_month if is_last else of_names.within(book.this_month, book.at, {})
     budgets = {entry.tenant: entry.per_month for entry in settings.statement.budgets}
-    whole = set(names) == {"tenant"} and not current_scope().chosen
+    is_total = set(names) == {"tenant"} and not current_scope().chosen
     watched = kept_book(current_world().reader, settings, now=current_world().clock())
     began = watched.statement.rows if watched is not None else ()
     rows = of_names.rows_by()
@@ -92,7 +92,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
             rows,
             of_names,
             settings,
-            per_month=budgets.get(names["tenant"]) if whole else None,
+            per_month=budgets.get(names["tenant"]) if is_total else None,
             since=min((row.start for row in began), default=None),
         )
         if rows
@@ -118,12 +118,12 @@ def _takes(tenant: str) -> Callable[[str], bool] | None:
 
 def _book(settings: Settings, takes: Callable[[str], bool] | None, tenant: str) -> CostBook | None:
     world = current_world()
-    whole = kept_book(world.reader, settings, now=world.clock())
-    if whole is None or takes is None:
-        return whole
+    book = kept_book(world.reader, settings, now=world.clock())
+    if book is None or takes is None:
+        return book
     return world.reader.remember(
-        ("cost book", settings, whole.at, current_scope(), tenant),
-        lambda: make_book(world.reader, settings, at=whole.at, takes=takes),
+        ("cost book", settings, book.at, current_scope(), tenant),
+        lambda: make_book(world.reader, settings, at=book.at, takes=takes),
         is_lasting=True,
     )
 
@@ -131,11 +131,11 @@ def _book(settings: Settings, takes: Callable[[str], bool] | None, tenant: str) 
 def _next_level(names: Mapping[str, str], month: CostStatement) -> str:
     if names.get("tenant", "") in NOBODYS.values():
         return "model"
-    left = LEVELS[max((LEVELS.index(name) + 1 for name in names), default=0) :]
+    levels = LEVELS[max((LEVELS.index(name) + 1 for name in names), default=0) :]
     # One application, mostly none that is named, tells nothing apart.
-    if left[0] == "application" and month.charges["application"].nunique() < 2:
-        left = left[1:]
-    return left[0]
+    if levels[0] == "application" and month.charges["application"].nunique() < 2:
+        levels = levels[1:]
+    return levels[0]
 
 
 def answer_of(view: CostView) -> str:
@@ -152,11 +152,11 @@ def answer_of(view: CostView) -> str:
         )
     sums = sums_of(view.month.charges.assign(all="all"), "all").iloc[0]
     least = "at least " if total.unpriced_hours > 0 else ""
-    told = f"{least}{number(total.cost, currency)}"
+    money = f"{least}{number(total.cost, currency)}"
     idle = number(known(sums[IDLE]) or 0.0, currency)
     if view.is_last:
-        return f"{prefix}{view.title} cost {told}, {idle} of it idle GPUs."
-    so_far = f"{prefix}{view.title} so far {tense('costs', 'cost')} {told}, {idle} of it idle GPUs"
+        return f"{prefix}{view.title} cost {money}, {idle} of it idle GPUs."
+    so_far = f"{prefix}{view.title} so far {tense('costs', 'cost')} {money}, {idle} of it idle GPUs"
     end = view.rest.month_end if view.rest else None
     ahead = f"; {range_text(end)} are forecast by its end" if end else ""
     return f"{so_far}{ahead}{_against_budgets(view)}."
@@ -196,7 +196,7 @@ def figures_of(view: CostView) -> dict[str, Range | tuple[str, str] | None]:
     share = (
         f"{100 * (idle or 0.0) / total.cost:.0f} % of the cost; " if total.cost and priced else ""
     )
-    shown: dict[str, Range | tuple[str, str] | None] = {
+    by_title: dict[str, Range | tuple[str, str] | None] = {
         f"cost of {view.title}": (
             number(total.cost if priced else None, currency),
             number(total.board_hours, "GPU-h")
@@ -208,19 +208,19 @@ def figures_of(view: CostView) -> dict[str, Range | tuple[str, str] | None]:
         ),
     }  # fmt: skip
     if view.is_last or rest is None or not priced:
-        return shown
+        return by_title
     change = rest.week_over_week
-    shown["last 7 whole days"] = (
+    by_title["last 7 whole days"] = (
         number(rest.last_week, currency),
         "the 7 before are unknown"
         if change is None
         else f"{round(100 * change):+} % week over week",
     )
-    shown["forecast of the month"] = rest.month_end or (
+    by_title["forecast of the month"] = rest.month_end or (
         number(None, ""),
         "needs 7 whole days with a price",
     )
-    return shown
+    return by_title
 
 
 def rows_of(view: CostView) -> pd.DataFrame:
@@ -234,50 +234,50 @@ def rows_of(view: CostView) -> pd.DataFrame:
     hours = {"GPU-hours": sums["hours"], "GPU-hours without a price": sums["unpriced_hours"]}
     if view.month.total.gpu_cost is None:
         # What is known is no cost of GPUs, and its parts are none of theirs.
-        shown = pd.DataFrame(
+        table = pd.DataFrame(
             {by: sums[by], f"electricity alone ({currency})": sums["cost"]} | hours
         )
-        return shown.reset_index(drop=True)
+        return table.reset_index(drop=True)
     known_part = "known " if sums["unpriced_hours"].any() else ""
-    shown = pd.DataFrame({by: sums[by], f"{known_part}cost ({currency})": sums["cost"]})
+    table = pd.DataFrame({by: sums[by], f"{known_part}cost ({currency})": sums["cost"]})
     for state in STATES:
         if sums[state].fillna(0).any():
-            shown[f"{state} ({currency})"] = sums[state]
+            table[f"{state} ({currency})"] = sums[state]
     if not view.is_last:
         before = sums_of(view.last_month.charges, by).set_index(by)["cost"]
-        shown[f"last month ({currency})"] = sums[by].map(before)
+        table[f"last month ({currency})"] = sums[by].map(before)
         if by == "tenant":
-            shown = _with_budgets(shown, view)
+            table = _with_budgets(table, view)
     if not known_part:
         del hours["GPU-hours without a price"]
-    return shown.assign(**hours).reset_index(drop=True)
+    return table.assign(**hours).reset_index(drop=True)
 
 
-def _with_budgets(shown: pd.DataFrame, view: CostView) -> pd.DataFrame:
+def _with_budgets(table: pd.DataFrame, view: CostView) -> pd.DataFrame:
     """Add what is forecast of each tenant: only of tenants, since each forecast takes a moment."""
     currency = view.month.currency
     rows = {row.tenant: row for row in view.book.tenants}
-    found = [rows[name] for name in shown["tenant"]]
-    ends = [row.month_end for row in found]
+    entries = [rows[name] for name in table["tenant"]]
+    ends = [row.month_end for row in entries]
     columns = {
-        "week over week (%)": [row.week_over_week for row in found],
+        "week over week (%)": [row.week_over_week for row in entries],
         f"month end ({currency})": [end.central if end else None for end in ends],
         f"month end, q10 ({currency})": [end.low if end else None for end in ends],
         f"month end, q90 ({currency})": [end.high if end else None for end in ends],
-        f"budget ({currency})": [row.per_month for row in found],
-        "of budget (%)": [row.over_ratio for row in found],
+        f"budget ({currency})": [row.per_month for row in entries],
+        "of budget (%)": [row.over_ratio for row in entries],
     }
     for name, values in columns.items():
         if any(value is not None for value in values):
             numbers = np.array(values, dtype=np.float64)
-            shown[name] = 100 * numbers if name.endswith("(%)") else numbers
-    return shown
+            table[name] = 100 * numbers if name.endswith("(%)") else numbers
+    return table
 
 
 def places_of(view: CostView, rows: pd.DataFrame) -> list[dict[str, str]]:
     """Return what the address says where a click on each row leads: one level down."""
-    asked = {**view.names, **({"month": "last month"} if view.is_last else {})}
-    return [asked | {view.by: name} for name in rows[view.by]]
+    query = {**view.names, **({"month": "last month"} if view.is_last else {})}
+    return [query | {view.by: name} for name in rows[view.by]]
 
 
 def asked_names() -> dict[str, str]:

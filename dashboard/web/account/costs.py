@@ -93,7 +93,7 @@ def focus_file(view: CostView, reader: StoreReader) -> str:
 
     That is in a thread in which nobody is signed in: `reader` is that of who looks.
     """
-    made = make_cost_statement(
+    month = make_cost_statement(
         reader,
         view.settings,
         start=view.month.start,
@@ -101,7 +101,7 @@ def focus_file(view: CostView, reader: StoreReader) -> str:
         every=Every.DAY,
         takes=view.takes,
     )
-    return focus_csv(focus_rows(made.within(made.start, made.end, view.names), view.settings))
+    return focus_csv(focus_rows(month.within(month.start, month.end, view.names), view.settings))
 
 
 def breadcrumbs(view: CostView) -> None:

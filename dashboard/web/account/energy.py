@@ -61,16 +61,16 @@ def answer_of(statement: EsgStatement, days: int) -> str:
 
 def whose() -> str:
     """Name the GPUs: all, or those that the chosen jobs held."""
-    chosen = current_scope().describe()
-    return f"The GPUs of jobs of {chosen}" if chosen else "The GPUs"
+    filters = current_scope().describe()
+    return f"The GPUs of jobs of {filters}" if filters else "The GPUs"
 
 
 def _largest(statement: EsgStatement) -> str:
     """Name who used most, and which share."""
-    first, whole = next(iter(statement.groups), None), statement.total.gpu_energy_kwh
-    if first is None or first.gpu_energy_kwh is None or whole is None or not whole.central:
+    first, total = next(iter(statement.groups), None), statement.total.gpu_energy_kwh
+    if first is None or first.gpu_energy_kwh is None or total is None or not total.central:
         return ""
-    share = 100 * first.gpu_energy_kwh.central / whole.central
+    share = 100 * first.gpu_energy_kwh.central / total.central
     return f", {share:.0f} % of it {first.name}"
 
 
@@ -93,7 +93,7 @@ if not empty_state():
             jobs=jobs,
         )
 
-    whole = statement_every(choice.every)
+    statement = statement_every(choice.every)
     before = make_statement(
         reader,
         start=choice.start - (choice.end - choice.start),
@@ -101,20 +101,20 @@ if not empty_state():
         settings=settings,
         jobs=jobs,
     )
-    past = before.total if comparable(whole, before) else None
+    past = before.total if comparable(statement, before) else None
     with answer:
-        finding(answer_of(whole, choice.days))
-        shown = (
+        finding(answer_of(statement, choice.days))
+        quantities = (
             ("GPU boards", "gpu_energy_kwh", "power was never reported"),
             ("emissions, location-based", "location_kgco2e", "power was never reported"),
             ("embodied, besides", "embodied_kgco2e", "no model has a known footprint"),
             (f"SCI, per {WORK_UNIT}", "sci_gco2e", "no work of a known footprint"),
         )
-        nothing = "" if whole.total.board_hours else "no GPU was held or watched"
+        nothing = "" if statement.total.board_hours else "no GPU was held or watched"
         figures(
             {
-                title: figure_of(name, whole.total, past, lacking=nothing or lacking)
-                for title, name, lacking in shown
+                title: figure_of(name, statement.total, past, reason=nothing or reason)
+                for title, name, reason in quantities
             }
         )
     quantity, unit = (
@@ -122,21 +122,21 @@ if not empty_state():
         if choice.shown == SHOWN[0]
         else (f"emissions, {choice.shown.split()[1]}", "kgCO2e")
     )
-    parts = stack_parts(whole, choice.shown)
+    parts = stack_parts(statement, choice.shown)
     if any(part.value is not None for part in parts):
         stack = energy_stack(
             parts,
             quantity=quantity,
             unit=unit,
             period=f"{choice.every.value} ({settings.report.timezone})",
-            measured=list(measured_of(whole)),
+            measured=list(measured_of(statement)),
         )
         chart(stack, "energy", opens=goes_by_name(*way_of(choice.by, tenant_is)))
     table(
-        rows_shown(whole),
+        rows_shown(statement),
         f"energy-by-{choice.by.value}",
         headings={"idle": "idle GPU-hours"},
-        opens=row_opens(whole, tenant_is),
+        opens=row_opens(statement, tenant_is),
     )
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
@@ -153,15 +153,15 @@ if not empty_state():
         ),
         File(
             label="Statement JSON",
-            make=lambda: json.dumps(statement_document(whole), ensure_ascii=False),
+            make=lambda: json.dumps(statement_document(statement), ensure_ascii=False),
             name=f"energy-statement-{choice.end:%Y-%m-%d}.json",
             kind="application/json",
             key="statement-json",
         ),
     )
-    for line in whole.unknown:
+    for line in statement.unknown:
         st.markdown(f"* Unknown: {plain(line)}")
-    if whole.unit_scores:
+    if statement.unit_scores:
         st.subheader("Per million tokens")
         table(
             pd.DataFrame(
@@ -170,7 +170,7 @@ if not empty_state():
                     "tokens": score.tokens,
                     "SCI": range_text(score.sci_gco2e),
                 }
-                for score in whole.unit_scores
+                for score in statement.unit_scores
             ),
             "energy-per-token",
         )
@@ -182,5 +182,5 @@ if not empty_state():
         )
         table(apart, "energy-disagreements")
     st.subheader("Method and factors")
-    told = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(whole)]
-    table(pd.DataFrame(told), "energy-factors", prose={"value": 420, "source": 300})
+    texts = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(statement)]
+    table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})

@@ -51,17 +51,17 @@ def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = _choose("By", "by", groups, GroupBy.TENANT.value)
         every = _choose("Bars", "every", [entry.value for entry in _EVERY], Every.DAY.value)
-        shown = _choose("Show", "show", SHOWN, SHOWN[0])
+        quantity = _choose("Show", "show", SHOWN, SHOWN[0])
         last = newest.astimezone(ZoneInfo(zone)).date()
         until = st.date_input("Until", _asked_day(last), max_value=last, key="until-day", width=150)
-    chosen = until if isinstance(until, date) else last
-    end = min(newest, _after(chosen, zone))
+    end_day = until if isinstance(until, date) else last
+    end = min(newest, _after(end_day, zone))
     if every == Every.HOUR.value and days > _MAX_HOURLY_DAYS:
         st.caption(f"Hours are shown for at most {_MAX_HOURLY_DAYS} days; these are days.")
         every = Every.DAY.value
-    st.query_params.update({"by": by, "every": every, "show": shown})
-    if chosen != last:
-        st.query_params["until"] = chosen.isoformat()
+    st.query_params.update({"by": by, "every": every, "show": quantity})
+    if end_day != last:
+        st.query_params["until"] = end_day.isoformat()
     elif "until" in st.query_params:
         del st.query_params["until"]
     return EnergyChoice(
@@ -70,13 +70,13 @@ def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice
         days=days,
         by=GroupBy(by),
         every=Every(every),
-        shown=shown,
+        shown=quantity,
     )
 
 
 def _choose(label: str, name: str, options: Sequence[str], usual: str) -> str:
-    asked = st.query_params.get(name, usual)
-    default = asked if asked in options else usual
+    value = st.query_params.get(name, usual)
+    default = value if value in options else usual
     return str(st.radio(label, options, options.index(default), horizontal=True))
 
 

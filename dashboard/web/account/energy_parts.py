@@ -34,12 +34,12 @@ _WAYS = {
 
 
 def figure_of(
-    name: str, now: StatementRow, before: StatementRow | None, *, lacking: str
+    name: str, now: StatementRow, before: StatementRow | None, *, reason: str
 ) -> tuple[str, str]:
     """Return an amount's central value, and below it its range and how it has changed."""
     value: Range | None = getattr(now, name)
     if value is None:
-        return "—", lacking
+        return "—", reason
     central, low, high = (
         f"{bound:,.3g}" if bound < 1000 else f"{bound:,.0f}" for bound in _bounds(value)
     )
@@ -69,8 +69,8 @@ def way_of(by: GroupBy, tenant_is: str) -> tuple[str, str]:
 
 def _key(row: StatementRow) -> str:
     """Return what an address calls a group, '' for one that has no page."""
-    named = row.holder in (Holder.JOB, Holder.ANY) and row.key != NO_NAME
-    return row.key if named else ""
+    has_page = row.holder in (Holder.JOB, Holder.ANY) and row.key != NO_NAME
+    return row.key if has_page else ""
 
 
 def row_opens(statement: EsgStatement, tenant_is: str) -> Callable[[int], None]:
@@ -82,14 +82,14 @@ def row_opens(statement: EsgStatement, tenant_is: str) -> Callable[[int], None]:
     return lambda place: go(keys[place]) if keys[place] else None
 
 
-def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
+def stack_parts(statement: EsgStatement, quantity: str) -> list[StackPart]:
     """Return the bars' parts: energy of the boards, or emissions of the site."""
     return [
         StackPart(
             period=statement.calendar.name_of(row.start),
             group=row.name,
             kind=row.holder.value,
-            value=None if (value := _shown(row, shown)) is None else value.central,
+            value=None if (value := _shown(row, quantity)) is None else value.central,
             opens=_key(row),
         )
         for row in statement.rows
@@ -97,15 +97,15 @@ def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
     ]
 
 
-def _shown(row: StatementRow, shown: str) -> Range | None:
+def _shown(row: StatementRow, quantity: str) -> Range | None:
     amounts = (row.gpu_energy_kwh, row.location_kgco2e, row.market_kgco2e)
-    return amounts[SHOWN.index(shown)]
+    return amounts[SHOWN.index(quantity)]
 
 
 def measured_of(statement: EsgStatement) -> Iterator[tuple[str, float | None]]:
     """Yield every period in order with the share of its board-time of which energy is known."""
-    for start, found in groupby(statement.rows, key=attrgetter("start")):
-        rows = list(found)
+    for start, group in groupby(statement.rows, key=attrgetter("start")):
+        rows = list(group)
         expected = sum(row.board_hours for row in rows)
         measured = sum(row.measured_hours for row in rows)
         yield statement.calendar.name_of(start), measured / expected if expected else None

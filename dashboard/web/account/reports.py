@@ -42,8 +42,8 @@ def edition() -> Edition:
     """Return what of the report is for who looks: an owner's has their own jobs alone."""
     access = world.decision_service.settings().access
     person = signed_in(access)
-    own = person is not None and role_of(person, access) == "owner"
-    return own_edition(person.name) if person is not None and own else WHOLE
+    is_owner = person is not None and role_of(person, access) == "owner"
+    return own_edition(person.name) if person is not None and is_owner else WHOLE
 
 
 def report_of(week: Week) -> WeeklyReport:
@@ -76,14 +76,14 @@ if not empty_state():
         "last 168 hours": week_to(newest, settings.report.timezone),
         "last whole week": last_whole_week(newest, settings.report),
     }
-    asked = st.query_params.get("week", "")
+    query = st.query_params.get("week", "")
     answer = st.container()
     names = list(weeks)
-    chosen = str(
-        st.radio("Week", names, names.index(asked) if asked in names else 0, horizontal=True)
+    selected = str(
+        st.radio("Week", names, names.index(query) if query in names else 0, horizontal=True)
     )
-    st.query_params["week"] = chosen
-    week = weeks[chosen]
+    st.query_params["week"] = selected
+    week = weeks[selected]
     report = report_of(week)
     with answer:
         finding(report.finding)

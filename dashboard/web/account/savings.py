@@ -17,7 +17,7 @@ from data.records.recommendations import Range, Recommendation
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     """Return the rows of which promise and result are both known."""
-    found = []
+    pairs = []
     for row in rows:
         measurement = row.measurement
         if (
@@ -27,7 +27,7 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
         ):
             continue
         name = f"{row.recommendation.job_id} · {row.recommendation.recommendation_id[:6]}"
-        found.append(
+        pairs.append(
             Pair(
                 name=name,
                 measured_at=row.measured_at or row.applied_at,
@@ -35,15 +35,15 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
                 realised=measurement.realised_gpu_hours,
             )
         )
-    return found
+    return pairs
 
 
 jobs = scoped_jobs()
 
 
-def looked_at(said: Recommendation) -> bool:
+def looked_at(change: Recommendation) -> bool:
     """Return whether a change is one of the jobs that are looked at."""
-    return jobs is None or said.job_id in jobs
+    return jobs is None or change.job_id in jobs
 
 
 rows = tuple(
@@ -116,11 +116,11 @@ if rows:
             ),
         }
     )
-    known = pairs_of(rows)
-    if known:
-        chart(savings_dumbbell(known), "dumbbell")
-    if len(known) > 1:
-        chart(savings_sum(known), "sum")
+    pairs = pairs_of(rows)
+    if pairs:
+        chart(savings_dumbbell(pairs), "dumbbell")
+    if len(pairs) > 1:
+        chart(savings_sum(pairs), "sum")
     st.caption(
         "Measured over the slots after a change: what the job would have held and drawn without "
         "it, read off the day before at the demand since, minus what it did. Boards given up stay "

@@ -28,13 +28,13 @@ if entries:
     st.caption("The hash of the last entry. Kept elsewhere, it proves that nothing was cut off:")
     st.code(entries[-1].entry_hash, language=None)
     word = st.text_input("Search", key="audit-search").casefold()
-    found = [
+    matches = [
         entry
         for entry in reversed(entries)
         if word in f"{entry.actor} {entry.event} {entry.digest} {entry.detail}".casefold()
     ]
-    if len(found) > _SHOWN:
-        st.caption(f"The latest {_SHOWN} of {len(found)}; `trimtab audit list` gives all.")
+    if len(matches) > _SHOWN:
+        st.caption(f"The latest {_SHOWN} of {len(matches)}; `trimtab audit list` gives all.")
     table(
         pd.DataFrame(
             [
@@ -48,7 +48,7 @@ if entries:
                     "covers": entry.covers,
                     "hash": entry.entry_hash[:12],
                 }
-                for entry in found[:_SHOWN]
+                for entry in matches[:_SHOWN]
             ],
         ),
         "audit",

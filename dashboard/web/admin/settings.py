@@ -17,14 +17,14 @@ finding(f"{len(changed)} of {total} changed from the default; secrets are not sh
 cells = st.columns([3, 2], vertical_alignment="bottom")
 search = cells[0].text_input("Search", key="q", bind="query-params")
 only = cells[1].checkbox("Changed only", key="changed", bind="query-params")
-shown = changed if only else rows
+matches = changed if only else rows
 if search:
-    text = shown["name"] + " " + shown["meaning"]
-    shown = shown[text.str.contains(search, case=False, regex=False)]
-if shown.empty:
+    text = matches["name"] + " " + matches["meaning"]
+    matches = matches[text.str.contains(search, case=False, regex=False)]
+if matches.empty:
     st.info("No setting fits. Clear the search or show the unchanged ones too.")
 else:
-    table(shown, "settings")
+    table(matches, "settings")
 st.caption(
     "Settings are read when the process starts: from trimtab.toml, then the environment, then the "
     "command line. Change them there and restart."

@@ -169,15 +169,15 @@ def _has_text(service: DecisionService, stored: StoredRecommendation) -> bool:
     return True
 
 
-def needs_confirmation(name: str, said: Recommendation) -> bool:
+def needs_confirmation(name: str, revision: Recommendation) -> bool:
     """Return whether one finding is asked about once more: by its risk, or what has to be said."""
     verb = VERBS[name]
     if set(verb.asks) - {"comment"}:
         return True
-    return verb.by_risk and said.risk is not Risk.LOW
+    return verb.by_risk and revision.risk is not Risk.LOW
 
 
-def needs_tick(name: str, found: Iterable[Recommendation]) -> bool:
+def needs_tick(name: str, revisions: Iterable[Recommendation]) -> bool:
     """Return whether a person has to say that the risk was read: a high one that is applied."""
     verb = VERBS[name]
-    return verb.by_risk and verb.changes and any(said.risk is Risk.HIGH for said in found)
+    return verb.by_risk and verb.changes and any(entry.risk is Risk.HIGH for entry in revisions)

@@ -18,13 +18,13 @@ _COLOURS = {"-": "red", "+": "green"}
 _LOOKED_AT = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
 
 
-def change_lines(said: Recommendation) -> list[str]:
+def change_lines(revision: Recommendation) -> list[str]:
     """Return the change of configuration as the lines of a diff, one side each."""
-    now, then = said.now.describe(), said.proposed.describe()
+    now, then = revision.now.describe(), revision.proposed.describe()
     lines = [f"- {now}"] if now else []
     lines += [f"+ {then}"] if then and then != now else []
-    lines += [f"+ {said.change}"] if said.change and said.change != then else []
-    return lines + [f"+ {name} = {value}" for name, value in said.details]
+    lines += [f"+ {revision.change}"] if revision.change and revision.change != then else []
+    return lines + [f"+ {name} = {value}" for name, value in revision.details]
 
 
 def step_lines(preview: Preview) -> list[str]:
@@ -43,23 +43,23 @@ def diff_text(lines: list[str]) -> str:
     The colours that Streamlit gives to a diff as code are too pale to read on a light page. No
     value begins a line of its own.
     """
-    shown = []
+    parts = []
     for line in lines:
         text, colour = plain(" ".join(line.split())), _COLOURS.get(line[:1])
-        shown.append(f":{colour}-background[{text}]" if colour else f"**{text}**")
-    return "  \n".join(shown)
+        parts.append(f":{colour}-background[{text}]" if colour else f"**{text}**")
+    return "  \n".join(parts)
 
 
 def change_panel(stored: StoredRecommendation) -> None:
     """Show the change: from a fresh look at the target, or as the change file has it."""
-    said, service = stored.recommendation, current_world().decision_service
-    preview: Preview | None = st.session_state.get(preview_key(said.digest))
-    lines = step_lines(preview) if preview else change_lines(said)
+    revision, service = stored.recommendation, current_world().decision_service
+    preview: Preview | None = st.session_state.get(preview_key(revision.digest))
+    lines = step_lines(preview) if preview else change_lines(revision)
     st.markdown(diff_text(lines))
     if preview is not None:
         _said_by_target(preview)
-    if not service.can_apply(said):
-        _file_text(said)
+    if not service.can_apply(revision):
+        _file_text(revision)
         return
     person = signed_in(service.settings().access)
     if person is None or stored.state not in _LOOKED_AT:
@@ -69,11 +69,11 @@ def change_panel(stored: StoredRecommendation) -> None:
         return
     action_button(
         "Look at the target",
-        key=f"look-{said.digest[:12]}",
-        then=lambda _answers: _look(said.digest),
+        key=f"look-{revision.digest[:12]}",
+        then=lambda _answers: _look(revision.digest),
         hint="Asks the cluster and works out the steps. An approval is then bound to them.",
     )
-    refused = st.session_state.pop(f"refused-{said.digest}", "")
+    refused = st.session_state.pop(f"refused-{revision.digest}", "")
     if refused:
         st.error(plain(refused))
 
@@ -91,19 +91,19 @@ def _look(digest: str) -> None:
 
 
 def _said_by_target(preview: Preview) -> None:
-    change, said = preview.change, preview.rehearsal
-    for note in (*change.notes, *said.warnings):
+    change, reply = preview.change, preview.rehearsal
+    for note in (*change.notes, *reply.warnings):
         st.caption(plain(note))
-    for refusal in said.refusals:
+    for refusal in reply.refusals:
         st.error(plain(refusal))
-    for field, intended, answered in said.differences:
+    for field, intended, answered in reply.differences:
         st.error(plain(f"{field}: {intended} is meant, the target would store {answered}"))
 
 
-def _file_text(said: Recommendation) -> None:
+def _file_text(revision: Recommendation) -> None:
     """Show the text of the change file, or why there is none."""
     try:
-        text = current_world().decision_service.change_text(said.digest)
+        text = current_world().decision_service.change_text(revision.digest)
     except TrimtabError as error:
         st.warning(plain(str(error)))
         return

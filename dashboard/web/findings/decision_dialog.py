@@ -59,7 +59,7 @@ def preview_key(digest: str) -> str:
 
 def verb_button(
     name: str,
-    found: tuple[tuple[str, Recommendation], ...],
+    targets: tuple[tuple[str, Recommendation], ...],
     *,
     key: str,
     label: str = "",
@@ -69,9 +69,9 @@ def verb_button(
 ) -> None:
     """Draw the button of a verb: it posts at once where nothing has to be asked, else it asks.
 
-    `found` are the references and the findings that it is about.
+    `targets` are the references and the findings that it is about.
     """
-    digests = tuple(said.digest for _reference, said in found)
+    digests = tuple(revision.digest for _reference, revision in targets)
     draw = partial(
         action_button,
         label or VERBS[name].label,
@@ -81,10 +81,10 @@ def verb_button(
         wide=wide,
     )
     nameless = _is_local() and not known_name()
-    if nameless or len(found) != 1 or needs_confirmation(name, found[0][1]):
+    if nameless or len(targets) != 1 or needs_confirmation(name, targets[0][1]):
         draw(then=lambda _answers: _open(name, digests))
     else:
-        draw(then=_hear, posts=[_post(name, *found[0])], by=known_name())
+        draw(then=_hear, posts=[_post(name, *targets[0])], by=known_name())
 
 
 def _is_local() -> bool:
@@ -97,12 +97,12 @@ def _open(verb: str, digests: tuple[str, ...]) -> None:
     st.session_state[_ASKED] = DecisionAsked(verb=verb, digests=digests, at=now)
 
 
-def _post(name: str, reference: str, said: Recommendation) -> Post:
+def _post(name: str, reference: str, revision: Recommendation) -> Post:
     """Return what the API is asked: for the change that was shown, where one was."""
-    verb, path = VERBS[name], f"api/v1/findings/{said.digest}/decisions"
-    preview: Preview | None = st.session_state.get(preview_key(said.digest))
-    shown = {"change_digest": preview.change.digest} if preview and verb.approves else {}
-    return Post(name=reference, path=path, body={"decision": str(verb.wish)} | shown)
+    verb, path = VERBS[name], f"api/v1/findings/{revision.digest}/decisions"
+    preview: Preview | None = st.session_state.get(preview_key(revision.digest))
+    preview_part = {"change_digest": preview.change.digest} if preview and verb.approves else {}
+    return Post(name=reference, path=path, body={"decision": str(verb.wish)} | preview_part)
 
 
 def _hear(answers: PressOutcome) -> None:
@@ -115,13 +115,13 @@ def _hear(answers: PressOutcome) -> None:
 
 def decision_dialog() -> None:
     """Draw the dialog while something is asked, and say what was refused of what was asked last."""
-    asked: DecisionAsked | None = st.session_state.get(_ASKED)
-    if asked is None:
+    query: DecisionAsked | None = st.session_state.get(_ASKED)
+    if query is None:
         for refusal in st.session_state.get(_TOLD, ()):
             st.error(plain(refusal))
         return
-    count = "" if len(asked.digests) == 1 else f" {count_text(len(asked.digests), 'finding')}"
-    st.dialog(f"{VERBS[asked.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(asked)
+    count = "" if len(query.digests) == 1 else f" {count_text(len(query.digests), 'finding')}"
+    st.dialog(f"{VERBS[query.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(query)
 
 
 def _forget() -> None:
@@ -129,34 +129,34 @@ def _forget() -> None:
     st.session_state.pop(_TOLD, None)
 
 
-def _ask(asked: DecisionAsked) -> None:
+def _ask(query: DecisionAsked) -> None:
     """Show what will happen and what is refused, and ask for what the verb needs."""
-    if st.session_state.get(_ASKED) != asked:
+    if st.session_state.get(_ASKED) != query:
         st.rerun()
-    service, verb = current_world().decision_service, VERBS[asked.verb]
+    service, verb = current_world().decision_service, VERBS[query.verb]
     access = service.settings().access
     person = signed_in(access)
     if person is None:
         st.error("Sign in to decide.")
         return
-    allowed, refused = _parted(asked, person)
+    allowed, refused = _parted(query, person)
     _summary(verb, allowed, refused)
     for refusal in st.session_state.get(_TOLD, ()):
         st.error(plain(refusal))
-    found = [stored.recommendation for stored in allowed]
-    ticks = _TICK if needs_tick(asked.verb, found) else ()
-    label = verb.label if len(asked.digests) == 1 else f"{verb.label} {len(allowed)}"
-    about = "-".join(digest[:12] for digest in asked.digests[:_NAMED])
+    revisions = [stored.recommendation for stored in allowed]
+    ticks = _TICK if needs_tick(query.verb, revisions) else ()
+    label = verb.label if len(query.digests) == 1 else f"{verb.label} {len(allowed)}"
+    about = "-".join(digest[:12] for digest in query.digests[:_NAMED])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         action_button(
             f"Confirm: {label[0].lower()}{label[1:]}",
             # Another one for other findings: no tick and no reason is left over from the last.
-            key=f"confirm-{asked.verb}-{about}",
+            key=f"confirm-{query.verb}-{about}",
             then=_hear,
             posts=[
-                _post(asked.verb, stored.reference, stored.recommendation) for stored in allowed
+                _post(query.verb, stored.reference, stored.recommendation) for stored in allowed
             ],
-            fields=(*_fields(verb, asked.at), *ticks),
+            fields=(*_fields(verb, query.at), *ticks),
             by=known_name(),
             primary=True,
             disabled=not allowed,
@@ -166,12 +166,12 @@ def _ask(asked: DecisionAsked) -> None:
 
 
 def _parted(
-    asked: DecisionAsked, person: Person
+    query: DecisionAsked, person: Person
 ) -> tuple[list[StoredRecommendation], list[tuple[str, str]]]:
     """Return what the verb can be done with, and (finding, why not) of the others."""
-    service, verb = current_world().decision_service, VERBS[asked.verb]
+    service, verb = current_world().decision_service, VERBS[query.verb]
     allowed, refused = [], []
-    for digest in asked.digests:
+    for digest in query.digests:
         try:
             stored = service.stored(digest)
         except TrimtabError as error:
@@ -189,19 +189,19 @@ def _summary(
     verb: Verb, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Say what will become of what: in all, by risk, and one line a finding."""
-    found = [stored.recommendation for stored in allowed]
-    if found:
-        money = _sum([said.savings.cost for said in found], found[0].savings.horizon_hours)
-        energy = _sum([said.savings.energy_kwh for said in found], found[0].savings.horizon_hours)
+    items = [stored.recommendation for stored in allowed]
+    if items:
+        money = _sum([item.savings.cost for item in items], items[0].savings.horizon_hours)
+        energy = _sum([item.savings.energy_kwh for item in items], items[0].savings.horizon_hours)
         risks = ", ".join(
             f"{count} {risk}"
             for risk in ("high", "medium", "low")
-            if (count := sum(said.risk == risk for said in found))
+            if (count := sum(item.risk == risk for item in items))
         )
         st.markdown(
             plain(
-                f"{count_text(len(found), 'change')} will be {verb.done}. "
-                f"{'It saves' if len(found) == 1 else 'Together they save'} {money} and {energy} "
+                f"{count_text(len(items), 'change')} will be {verb.done}. "
+                f"{'It saves' if len(items) == 1 else 'Together they save'} {money} and {energy} "
                 f"a day. Risk: {risks}."
             )
         )
@@ -209,21 +209,21 @@ def _summary(
     many = len(allowed) + len(refused) > _NAMED
     with st.container(height=_LIST_PIXELS if many else "content", border=many):
         for stored in allowed:
-            said = stored.recommendation
-            stops = " · its work is interrupted" if verb.changes and interrupts(said) else ""
-            what = f"{said.target}: {said.now.describe()} → {said.summary}{stops}"
+            item = stored.recommendation
+            stops = " · its work is interrupted" if verb.changes and interrupts(item) else ""
+            what = f"{item.target}: {item.now.describe()} → {item.summary}{stops}"
             st.markdown(plain(f"{stored.reference} {what}"))
         for name, why in refused:
             st.warning(plain(f"{name} is refused: {sentence(why)}"))
 
 
 def _sum(parts: list[Range | None], horizon_hours: float) -> str:
-    known = [part for part in parts if part is not None]
-    if not known or horizon_hours <= 0:
+    amounts = [part for part in parts if part is not None]
+    if not amounts or horizon_hours <= 0:
         return "an unknown amount"
-    lacking = "" if len(known) == len(parts) else f" (unknown of {len(parts) - len(known)})"
-    whole = sum_of([part.times(HOURS_A_DAY / horizon_hours) for part in known])
-    return f"{range_text(whole)}{lacking}"
+    note = "" if len(amounts) == len(parts) else f" (unknown of {len(parts) - len(amounts)})"
+    total = sum_of([part.times(HOURS_A_DAY / horizon_hours) for part in amounts])
+    return f"{range_text(total)}{note}"
 
 
 def _fields(verb: Verb, at: datetime) -> list[FormField]:
@@ -234,8 +234,8 @@ def _fields(verb: Verb, at: datetime) -> list[FormField]:
             FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
         )
     if "snooze" in verb.asks:
-        ends = {said: (at + length).isoformat() for said, length in SNOOZES.items()}
-        options = tuple((end, said) for said, end in ends.items())
+        ends = {title: (at + length).isoformat() for title, length in SNOOZES.items()}
+        options = tuple((end, title) for title, end in ends.items())
         fields.append(
             FormField(
                 name="until", label="For", kind="radio", options=options, chosen=ends["a week"]

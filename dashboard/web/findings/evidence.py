@@ -19,17 +19,17 @@ def show_demand(recommendation: Recommendation, key: str) -> None:
         end=recommendation.evidence.window_end,
         slot_seconds=world.settings.settings.planning.slot_minutes * 60,
     )
-    shown = "memory_used_mib" if recommendation.action in FOR_MEMORY else "effective_gpus"
-    if history[shown].isna().all():
+    column = "memory_used_mib" if recommendation.action in FOR_MEMORY else "effective_gpus"
+    if history[column].isna().all():
         return
-    found = world.reader.forecast(recommendation.job_id, plan_id=recommendation.plan_id)
-    forecast = found if isinstance(found, DemandForecast) else None
+    stored = world.reader.forecast(recommendation.job_id, plan_id=recommendation.plan_id)
+    forecast = stored if isinstance(stored, DemandForecast) else None
     if recommendation.action in FOR_MEMORY:
         job = world.reader.job(recommendation.job_id)
         limit = None if job is None or job.gpu_memory_mib is None else job.gpu_memory_mib
         figure = forecast_band(
             history,
-            shown,
+            column,
             y_title="GiB per GPU",
             forecast=forecast,
             path=forecast.path(Quantity.MEMORY) if forecast else None,
@@ -39,7 +39,7 @@ def show_demand(recommendation: Recommendation, key: str) -> None:
     else:
         figure = forecast_band(
             history,
-            shown,
+            column,
             y_title="effective GPUs",
             forecast=forecast,
             path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,

@@ -49,19 +49,19 @@ def every_row() -> tuple[InboxRow, ...]:
     """Return the rows of all findings that the person may see."""
     world = current_world()
     service, now = world.decision_service, world.clock()
-    found = world.reader.remember(
+    statuses = world.reader.remember(
         ("findings", floor_to_slot(now, _MINUTE)),
         lambda: findings_now(world.reader, now=now, record=service.store.reader),
         decisions=True,
     )
     person = signed_in(service.settings().access)
-    revisions = [status.revision for status in found if status.revision is not None]
-    seen = service.visible(person, revisions) if person else ()
-    numbers = {recommendation.finding for recommendation in seen}
+    revisions = [status.revision for status in statuses if status.revision is not None]
+    visible = service.visible(person, revisions) if person else ()
+    numbers = {recommendation.finding for recommendation in visible}
     return inbox_rows(
-        (status for status in found if status.finding.number in numbers),
+        (status for status in statuses if status.finding.number in numbers),
         jobs=world.reader.jobs_of(
-            {recommendation.recommendation.job_id for recommendation in seen}
+            {recommendation.recommendation.job_id for recommendation in visible}
         ),
         urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
         saved=saved_by_finding(),
@@ -78,8 +78,8 @@ def _in_scope(row: InboxRow, scope: Scope) -> bool:
     if row.job is not None:
         return scope.takes(row.job)
     here = scope.cluster in ("", row.said.cluster or MAIN)
-    near = here and scope.namespace in ("", row.said.namespace)
-    return near and set(scope.chosen) <= {"namespace", "cluster"}
+    same_place = here and scope.namespace in ("", row.said.namespace)
+    return same_place and set(scope.chosen) <= {"namespace", "cluster"}
 
 
 def choose_rows(every: Sequence[InboxRow]) -> list[InboxRow]:
@@ -121,24 +121,24 @@ def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
     )
 
 
-def _one(chosen: str) -> str:
-    return "" if chosen == ALL else chosen
+def _one(value: str) -> str:
+    return "" if value == ALL else value
 
 
-def _names(found: Iterable[str]) -> list[str]:
-    return [ALL, *sorted({name for name in found if name})]
+def _names(names: Iterable[str]) -> list[str]:
+    return [ALL, *sorted({name for name in names if name})]
 
 
 def listed_rows(rows: Sequence[InboxRow], choice: InboxChoice) -> list[InboxRow]:
     """Return the rows of the list, in an order that stands still while the choice does."""
-    wanted = chosen_rows(rows, choice)
-    held: tuple[InboxChoice, list[int]] | None = st.session_state.get(_ORDER)
+    matches = chosen_rows(rows, choice)
+    order: tuple[InboxChoice, list[int]] | None = st.session_state.get(_ORDER)
     # A grid that was not drawn in the last run has been left: who comes back finds it sorted anew.
-    if held is None or held[0] != choice or _GRID not in st.session_state:
-        numbers = [row.number for row in wanted]
+    if order is None or order[0] != choice or _GRID not in st.session_state:
+        numbers = [row.number for row in matches]
         st.session_state.pop(_GRID, None)
     else:
-        numbers = steady(wanted, held[1], rows)
+        numbers = steady(matches, order[1], rows)
     st.session_state[_ORDER] = (choice, numbers)
     by_number = {row.number: row for row in rows}
     return [by_number[number] for number in numbers][:_SHOWN]
@@ -191,18 +191,18 @@ def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
         selection_mode=["multi-row", "single-cell"],
         alt="Findings, one a row. Click a row to open it, tick several to decide on them at once.",
     )
-    chosen = drawn.selection
-    cells = [int(cell[0]) for cell in chosen.cells if int(cell[0]) < len(rows)]
+    selection = drawn.selection
+    cells = [int(cell[0]) for cell in selection.cells if int(cell[0]) < len(rows)]
     return Selected(
-        ticked=tuple(rows[place] for place in chosen.rows if place < len(rows)),
+        ticked=tuple(rows[place] for place in selection.rows if place < len(rows)),
         clicked=rows[cells[0]] if cells else None,
     )
 
 
 def _ticked_before(rows: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
     """Return the rows that are ticked in the list that is about to be drawn."""
-    held = st.session_state.get(_GRID)
-    places = held.selection.rows if held is not None else ()
+    state = st.session_state.get(_GRID)
+    places = state.selection.rows if state is not None else ()
     return tuple(rows[place] for place in places if place < len(rows))
 
 
@@ -213,30 +213,30 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     if current_role() not in _DECIDE or world.reader.recording() is not None:
         return
     applies = service.settings().apply.enabled
-    found = tuple((row.reference, row.said) for row in ticked)
+    targets = tuple((row.reference, row.said) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
-    with st.popover(label, disabled=not found):
+    with st.popover(label, disabled=not targets):
         for name in BULK:
             if applies or not VERBS[name].changes:
                 label = f"{VERBS[name].label} selected"
-                verb_button(name, found, key=f"bulk-{name}", label=label, wide=True)
+                verb_button(name, targets, key=f"bulk-{name}", label=label, wide=True)
 
 
 def open_row(
-    rows: Sequence[InboxRow], every: Sequence[InboxRow], chosen: Selected
+    rows: Sequence[InboxRow], every: Sequence[InboxRow], selected: Selected
 ) -> InboxRow | None:
     """Return the finding that is open: clicked, else alone ticked, else of the address, else first.
 
     The address follows what a person opens.
     """
-    alone = chosen.ticked[0] if len(chosen.ticked) == 1 else None
-    picked = chosen.clicked or alone
+    alone = selected.ticked[0] if len(selected.ticked) == 1 else None
+    picked = selected.clicked or alone
     if picked is not None:
         st.query_params["finding"] = picked.reference
         return picked
-    asked = st.query_params.get("finding", "")
-    if asked:
-        return next((row for row in every if row.reference.casefold() == asked.casefold()), None)
+    query = st.query_params.get("finding", "")
+    if query:
+        return next((row for row in every if row.reference.casefold() == query.casefold()), None)
     return rows[0] if rows else None
 
 

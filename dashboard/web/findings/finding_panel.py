@@ -39,26 +39,26 @@ def finding_panel(row: InboxRow) -> None:
     stored = row.status.revision
     if stored is None:
         return
-    said = row.said
+    revision = row.said
     with st.container(border=True, key=f"finding-{row.reference}"):
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
             st.subheader(
-                f"{row.reference} · {said.action.spec.title} · {plain(said.target)}",
+                f"{row.reference} · {revision.action.spec.title} · {plain(revision.target)}",
                 anchor=False,
                 width="content",
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
-                if said.job_id:
-                    way("job", "Open the job", id=said.job_id)
+                if revision.job_id:
+                    way("job", "Open the job", id=revision.job_id)
                 st.badge(plain(row.state), color=_COLOURS.get(stored.state, "gray"))
-        st.markdown(f"{plain(said.now.describe())} → **{plain(said.summary)}**")
+        st.markdown(f"{plain(revision.now.describe())} → **{plain(revision.summary)}**")
         _decisions(stored)
         if stored.state in OPEN:
             under_way(stored)
         show_outcome(stored)
-        st.markdown(plain(worth_text(said)))
+        st.markdown(plain(worth_text(revision)))
         st.caption(plain(blast_text(row)))
         _why_and_change(stored)
         _details(stored, row.number)
@@ -93,9 +93,9 @@ def _decisions(stored: StoredRecommendation) -> None:
         st.caption("Applied to the simulated cluster: no real job is touched.")
 
 
-def worth_text(said: Recommendation) -> str:
+def worth_text(revision: Recommendation) -> str:
     """Return what a change saves over its horizon, with risk, confidence and time."""
-    savings = said.savings
+    savings = revision.savings
     parts = [
         range_text(part)
         for part in (savings.cost, savings.gpu_hours, savings.energy_kwh, savings.emissions_kgco2e)
@@ -106,66 +106,66 @@ def worth_text(said: Recommendation) -> str:
         parts.append(f"{range_text(market)} market-based")
     saves = tense("Saves", "Would have saved")
     amount = ", ".join(parts) if parts else "an unknown amount"
-    effect = effect_text(said)
+    effect = effect_text(revision)
     return f"{saves} {amount} in {savings.horizon_hours:.4g} h." + (f" {effect}" if effect else "")
 
 
 def blast_text(row: InboxRow) -> str:
     """Return what the change touches, whether it can be undone, and how sure it is."""
-    said = row.said
-    taken = taken_gpus(said)
-    moved = dict(said.evidence.factors).get("starts again elsewhere", "")
-    touched = "1 job" if said.job_id else "no job"
+    item = row.said
+    gpu_count = taken_gpus(item)
+    moved = dict(item.evidence.factors).get("starts again elsewhere", "")
+    touched = "1 job" if item.job_id else "no job"
     if moved:
         touched = f"jobs on the node, which start again elsewhere ({moved})"
-    gpus = f", {taken} of its {count_text(said.now.gpu_count, 'GPU')}" if taken else ""
-    stops = "its work is interrupted" if interrupts(said) else "its work goes on"
+    gpus = f", {gpu_count} of its {count_text(item.now.gpu_count, 'GPU')}" if gpu_count else ""
+    stops = "its work is interrupted" if interrupts(item) else "its work goes on"
     stops = "their work is interrupted" if moved else stops
-    undone = "cannot be undone" if said.cancels_job else "can be rolled back"
-    if said.is_advice:
+    undone = "cannot be undone" if item.cancels_job else "can be rolled back"
+    if item.is_advice:
         stops, undone = "it changes nothing by itself", "a person does it by hand"
-    where = f" of namespace {said.namespace}" if said.namespace else ""
+    where = f" of namespace {item.namespace}" if item.namespace else ""
     return (
-        f"Risk {said.risk}, confidence {said.confidence}. Touches {touched}{where}{gpus}; {stops}; "
-        f"{undone}. {tense('Expires', 'Would have expired on')} {said.expires_at:%Y-%m-%d %H:%M} "
+        f"Risk {item.risk}, confidence {item.confidence}. Touches {touched}{where}{gpus}; {stops}; "
+        f"{undone}. {tense('Expires', 'Would have expired on')} {item.expires_at:%Y-%m-%d %H:%M} "
         f"UTC."
     )
 
 
 def effect_text(recommendation: Recommendation) -> str:
     """Return when a change holds, what making it takes, and by how much work is done later."""
-    found = []
+    sentences = []
     if recommendation.transition is not None and recommendation.transition.seconds.high > 0:
         seconds = recommendation.transition.seconds
         parts = ", ".join(what for what, _seconds in recommendation.transition.parts)
-        found.append(
+        sentences.append(
             f"The change takes {seconds.central:.0f} ({seconds.low:.0f}–{seconds.high:.0f}) s "
             f"({parts}); it is counted in the savings."
         )
     if recommendation.transition is not None and recommendation.transition.queue:
-        found.append(f"Expected wait in the queue {recommendation.transition.queue}.")
+        sentences.append(f"Expected wait in the queue {recommendation.transition.queue}.")
     if recommendation.delay_hours is not None:
         later = recommendation.delay_hours
         hours = [later.central, later.low, later.high]
         word = "later"
         if later.high < 0:
             hours, word = [-later.central, -later.high, -later.low], "earlier"
-        found.append(
+        sentences.append(
             f"Its work may be done {hours[0]:.2g} ({hours[1]:.2g}–{hours[2]:.2g}) h {word}."
             if abs(later.high) >= _NOTICEABLE_HOURS
             else "Its work is done as early as now."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def _why_and_change(stored: StoredRecommendation) -> None:
-    said = stored.recommendation
+    revision = stored.recommendation
     why, change = st.columns([3, 2])
     with why:
         st.markdown("**Why**")
-        st.write(plain(said.why))
-        if said.job_id:
-            show_demand(said, "open")
+        st.write(plain(revision.why))
+        if revision.job_id:
+            show_demand(revision, "open")
     with change:
         st.markdown("**What changes**")
         change_panel(stored)
@@ -173,13 +173,13 @@ def _why_and_change(stored: StoredRecommendation) -> None:
 
 def _details(stored: StoredRecommendation, number: int) -> None:
     """Keep the evidence and the record of the finding folded."""
-    said = stored.recommendation
+    revision = stored.recommendation
     evidence = st.expander("Evidence", key="open-evidence", on_change="rerun")
     if evidence.open:
-        rows = evidence_rows(said)
+        rows = evidence_rows(revision)
         with evidence:
             st.dataframe({"what": list(rows), "evidence": list(rows.values())}, hide_index=True)
-            st.caption(f"{said.recommendation_id} · digest {said.digest}")
+            st.caption(f"{revision.recommendation_id} · digest {revision.digest}")
     record = st.expander("Record", key="open-record", on_change="rerun")
     if record.open:
         entries = record_of(current_world().store.reader, number)
@@ -187,8 +187,8 @@ def _details(stored: StoredRecommendation, number: int) -> None:
             if not entries:
                 st.write("Nothing has been decided about it yet.")
                 return
-            told = [
+            events = [
                 {"at": row.at, "who": row.by, "what": row.event, "detail": row.detail}
                 for row in entries
             ]
-            table(pd.DataFrame(told), "record", exported=False)
+            table(pd.DataFrame(events), "record", exported=False)

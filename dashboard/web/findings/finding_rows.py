@@ -114,14 +114,14 @@ class InboxRow:
         return f"{self.status.state}{by}" + (f", saved {range_text(saved)}" if saved else "")
 
 
-def a_day(value: Range | None, said: Recommendation) -> float | None:
+def a_day(value: Range | None, revision: Recommendation) -> float | None:
     """Return a saving over the horizon as one of a day; None when it is unknown."""
-    hours = said.savings.horizon_hours
+    hours = revision.savings.horizon_hours
     return None if value is None or hours <= 0 else value.central * HOURS_A_DAY / hours
 
 
 def inbox_rows(
-    found: Iterable[FindingStatus],
+    statuses: Iterable[FindingStatus],
     *,
     jobs: Mapping[str, Job],
     urgent: frozenset[str],
@@ -131,13 +131,13 @@ def inbox_rows(
     return tuple(
         InboxRow(
             status=status,
-            said=(said := status.revision.recommendation),
-            job=jobs.get(said.job_id),
+            said=(revision := status.revision.recommendation),
+            job=jobs.get(revision.job_id),
             urgent=status.state == OPEN
-            and (said.action in FOR_MEMORY or status.finding.reference in urgent),
+            and (revision.action in FOR_MEMORY or status.finding.reference in urgent),
             saved=saved.get(status.finding.reference),
         )
-        for status in found
+        for status in statuses
         if status.revision is not None
     )
 
@@ -146,8 +146,8 @@ def state_of(word: str) -> str:
     """Return the choice of states that a word of the address means: a choice or a single state."""
     if word in STATES:
         return word
-    wanted = _FORMER.get(word, word)
-    return next((name for name, states in _GROUPS.items() if wanted in states), STATES[0])
+    state = _FORMER.get(word, word)
+    return next((name for name, states in _GROUPS.items() if state in states), STATES[0])
 
 
 def titles(rows: Iterable[InboxRow]) -> list[str]:
@@ -164,7 +164,7 @@ def chosen_rows(rows: Iterable[InboxRow], choice: InboxChoice) -> list[InboxRow]
 
 def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
     states = _GROUPS.get(choice.state)
-    wanted = (
+    pairs = (
         (choice.kind, row.said.action.spec.title),
         (choice.owner, row.owner),
         (choice.risk, str(row.said.risk)),
@@ -175,7 +175,7 @@ def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
     return (
         (states is None or row.status.state in states)
         and (row.urgent or not choice.urgent)
-        and all(asked in ("", has) for asked, has in wanted)
+        and all(value in ("", has) for value, has in pairs)
         and choice.search.casefold() in f"{text} {row.said.action.spec.title}".casefold()
     )
 
@@ -199,9 +199,9 @@ def steady(rows: Sequence[InboxRow], before: Sequence[int], every: Sequence[Inbo
 
     What no longer fits the choice stays as long as it is among `every`.
     """
-    known = {row.number for row in every}
-    kept = [number for number in before if number in known]
-    return kept + [row.number for row in rows if row.number not in set(kept)]
+    present = {row.number for row in every}
+    numbers = [number for number in before if number in present]
+    return numbers + [row.number for row in rows if row.number not in set(numbers)]
 
 
 def age_text(opened_at: datetime, now: datetime) -> str:
@@ -210,7 +210,7 @@ def age_text(opened_at: datetime, now: datetime) -> str:
     return f"{hours:.0f} h" if hours < 2 * HOURS_A_DAY else f"{hours / HOURS_A_DAY:.0f} d"
 
 
-def interrupts(said: Recommendation) -> bool:
+def interrupts(revision: Recommendation) -> bool:
     """Return whether making the change stops the work of its job for a while, or for good."""
-    stops = said.transition is not None and said.transition.seconds.high > 0
-    return stops or said.action.spec.takes_all
+    stops = revision.transition is not None and revision.transition.seconds.high > 0
+    return stops or revision.action.spec.takes_all

@@ -65,13 +65,13 @@ def _taken(cost: float, currency: str) -> str:
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth."""
     waiting = [row.said for row in rows if row.status.state == "open"]
-    worth, taken = worth_of(waiting)
-    hours = max((said.savings.horizon_hours for said in waiting), default=0)
-    urgent = sum(said.action in FOR_MEMORY for said in waiting)
+    worth, gpus = worth_of(waiting)
+    hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
+    urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
     finding(
         f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
         f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
-        f"{tense('', ' after')}{_taken(taken, currency)}.{_memory(urgent)}"
+        f"{tense('', ' after')}{_taken(gpus, currency)}.{_memory(urgent)}"
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
@@ -136,13 +136,13 @@ if not empty_state():
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     answer(looked_at, currency)
     rows = choose_rows(looked_at)
-    asked = st.query_params.get("finding", "")
+    query = st.query_params.get("finding", "")
     if rows:
-        chosen = findings_grid(rows, currency)
-        opened = open_row(rows, every, chosen)
+        selected = findings_grid(rows, currency)
+        opened = open_row(rows, every, selected)
     else:
         st.info("No finding fits these filters. Clear the search, or choose another state.")
-        opened = next((row for row in every if row.number == number_of(asked)), None)
+        opened = next((row for row in every if row.number == number_of(query)), None)
     decision_dialog()
     revisions = [row.status.revision for row in every if row.status.revision]
     watch(
@@ -154,8 +154,8 @@ if not empty_state():
     )
     if opened is not None:
         finding_panel(opened)
-    elif asked and (named := number_of(asked)):
-        st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
+    elif query and (missing := number_of(query)):
+        st.write(f"{reference(missing)} is not known here, or no recommendation of it is kept.")
     if every:
         total = count_text(len(every), "finding")
         st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")

@@ -46,9 +46,9 @@ def show_outcome(stored: StoredRecommendation) -> None:
     if stored.state in (State.PROPOSED, State.APPROVED, State.WRITTEN):
         return
     rows = current_world().store.reader.journal(digest=stored.recommendation.digest)
-    told = [row for row in rows if row.event in set(State) and row.detail]
-    if told:
-        st.caption(plain(f"{told[-1].at:%Y-%m-%d %H:%M} UTC: {told[-1].detail}"))
+    entries = [row for row in rows if row.event in set(State) and row.detail]
+    if entries:
+        st.caption(plain(f"{entries[-1].at:%Y-%m-%d %H:%M} UTC: {entries[-1].detail}"))
     measured = [row for row in rows if row.event in (State.VERIFIED, State.FELL_SHORT)]
     if measured:
         measurement = from_json(Measurement, measured[-1].record)

@@ -78,8 +78,8 @@ def answer(plan: Plan) -> None:
             ),
         }
     )
-    held = [job.now.gpu_model for job in plan.jobs for _board in range(job.now.gpu_count)]
-    for unknown in load_gpu_catalogue().lacking(held):
+    models = [job.now.gpu_model for job in plan.jobs for _board in range(job.now.gpu_count)]
+    for unknown in load_gpu_catalogue().lacking(models):
         st.warning(plain(f"Left out of these costs: {unknown}"), icon="⚠️")
     for violation in plan.violations[:_BROKEN]:
         st.warning(plain(f"A limit is broken at a price: {violation}."), icon="⚠️")
@@ -121,7 +121,7 @@ def show_places(plan: Plan) -> None:
     st.subheader("Placement over time")
     pages = node_pages(plan, current_scope().model)
     names = [" – ".join(dict.fromkeys((part[0].node, part[-1].node))) for part in pages]
-    chosen = choose("Nodes", names, "nodes") if names else ""
+    page = choose("Nodes", names, "nodes") if names else ""
     if not names:
         st.info(plain(f"No node of the plan has {current_scope().model}."))
     if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
@@ -136,7 +136,7 @@ def show_places(plan: Plan) -> None:
             for stored in reader.recommendations(now=world.clock())
             if stored.recommendation.plan_id == plan.plan_id
         }
-        nodes = pages[names.index(chosen) if chosen in names else 0]
+        nodes = pages[names.index(page) if page in names else 0]
         chart(
             reader.remember(
                 ("gantt", plan.plan_id, nodes[0].node, nodes[-1].node),
@@ -169,8 +169,8 @@ def show_rows(plan: Plan) -> None:
         with st.expander(f"{count_text(len(lost), 'job has', 'jobs have')} no known place"):
             rows = pd.DataFrame([{"job": entry.job_id, "why": entry.unplaced} for entry in lost])
             table(rows.head(_LISTED), "unplaced", every=lambda: rows)
-    left, right = st.columns(2)
-    with left:
+    first, right = st.columns(2)
+    with first:
         st.subheader("Lower bounds")
         table(pd.DataFrame(bound_rows(plan)), "bounds")
         st.caption("The first holds for every plan, the others for every placement of this one.")

@@ -37,16 +37,16 @@ def what_if_panel(plan_id: str) -> None:
             name: _slider(column, name, settings)
             for column, name in zip(columns, _SLIDERS, strict=True)
         }
-        asked = st.form_submit_button("Solve a copy")
+        pressed = st.form_submit_button("Solve a copy")
     turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
-    if asked:
+    if pressed:
         _into_address(turned)
-    shown = st.session_state.get(_FOUND)
-    if asked or (_in_address() and (shown is None or shown[:2] != (plan_id, turned))):
+    answer = st.session_state.get(_FOUND)
+    if pressed or (_in_address() and (answer is None or answer[:2] != (plan_id, turned))):
         st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
-    shown = st.session_state.get(_FOUND)
-    if shown is not None and shown[0] == plan_id and shown[2] is not None:
-        _show(shown[1], shown[2])
+    answer = st.session_state.get(_FOUND)
+    if answer is not None and answer[0] == plan_id and answer[2] is not None:
+        _show(answer[1], answer[2])
 
 
 def _in_address() -> bool:
@@ -65,10 +65,10 @@ def _into_address(turned: dict[str, float]) -> None:
 def _start_of(name: str, in_force: float, low: float, high: float) -> float:
     """Return where a slider starts: as the address says where it can be read, else as in force."""
     try:
-        asked = float(st.query_params.get(name, ""))
+        value = float(st.query_params.get(name, ""))
     except ValueError:
         return in_force
-    return asked if low <= asked <= high else in_force
+    return value if low <= value <= high else in_force
 
 
 def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Settings) -> float:
@@ -104,23 +104,23 @@ def _solved(settings: Settings, knobs: dict[str, float]) -> WhatIf | None:
             return None
 
 
-def _show(knobs: dict[str, float], found: WhatIf) -> None:
+def _show(knobs: dict[str, float], result: WhatIf) -> None:
     turned = ", ".join(f"{name} {value:g}" for name, value in knobs.items()) or "nothing turned"
-    saved = found.current.money - found.changed.money
+    saved = result.current.money - result.changed.money
     st.markdown(
         plain(
-            f"With {turned}: {number(abs(saved), found.settings.energy.currency)} "
+            f"With {turned}: {number(abs(saved), result.settings.energy.currency)} "
             f"{'less' if saved >= 0 else 'more'} than the plan in force at the same prices, "
-            f"solved in {found.seconds:.2g} s to within {100 * found.gap_ratio:.2f} %."
+            f"solved in {result.seconds:.2g} s to within {100 * result.gap_ratio:.2f} %."
         )
     )
-    table(pd.DataFrame(difference_rows(found)), "what-if")
+    table(pd.DataFrame(difference_rows(result)), "what-if")
     notes = [
-        f"Energy of {count_text(found.changed.unknown_jobs, 'job')} is not known and left out."
-        if found.changed.unknown_jobs
+        f"Energy of {count_text(result.changed.unknown_jobs, 'job')} is not known and left out."
+        if result.changed.unknown_jobs
         else "",
-        f"{count_text(found.left_out, 'job')} of the plan ended: left out."
-        if found.left_out
+        f"{count_text(result.left_out, 'job')} of the plan ended: left out."
+        if result.left_out
         else "",
     ]
     st.caption(

@@ -39,8 +39,8 @@ def answer_of(heat_kw: float | None, racks: tuple[HeatRow, ...]) -> str:
     if not racks:
         return f"{now}; no rack is known."
     if over:
-        named = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
-        return f"{now}; within 24 h {named} may exceed what the rack's power allows."
+        racks_text = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
+        return f"{now}; within 24 h {racks_text} may exceed what the rack's power allows."
     if any(row.over_limit is None for row in racks):
         return f"{now}; what racks give off in the next 24 h is not forecast yet."
     return f"{now}; no rack is expected to exceed its limit in the next 24 h."

@@ -68,10 +68,10 @@ def boards_now(end: datetime) -> pd.DataFrame:
     if scope.cluster:
         boards = boards[boards["node"].map(cluster_in) == scope.cluster.replace(MAIN, "")]
     if jobs is not None and not set(scope.chosen) <= {"model", "cluster"}:
-        held = boards["jobs"].map(
+        in_scope = boards["jobs"].map(
             lambda names: any(part in jobs for part in str(names).split("\n"))
         )
-        boards = boards[held]
+        boards = boards[in_scope]
     return boards
 
 
@@ -116,17 +116,17 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
     unknown = [name for name in ACTIVITY.names if name in page and page[name].isna().all()]
-    shown = page.drop(columns=[*hidden, *unknown])
+    columns = page.drop(columns=[*hidden, *unknown])
     at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight on a laptop
     table(
-        shown[at_first + [name for name in shown.columns if name not in at_first]],
+        columns[at_first + [name for name in columns.columns if name not in at_first]],
         "boards",
         every=lambda: rows.drop(columns=left_out),
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
         opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
     )
-    asked = st.query_params.get("gpu", "")
-    here = [page, rows[rows["gpu_uuid"] == asked]]  # the board of an address may be elsewhere
+    uuid = st.query_params.get("gpu", "")
+    here = [page, rows[rows["gpu_uuid"] == uuid]]  # the board of an address may be elsewhere
     show_board(pd.concat(here).drop_duplicates("gpu_uuid"), end)
 
 
@@ -144,13 +144,13 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     """Show the past of one board."""
     ids = page["gpu_uuid"].tolist()
     names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
-    asked = st.query_params.get("gpu", "")
-    if asked and asked not in ids:
-        st.warning(plain(f"Board {asked} is not among these."))
+    query = st.query_params.get("gpu", "")
+    if query and query not in ids:
+        st.warning(plain(f"Board {query} is not among these."))
     gpu = st.selectbox(
         "One GPU",
         ids,
-        index=ids.index(asked) if asked in ids else 0,
+        index=ids.index(query) if query in ids else 0,
         format_func=lambda entry: names[entry],
     )
     st.query_params["gpu"] = gpu
@@ -162,8 +162,8 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
-        said = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
-        st.caption(said, width="content")
+        caption = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
+        st.caption(caption, width="content")
         for job in held_by[:_NAMED_JOBS]:
             way("job", job, id=job)
         if len(held_by) > _NAMED_JOBS:
@@ -175,7 +175,7 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
     st.subheader("Health of boards and nodes")
     day = {"start": end - timedelta(days=1), "end": end}
     xids = reader.board_xids(since=day["start"])
-    found = troubles(
+    rows = troubles(
         boards,
         reader.silent_boards(**day, since=end - timedelta(hours=1)),
         reader.nodes(),
@@ -183,10 +183,10 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
         worth_a_look(xids, since=day["start"]),
         world.settings.settings.nodes,
     )
-    if found.empty:
+    if rows.empty:
         st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
     else:
-        table(found.head(500), "health", every=lambda: found, prose=_PROSE)
+        table(rows.head(500), "health", every=lambda: rows, prose=_PROSE)
     if xids.empty:
         st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
 
@@ -197,17 +197,17 @@ for warning in (entry for report in reader.source_reports() for entry in report.
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     boards = boards_now(end)
-    held = boards[boards["allocated_ratio"] > 0]
+    busy = boards[boards["allocated_ratio"] > 0]
     silent = int(boards["power_watts"].isna().sum())
-    idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
+    idle = busy[busy["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
         f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
-        f"{len(held):,} held in the last hour, {len(idle):,} of them idle."
+        f"{len(busy):,} held in the last hour, {len(idle):,} of them idle."
     )
     figures(
         {
-            "held boards in use, mean": number(held["work"].mean(), "%"),
-            "held boards' memory, mean": number(held["memory"].mean(), "%"),
+            "held boards in use, mean": number(busy["work"].mean(), "%"),
+            "held boards' memory, mean": number(busy["memory"].mean(), "%"),
             "power of all boards": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
                 f"{count_text(silent, 'board')} did not report it" if silent else "",
@@ -217,22 +217,22 @@ if not empty_state():
     )
     cells = st.columns([2, 2, 3], vertical_alignment="bottom")
     with cells[0]:
-        known = [entry for entry in MEASURES[1:] if boards[entry.column].notna().any()]
-        shown = choose("Colour", [entry.title for entry in (MEASURES[0], *known)], "colour")
+        measures = [entry for entry in MEASURES[1:] if boards[entry.column].notna().any()]
+        title = choose("Colour", [entry.title for entry in (MEASURES[0], *measures)], "colour")
     with cells[1]:
         order = choose("Order", list(_SORTS), "order")
     with cells[2]:
         search = st.text_input("Node or job", key="q", bind="query-params")
-    chosen = boards
+    matches = boards
     if search:
-        text = chosen["node"] + " " + chosen["jobs"]
-        chosen = chosen[text.str.contains(search, case=False, regex=False)]
-    if chosen.empty:
+        text = matches["node"] + " " + matches["jobs"]
+        matches = matches[text.str.contains(search, case=False, regex=False)]
+    if matches.empty:
         st.info("No board fits these filters. Clear the search, or choose other jobs above.")
     else:
         show_boards(
-            ranked(chosen, order),
-            next(measure for measure in MEASURES if measure.title == shown),
+            ranked(matches, order),
+            next(measure for measure in MEASURES if measure.title == title),
             end,
         )
     show_health(boards, end)

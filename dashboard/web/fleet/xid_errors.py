@@ -39,8 +39,8 @@ def latest_xids(xids: pd.DataFrame) -> pd.DataFrame:
 def xid_texts(boards: pd.DataFrame, xids: pd.DataFrame) -> pd.Series:
     """Return for each board its latest code, 'none', or None when nobody reports it."""
     latest = latest_xids(xids).set_index("gpu_uuid")["xid"]
-    found = boards["gpu_uuid"].map(latest)
-    texts = [None if pd.isna(entry) else _text(int(entry)) for entry in found]
+    codes = boards["gpu_uuid"].map(latest)
+    texts = [None if pd.isna(entry) else _text(int(entry)) for entry in codes]
     return pd.Series(texts, index=boards.index, dtype=object)
 
 
@@ -101,8 +101,8 @@ def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
     )
     for name in ("concerns", "what", "next_step"):
         rows[name] = [getattr(meaning_of(int(entry)), name) for entry in rows["xid"]]
-    shown = rows.sort_values(["boards", "xid"], ascending=[False, True], ignore_index=True)
-    return shown[_CODE_COLUMNS]
+    ordered = rows.sort_values(["boards", "xid"], ascending=[False, True], ignore_index=True)
+    return ordered[_CODE_COLUMNS]
 
 
 def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:

@@ -30,8 +30,8 @@ def xid_section(reader: CachedReader, now: datetime) -> None:
 
 def board_xid_section(reader: CachedReader, gpu: str, end: datetime) -> None:
     """Show which XID errors one board showed."""
-    known = reader.board_xids(since=end - timedelta(days=_BOARD_DAYS))
-    mine = known[known["gpu_uuid"] == gpu]
+    xids = reader.board_xids(since=end - timedelta(days=_BOARD_DAYS))
+    mine = xids[xids["gpu_uuid"] == gpu]
     if mine.empty:
         st.caption(f"XID errors of this board are unknown: {NOT_REPORTED}.")
     elif errors_in(mine).empty:

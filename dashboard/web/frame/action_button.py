@@ -146,17 +146,17 @@ def _file_buttons(files: Sequence[File]) -> None:
 
 def _asked(file: File) -> dict[str, str] | None:
     """Return the file where it was just asked for, as the browser takes it."""
-    asked: dict[str, tuple[str, float]] = st.session_state.setdefault(f"{_HEARD}-files", {})
+    requests: dict[str, tuple[str, float]] = st.session_state.setdefault(f"{_HEARD}-files", {})
     nonce, _answers = _pressed(file.key)
     now = time.monotonic()
-    if nonce != asked.get(file.key, ("",))[0]:
-        asked[file.key] = (nonce, now)
+    if nonce != requests.get(file.key, ("",))[0]:
+        requests[file.key] = (nonce, now)
     # A drawing may be given up before the browser has it: the next one brings the file as well.
-    if not nonce or now - asked[file.key][1] > _OFFERED_SECONDS:
+    if not nonce or now - requests[file.key][1] > _OFFERED_SECONDS:
         return None
     content = file.make()
-    whole = content.encode() if isinstance(content, str) else content
-    packed = base64.b64encode(whole).decode("ascii")
+    data = content.encode() if isinstance(content, str) else content
+    packed = base64.b64encode(data).decode("ascii")
     return {"nonce": nonce, "name": file.name, "type": file.kind, "base64": packed}
 
 
@@ -172,12 +172,12 @@ def _draw(key: str, hear: Callable[[], None], *, wide: bool = False, **data: Any
 
 def _pressed(key: str) -> tuple[str, PressOutcome]:
     """Return what names the latest press, '' before the first, and what came of it."""
-    held = st.session_state.get(key)
-    told = held.get("answers") if held else None
-    if not isinstance(told, Mapping):
+    state = st.session_state.get(key)
+    answers = state.get("answers") if state else None
+    if not isinstance(answers, Mapping):
         return "", PressOutcome()
-    return str(told.get("nonce", "")), PressOutcome(
-        done=int(told.get("done", 0)),
-        refused=tuple(map(str, told.get("refused", ()))),
-        by=str(told.get("by", "")),
+    return str(answers.get("nonce", "")), PressOutcome(
+        done=int(answers.get("done", 0)),
+        refused=tuple(map(str, answers.get("refused", ()))),
+        by=str(answers.get("by", "")),
     )

@@ -50,17 +50,17 @@ def urgent_now() -> tuple[UrgentFact, ...]:
 
 def urgent_strip() -> None:
     """Say what is urgent in one line: to an owner of their own jobs alone, with what to do."""
-    facts, own = urgent_now(), current_role() == "owner"
-    lines = [*map(_told if own else _named, facts[:_NAMED])]
+    facts, is_owner = urgent_now(), current_role() == "owner"
+    lines = [*map(_told if is_owner else _named, facts[:_NAMED])]
     if len(facts) > _NAMED:
         lines.append(f"and {len(facts) - _NAMED} more")
     if facts:
         ways = ["[what to do](health)"]
         if not all(fact.tenant for fact in facts):
             ways.insert(0, "[in Findings](findings?urgent=yes)")
-        further = "" if own else f" — {' · '.join(ways)}"
+        further = "" if is_owner else f" — {' · '.join(ways)}"
         st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
-    if not own:
+    if not is_owner:
         _failed_sources()
 
 
@@ -72,8 +72,8 @@ def _failed_sources() -> None:
         if report.state is SourceState.FAILED
     ]
     if failed:
-        named = plain(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
-        st.warning(f"{named} [Health](health)")
+        text = plain(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
+        st.warning(f"{text} [Health](health)")
 
 
 def urgent_section() -> None:

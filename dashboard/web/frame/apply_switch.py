@@ -16,10 +16,10 @@ _PATH = "api/v1/stop"
 def apply_banner() -> None:
     """Say at the top of the page when applying is stopped or its worker cannot work."""
     world = current_world()
-    found = world.decision_service.stopped()
-    if found is not None:
-        said = found.describe()
-        st.error(plain(f"{said[0].upper()}{said[1:]}. Nothing is sent to any cluster."))
+    stop = world.decision_service.stopped()
+    if stop is not None:
+        text = stop.describe()
+        st.error(plain(f"{text[0].upper()}{text[1:]}. Nothing is sent to any cluster."))
     problem = world.worker_problem()
     if problem:
         st.error(plain(f"The apply worker cannot work: {problem}"))

@@ -41,13 +41,13 @@ def simulated_banner() -> None:
     world = current_world()
     if not world.decision_service.settings().apply_simulated.enabled:
         return
-    said = "**Simulated cluster**: no real job is reached."
+    text = "**Simulated cluster**: no real job is reached."
     if world.demo_pace is not None:
         pace = f"{SECONDS_PER_HOUR / world.demo_pace:.0f} s"
-        said += (
+        text += (
             f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
         )
-    st.caption(f":material/science: {said}")
+    st.caption(f":material/science: {text}")
     if world.cycle_state().doing:
         _first_plan()
 
@@ -76,8 +76,8 @@ def demo_guide(title: str) -> None:
 
 def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
     """Return the steps for what became of the recommendations; `measured` is '' until one was."""
-    taken = set(states.values())
-    applied = bool(taken & (STANDING | {State.ROLLED_BACK, State.APPLYING}))
+    reached = set(states.values())
+    applied = bool(reached & (STANDING | {State.ROLLED_BACK, State.APPLYING}))
     return (
         Step(
             title="See what is wasted",
@@ -86,7 +86,7 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
             page=page_file("overview"),
             label="Overview",
             done=applied
-            or bool(taken - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED, State.SNOOZED}),
+            or bool(reached - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED, State.SNOOZED}),
         ),
         Step(
             title="Approve and apply one",
@@ -175,8 +175,8 @@ def _wait() -> str:
     ]
     if not pending:
         return f"Savings shows what a change really brought, {slots} after it was made."
-    left = max(_due(settings, pending[0].applied_at) - world.clock(), timedelta())
-    seconds = left.total_seconds() / (world.demo_pace or 1)
+    wait = max(_due(settings, pending[0].applied_at) - world.clock(), timedelta())
+    seconds = wait.total_seconds() / (world.demo_pace or 1)
     if not seconds:
         return "The samples after the change are being read."
     return f"Applied. {slots} are measured after it: about {seconds:.0f} s left."

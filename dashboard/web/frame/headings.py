@@ -89,18 +89,18 @@ def column_settings(
     `other` are headings of this table alone: with its currency, or of a word that means something
     else in another table.
     """
-    own = other or {}
+    titles = other or {}
     names = [str(name) for name in rows.columns]
-    return {name: _column(name, own.get(name) or heading(name), rows[name]) for name in names}
+    return {name: _column(name, titles.get(name) or heading(name), rows[name]) for name in names}
 
 
 def _is_large(values: "pd.Series[Any]") -> bool:
     """Return whether a column is of whole numbers that separators of thousands make readable."""
     if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return False
-    known = values.dropna()
+    numbers = values.dropna()
     # "localized" keeps three decimals at most: of a small share it would tell nothing.
-    return bool(len(known) and (known % 1 == 0).all() and known.abs().max() >= _LARGE)
+    return bool(len(numbers) and (numbers % 1 == 0).all() and numbers.abs().max() >= _LARGE)
 
 
 def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:

@@ -51,10 +51,10 @@ def page_file(view: str) -> str:
 
 def navigation(role: str) -> dict[str, list[PageRow]]:
     """Return the pages that a role sees, by section; none for who is not signed in."""
-    found: dict[str, list[PageRow]] = {}
+    pages: dict[str, list[PageRow]] = {}
     for row in PAGES if role != "none" else ():
         if role != "owner":
-            found.setdefault(row.section, []).append(row)
+            pages.setdefault(row.section, []).append(row)
         elif row.for_owners:
-            found.setdefault("My jobs" if row.section == "Now" else row.section, []).append(row)
-    return found
+            pages.setdefault("My jobs" if row.section == "Now" else row.section, []).append(row)
+    return pages

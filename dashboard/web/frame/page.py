@@ -53,10 +53,10 @@ def number(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None or value != value else f"{figure_text(value)} {unit}"
 
 
-def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
+def measured(value: float | None, unit: str, reason: str) -> tuple[str, str]:
     """Return a figure and its small print: nothing when it is known, else why it is not."""
-    shown = number(value, unit)
-    return shown, lacking if shown == UNKNOWN else ""
+    text = number(value, unit)
+    return text, reason if text == UNKNOWN else ""
 
 
 def loss_banner() -> None:
@@ -84,10 +84,10 @@ def freshness() -> str:
     latest = reader.latest_sample_at()
     if latest is None:
         return "No samples yet."
-    known = [report for report in reader.source_reports() if report.completeness_ratio is not None]
+    rated = [report for report in reader.source_reports() if report.completeness_ratio is not None]
     complete = (
-        f"; sources {100 * min(report.completeness_ratio or 0 for report in known):.0f} % complete"
-        if known
+        f"; sources {100 * min(report.completeness_ratio or 0 for report in rated):.0f} % complete"
+        if rated
         else ""
     )
     if (recording := reader.recording()) is not None:
@@ -145,8 +145,8 @@ def chart(figure: go.Figure, key: str, *, opens: Callable[[str], None] | None = 
 
     def hear() -> None:
         for point in st.session_state[key].selection.points:
-            if isinstance(named := point.get("customdata"), list) and named[0]:
-                opens(str(named[0]))
+            if isinstance(data := point.get("customdata"), list) and data[0]:
+                opens(str(data[0]))
 
     st.plotly_chart(figure, key=key, config=settings, on_select=hear, selection_mode="points")
     _go_where_asked()
@@ -171,16 +171,16 @@ def table(
     sentences, which then have several lines. A column of empty texts is left out of what is shown.
     `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
     """
-    shown = _readable(rows)
-    settings = column_settings(shown, other=headings)
+    visible = _readable(rows)
+    settings = column_settings(visible, other=headings)
     for column, width in (prose or {}).items():
         settings[column] = st.column_config.Column(settings[column]["label"], width=width)
     linked = set()
     for column, page in (links or {}).items():
         # A cell that names several leads to none of them.
-        if column in shown.columns and not rows[column].astype(str).str.contains("\n").any():
+        if column in visible.columns and not rows[column].astype(str).str.contains("\n").any():
             linked.add(column)
-            shown[column] = [link_to(page, entry) for entry in rows[column]]
+            visible[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
                 settings[column]["label"],
                 display_text=r"(?:[?&][a-z]+=|#)([^&#]*)$",
@@ -194,12 +194,12 @@ def table(
                 opens(int(place))
 
     st.dataframe(
-        shown,
+        visible,
         hide_index=True,
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
-        height="auto" if prose or shown.empty else grid_height(min(len(shown), _ROWS_HIGH)),
+        height="auto" if prose or visible.empty else grid_height(min(len(visible), _ROWS_HIGH)),
         key=key if opens else None,
         on_select=hear if opens else "ignore",
         selection_mode="single-cell",
@@ -212,13 +212,13 @@ def table(
 
 def _readable(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as people read them, without columns of empty texts."""
-    shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
-    shown = shown.copy()
-    for column in shown.columns[shown.dtypes == "float64"]:
-        shown[column] = rows[column].map(three_digits)
-    for column in shown.columns[[kind in ("object", "str") for kind in shown.dtypes]]:
-        shown[column] = shown[column].map(_cell)
-    return shown
+    visible = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
+    visible = visible.copy()
+    for column in visible.columns[visible.dtypes == "float64"]:
+        visible[column] = rows[column].map(three_digits)
+    for column in visible.columns[[kind in ("object", "str") for kind in visible.dtypes]]:
+        visible[column] = visible[column].map(_cell)
+    return visible
 
 
 def _cell(value: object) -> object:
@@ -228,8 +228,8 @@ def _cell(value: object) -> object:
 
 def _go_where_asked() -> None:
     """Leave for the page that a click asked for: a callback cannot."""
-    if (asked := st.session_state.pop(_ASKED, None)) is not None:
-        view, words = asked
+    if (target := st.session_state.pop(_ASKED, None)) is not None:
+        view, words = target
         st.switch_page(page_file(view), query_params=words)
 
 
@@ -238,9 +238,9 @@ def grid_height(rows: int) -> int:
     return _ROW_PIXELS * (rows + 1) + 3
 
 
-def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
-    """Return what opens a page when a row is clicked; `asked` is what its address asks, by row."""
-    return lambda place: _ask_for(view, asked[place])
+def goes_to(view: str, links: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
+    """Return what opens a page when a row is clicked; `links` is what its address asks, by row."""
+    return lambda place: _ask_for(view, links[place])
 
 
 def goes_by_name(view: str, word: str) -> Callable[[str], None]:
@@ -263,38 +263,38 @@ def link_to(page: str, name: object) -> str | None:
     """Return the address of a page about a name within the scope of now, None for no name."""
     if not isinstance(name, str) or not name:
         return None
-    path, _mark, asked = page.partition("?")
+    path, _mark, query = page.partition("?")
     scope = urlencode(current_scope().address(), quote_via=quote)
     # What a table shows of a link is its end.
     end = f"#{quote(read, safe='')}" if (read := isolated(name)) != name else ""
-    return f"{path}?{scope}{'&' if scope else ''}{asked}{quote(name, safe='')}{end}"
+    return f"{path}?{scope}{'&' if scope else ''}{query}{quote(name, safe='')}{end}"
 
 
-def way(view: str, label: str, **asked: str) -> None:
-    """Show a link to another page that keeps the scope; `asked` is what else its address says.
+def way(view: str, label: str, **query: str) -> None:
+    """Show a link to another page that keeps the scope; `query` is what else its address says.
 
     `label` is untrusted text; a long one is cut, as Streamlit does not wrap it on a narrow screen.
     Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
     filters, behind their button, it forgets.
     """
-    asked = current_scope().chosen | asked
+    query = current_scope().chosen | query
     icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
-    st.page_link(page_file(view), label=plain(short_name(label)), query_params=asked, icon=icon)
+    st.page_link(page_file(view), label=plain(short_name(label)), query_params=query, icon=icon)
 
 
-def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:
+def export(name: str, rows_of: Callable[[], pd.DataFrame]) -> None:
     """Offer rows as CSV and JSON."""
     file_buttons(
         File(
             label="CSV",
-            make=lambda: csv_text((rows := whole()).to_dict("records"), list(rows.columns)),
+            make=lambda: csv_text((rows := rows_of()).to_dict("records"), list(rows.columns)),
             name=f"{name}.csv",
             kind="text/csv",
             key=f"{name}-c",
         ),
         File(
             label="JSON",
-            make=lambda: json_text(whole()),
+            make=lambda: json_text(rows_of()),
             name=f"{name}.json",
             kind="application/json",
             key=f"{name}-j",

@@ -61,8 +61,8 @@ class Scope:
 
     def describe(self, followed: Collection[str] = _JOBS) -> str:
         """Return those filters of jobs that are followed in words, '' for all jobs."""
-        kept = {name: value for name, value in self.chosen.items() if name in followed}
-        return ", ".join(f"{_WORDS[name]} {value}" for name, value in kept.items())
+        terms = {name: value for name, value in self.chosen.items() if name in followed}
+        return ", ".join(f"{_WORDS[name]} {value}" for name, value in terms.items())
 
     def takes(self, job: Job | None) -> bool:
         """Return whether a job is looked at; of an unknown one nothing fits a filter."""
@@ -79,16 +79,16 @@ class Scope:
     def address(self) -> dict[str, str]:
         """Return what an address says of it; the usual range and all jobs are left out."""
         usual = {"days": str(USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
-        said = {field.name: str(getattr(self, field.name)) for field in fields(self)}
-        return {name: value for name, value in said.items() if value != usual[name]}
+        values = {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def current_scope() -> Scope:
     """Return what the header asks for; all jobs and the usual range where it asks nothing."""
-    said = {name: str(st.session_state.get(name, ALL)) for name in _LABELS}
+    values = {name: str(st.session_state.get(name, ALL)) for name in _LABELS}
     return Scope(
         days=int(st.session_state.get("days", USUAL_DAYS)),
-        **{name: "" if value == ALL else value for name, value in said.items()},
+        **{name: "" if value == ALL else value for name, value in values.items()},
     )
 
 
@@ -107,13 +107,13 @@ def ask_scope() -> None:
     """Ask for the range, and behind one button for the filters."""
     pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
     choices = current_world().reader.job_choices()
-    known = {name: [ALL, *choices.get(name, ())] for name in _LABELS if asks_for(name, choices)}
+    options = {name: [ALL, *choices.get(name, ())] for name in _LABELS if asks_for(name, choices)}
     # A page that was opened by its address knows its filters only when they are drawn, below.
-    asked = {name: held(name) for name in known}
-    chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]
-    label = markdown(", ".join(chosen) or "All jobs")
+    current = {name: held(name) for name in options}
+    filters = [current[name] for name, values in options.items() if current[name] in values[1:]]
+    label = markdown(", ".join(filters) or "All jobs")
     with st.popover(label, icon=":material/filter_list:", width="content"):
-        for name, values in known.items():
+        for name, values in options.items():
             choose(_LABELS[name], values, name)
 
 
@@ -125,14 +125,14 @@ def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
 def scope_note(title: str) -> None:
     """Say which filters narrow this page, and what of the scope it does not follow."""
     scope, followed = current_scope(), FOLLOWED.get(title, frozenset())
-    asked = scope.address()
-    left = [_WORDS.get(name, "time range") for name in asked if name not in followed]
-    if kept := scope.describe(followed):
+    address = scope.address()
+    names = [_WORDS.get(name, "time range") for name in address if name not in followed]
+    if terms := scope.describe(followed):
         st.caption(
-            f":material/filter_list: **Filtered**: {markdown(kept)}. Sums are of these jobs alone."
+            f":material/filter_list: **Filtered**: {markdown(terms)}. Sums are of these jobs alone."
         )
-    if left:
-        does = "does" if len(left) == 1 else "do"
+    if names:
+        does = "does" if len(names) == 1 else "do"
         st.caption(
-            f":material/filter_list: The chosen {' and '.join(left)} {does} not change this page."
+            f":material/filter_list: The chosen {' and '.join(names)} {does} not change this page."
         )

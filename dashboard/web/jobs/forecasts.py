@@ -50,10 +50,10 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
     peak = int(np.argmax(path.q90[:24]))
     unit = UNIT_OF[quantity]
     mean, most = float(np.mean(path.q50[:24])), path.q90[peak]
-    said = [
+    texts = [
         f"{value:,.0f} W" if unit == "W" else count_text(value, "GPU") for value in (mean, most)
     ]
-    return said[0], f"q90 peaks at {said[1]}, {group.slot_starts[peak]:%H:%M} UTC"
+    return texts[0], f"q90 peaks at {texts[1]}, {group.slot_starts[peak]:%H:%M} UTC"
 
 
 def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
@@ -91,14 +91,14 @@ def skipped_rows() -> pd.DataFrame:
 groups = [] if empty_state() else list(reader.group_forecasts())
 weeks = {(group.kind, group.name): group for group in groups if group.by_hour}
 scope = current_scope()
-asked = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
-wanted = [item for item in asked.items() if item[1]]
-if wanted:
-    weeks = {test: weeks[test] for test in wanted if test in weeks}
+filter_by_kind = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
+filters = [item for item in filter_by_kind.items() if item[1]]
+if filters:
+    weeks = {test: weeks[test] for test in filters if test in weeks}
     if not weeks and groups:
         st.info(plain(f"No forecast of {scope.describe()} is kept: too little is known of it."))
 if weeks:
-    kind, name = next(iter(weeks)) if wanted else (GroupKind.FLEET, "fleet")
+    kind, name = next(iter(weeks)) if filters else (GroupKind.FLEET, "fleet")
     fleet = weeks[kind, name]
     whose = plain("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
@@ -116,8 +116,8 @@ if weeks:
         f"{kind}: {name}" if name != "fleet" else "fleet": (kind, name) for kind, name in weeks
     }
     with st.container(horizontal=True):
-        chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
-        mine = [group for group in groups if (group.kind, group.name) == names[chosen]]
+        group_title = st.selectbox("Group", list(names), key="group", bind="query-params")
+        mine = [group for group in groups if (group.kind, group.name) == names[group_title]]
         quantities = {
             title: entry
             for entry, title in _TITLES.items()
@@ -125,8 +125,8 @@ if weeks:
         }
         quantity = quantities[pick("Quantity", list(quantities), "quantity")]
         ahead = pick("Ahead", list(_HISTORY), "ahead")
-    kind, name = names[chosen]
-    shown = next((entry for entry in mine if entry.by_hour == (ahead == "7 d")), None)
+    kind, name = names[group_title]
+    forecast = next((entry for entry in mine if entry.by_hour == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     start = end - _HISTORY[ahead]
     history = (
@@ -135,7 +135,7 @@ if weeks:
         else reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)
     )
     rows = history[(history["kind"] == str(kind)) & (history["name"] == name)]
-    path = shown.path(quantity) if shown else None
+    path = forecast.path(quantity) if forecast else None
     if path is None:
         st.info("Too little is known of it for this horizon: it takes four known slots.")
     else:
@@ -144,14 +144,14 @@ if weeks:
                 rows,
                 str(quantity),
                 y_title=_TITLES[quantity] + (" (W)" if quantity is Quantity.POWER else ""),
-                forecast=shown,
+                forecast=forecast,
                 path=path,
             ),
             "group-path",
         )
         st.caption(plain("; ".join(path.notes)))
-        left, right = st.columns([3, 2])
-        with left:
+        wide, right = st.columns([3, 2])
+        with wide:
             st.subheader("Accuracy by lead time")
             if path.backtest is not None and path.backtest.by_lead:
                 chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
@@ -185,14 +185,14 @@ if not empty_state():
         for job_id, is_skipped in reader.forecast_jobs()
         if not is_skipped and (jobs is None or job_id in jobs)
     ]
-    known, skipped = reader.forecast_counts()
+    count, skipped = reader.forecast_counts()
     st.subheader("Jobs")
     if not tested_jobs:
         st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
     else:
         summary = reader.forecast_summary()
         chart(lead_accuracy(summary.leads), "jobs-accuracy")
-        st.caption(f"Mean over {summary.series:,} series of {count_text(known, 'job')}.")
+        st.caption(f"Mean over {summary.series:,} series of {count_text(count, 'job')}.")
         first = choose_page(len(tested_jobs), _SHOWN)
         table(
             tested_rows(reader.forecast_tests(tuple(tested_jobs[first : first + _SHOWN]))),

@@ -17,12 +17,12 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     """Show the boards that the job holds; a click on one opens it on Fleet."""
     if current_role() == "owner":  # the page Fleet is not theirs
         return
-    held = [
+    boards = [
         gpu
         for gpu in reader.gpus(start=end - timedelta(hours=1), end=end)
         if job.job_id in gpu.holders
     ]
-    if not held:
+    if not boards:
         return
     st.subheader("Boards")
     rows = pd.DataFrame(
@@ -31,9 +31,9 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
             "gpu_uuid": gpu.gpu_uuid,
             "gpu_model": f"{gpu.gpu_model} {gpu.mig_profile}".rstrip(),
         }
-        for gpu in held[:_BOARDS]
+        for gpu in boards[:_BOARDS]
     )
-    places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in held]
+    places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in boards]
     table(rows, "held-boards", exported=False, opens=goes_to("fleet", places))
-    if len(held) > _BOARDS:
-        st.caption(f"{_BOARDS} of {len(held):,} boards are listed.")
+    if len(boards) > _BOARDS:
+        st.caption(f"{_BOARDS} of {len(boards):,} boards are listed.")

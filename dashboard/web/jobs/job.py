@@ -45,11 +45,11 @@ def choose_job(end: datetime) -> Job | None:
     """Return the job that the address names, else the running one that wastes most."""
     since = end - timedelta(hours=1)
     names = list(reader.running_jobs(since=since))
-    wanted = st.query_params.get("id", "")
-    if wanted and reader.job(wanted) is None:
-        st.warning(plain(f"No job {wanted} is known; the most wasteful one is shown."))
-        wanted = ""
-    if not wanted:
+    job_id = st.query_params.get("id", "")
+    if job_id and reader.job(job_id) is None:
+        st.warning(plain(f"No job {job_id} is known; the most wasteful one is shown."))
+        job_id = ""
+    if not job_id:
         page = reader.job_page(
             JobFilter(),
             start=end - timedelta(days=1),
@@ -58,15 +58,15 @@ def choose_job(end: datetime) -> Job | None:
             order="waste",
             most=1,
         )
-        wanted = page.rows[0].job.job_id if page.rows else ""
-    if not wanted:
+        job_id = page.rows[0].job.job_id if page.rows else ""
+    if not job_id:
         st.info("No job is known yet. Run `trimtab cycle` with a source that names jobs.")
         return None
-    if wanted not in names:
-        names = [wanted, *names]
-    chosen = st.selectbox("Job", names, index=names.index(wanted))
-    st.query_params["id"] = chosen
-    return reader.job(chosen)
+    if job_id not in names:
+        names = [job_id, *names]
+    selected = st.selectbox("Job", names, index=names.index(job_id))
+    st.query_params["id"] = selected
+    return reader.job(selected)
 
 
 def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
@@ -102,12 +102,12 @@ def planned(plan: Plan | None, job: Job) -> JobPlan | None:
     )
 
 
-def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+def show_demand(job: Job, history: pd.DataFrame, forecast: DemandForecast | None) -> None:
     """Show history, forecast band and planned steps, and where the plan puts the job."""
     plan = reader.latest_plan(job_id=job.job_id)
     mine = planned(plan, job)
     steps = None
-    if plan and mine and known and plan.slot_starts == known.slot_starts:
+    if plan and mine and forecast and plan.slot_starts == forecast.slot_starts:
         steps = [step.gpu_count for step in mine.steps]
     st.subheader("Demand")
     chart(
@@ -115,8 +115,8 @@ def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -
             history,
             "effective_gpus",
             y_title="effective GPUs",
-            forecast=known,
-            path=known.path(Quantity.EFFECTIVE_GPUS) if known else None,
+            forecast=forecast,
+            path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,
             steps=steps,
             limit=float(job.gpu_count),
         ),
@@ -129,18 +129,18 @@ def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -
             st.caption(plain(f"No known place: {mine.unplaced}"))
 
 
-def show_memory_and_power(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForecast | None) -> None:
     """Show memory against its limit and the power of all boards."""
-    left, right = st.columns(2)
-    with left:
+    first, right = st.columns(2)
+    with first:
         st.subheader("Memory per GPU")
         chart(
             forecast_band(
                 history,
                 "memory_used_mib",
                 y_title="GiB",
-                forecast=known,
-                path=known.path(Quantity.MEMORY) if known else None,
+                forecast=forecast,
+                path=forecast.path(Quantity.MEMORY) if forecast else None,
                 limit=None if job.gpu_memory_mib is None else job.gpu_memory_mib / 1024,
                 scale=1 / 1024,
             ),
@@ -155,8 +155,8 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, known: DemandForecast
                     history,
                     "power_watts",
                     y_title="W, all its boards",
-                    forecast=known,
-                    path=known.path(Quantity.POWER) if known else None,
+                    forecast=forecast,
+                    path=forecast.path(Quantity.POWER) if forecast else None,
                 ),
                 "power",
             )
@@ -190,19 +190,19 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     with place:
         answer(job, history, end, days)
     forecast = reader.forecast(job.job_id)
-    known = forecast if isinstance(forecast, DemandForecast) else None
+    demand = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
         st.warning(plain(f"No forecast: {sentence(forecast.reason)}"))
     show_findings(job)
     slow_work_line(job.job_id)
-    show_demand(job, history, known)
+    show_demand(job, history, demand)
     show_ahead(job, end)
     others = runs_of(reader, job)
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)
     job_phases(reader, job, end)
-    show_memory_and_power(job, history, known)
-    if known is not None:
-        show_models(known)
+    show_memory_and_power(job, history, demand)
+    if demand is not None:
+        show_models(demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(plain(f"Assumed, not measured: {pairs}"))

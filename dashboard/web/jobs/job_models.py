@@ -13,7 +13,7 @@ TITLES = {
 """What people call the quantities of a job's forecast."""
 
 
-def show_models(known: DemandForecast) -> None:
+def show_models(forecast: DemandForecast) -> None:
     """Say which models made the forecast and how their bands held."""
     st.caption(
         "Models: "
@@ -25,6 +25,6 @@ def show_models(known: DemandForecast) -> None:
                 if path.backtest
                 else ""
             )
-            for path in known.paths
+            for path in forecast.paths
         )
     )

@@ -25,9 +25,9 @@ def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
         job.job_id, start=end - timedelta(days=_DAYS), end=end, slot_seconds=SLOT_SECONDS
     )
     for column, signal in (("power_watts", Signal.POWER), ("effective_gpus", Signal.ACTIVITY)):
-        known = rows[rows[column].notna()]
-        if not known.empty:
-            _show(known.set_index("slot_start")[column], signal)
+        measured = rows[rows[column].notna()]
+        if not measured.empty:
+            _show(measured.set_index("slot_start")[column], signal)
             return
 
 

@@ -44,7 +44,7 @@ def rows_of(page: JobPage, proposed: dict[str, StoredRecommendation]) -> pd.Data
 def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str, object]:
     """Return one job as a row."""
     job, facts = used.job, used.job.scheduler
-    found = proposed.get(job.job_id)
+    stored = proposed.get(job.job_id)
     return {
         "job": job.job_id,
         "idle GPU-hours, 24 h": used.idle_gpu_hours,
@@ -53,8 +53,8 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
         "state": str(facts.state) if facts else "",
         "GPUs": job.gpu_count,
         "GPU model": f"{job.gpu_model} {job.mig_profile}".rstrip(),
-        "finding": found.reference if found else "",
-        "proposed": found.recommendation.action.spec.title if found else "",
+        "finding": stored.reference if stored else "",
+        "proposed": stored.recommendation.action.spec.title if stored else "",
         "namespace": job.namespace,
         "team": facts.account if facts else "",
         "application": application_of(job),
@@ -70,29 +70,29 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
 def job_filter() -> JobFilter:
     """Ask for the filters of this page, and add those of the header."""
     choices = reader.job_choices()
-    known = {field: [ALL, *choices[field]] for field in _LABELS}
-    asked = [held(_NAMES.get(field, field)) for field in known]
-    named = [
-        value for value, values in zip(asked, known.values(), strict=True) if value in values[1:]
+    lists = {field: [ALL, *choices[field]] for field in _LABELS}
+    texts = [held(_NAMES.get(field, field)) for field in lists]
+    labels = [
+        value for value, values in zip(texts, lists.values(), strict=True) if value in values[1:]
     ]
-    with st.popover(plain(", ".join(named) or "Filter"), icon=":material/filter_list:"):
-        chosen = [
+    with st.popover(plain(", ".join(labels) or "Filter"), icon=":material/filter_list:"):
+        pairs = [
             (field, choose(_LABELS[field], values, _NAMES.get(field, field)))
-            for field, values in known.items()
+            for field, values in lists.items()
         ]
-    kept = tuple((field, value) for field, value in chosen if value != ALL)
+    terms = tuple((field, value) for field, value in pairs if value != ALL)
     return JobFilter(
-        fields=(*current_scope().chosen.items(), *kept),
+        fields=(*current_scope().chosen.items(), *terms),
         search=st.session_state.get("q", "").strip(),
         running=st.session_state.get("show", "running") == "running",
     )
 
 
-def ask(wanted: JobFilter, *, most: int, order: str = "name", skipped: int = 0) -> JobPage:
+def ask(filters: JobFilter, *, most: int, order: str = "name", skipped: int = 0) -> JobPage:
     """Return a page of the jobs that fit, with what they held in the last day."""
     end = reader.latest_sample_at() or world.clock()
     return reader.job_page(
-        wanted,
+        filters,
         start=end - timedelta(days=1),
         end=end,
         running_since=running_since(reader, world.clock),
@@ -102,37 +102,37 @@ def ask(wanted: JobFilter, *, most: int, order: str = "name", skipped: int = 0) 
     )
 
 
-def show_jobs(wanted: JobFilter, order: str, answer: DeltaGenerator) -> None:
+def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     """Show the jobs that fit, the answer above their filters."""
     proposed = {
         stored.recommendation.job_id: stored
         for stored in reader.recommendations(now=world.clock())
         if stored.state in ("proposed", "approved")
     }
-    found = ask(wanted, order=order, most=_PAGE)
+    page_one = ask(filters, order=order, most=_PAGE)
     with answer:
-        chosen = " matching the filters" if wanted.fields or wanted.search else ""
+        suffix = " matching the filters" if filters.fields or filters.search else ""
         running = count_text(
-            found.running, tense("job runs", "job ran"), tense("jobs run", "jobs ran")
+            page_one.running, tense("job runs", "job ran"), tense("jobs run", "jobs ran")
         )
         finding(
-            f"{running}{chosen}; "
-            f"{number(found.idle_gpu_hours, '').strip()} of "
-            f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
+            f"{running}{suffix}; "
+            f"{number(page_one.idle_gpu_hours, '').strip()} of "
+            f"{number(page_one.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
-    first = choose_page(found.found, _PAGE)
-    page = ask(wanted, order=order, most=_PAGE, skipped=first) if first else found
+    first = choose_page(page_one.found, _PAGE)
+    page = ask(filters, order=order, most=_PAGE, skipped=first) if first else page_one
     if page.rows:
         table(
             rows_of(page, proposed),
             "jobs",
             links={"job": "job?id=", "finding": "findings?finding="},
             opens=goes_to("job", [{"id": used.job.job_id} for used in page.rows]),
-            every=lambda: rows_of(ask(wanted, order=order, most=_EVERY), proposed),
+            every=lambda: rows_of(ask(filters, order=order, most=_EVERY), proposed),
         )
         last = first + len(page.rows)
         st.caption(
-            f"{first + 1:,}–{last:,} of {count_text(found.found, 'job')}. An empty cell is what "
+            f"{first + 1:,}–{last:,} of {count_text(page_one.found, 'job')}. An empty cell is what "
             "no source reported; the files hold all of them."
         )
     else:
@@ -144,15 +144,15 @@ if not empty_state():
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input("Search id, name or owner", key="q", bind="query-params")
         # An owner sees no jobs of others, so no places in line.
-        shown = ["running", *([] if isinstance(reader, OwnedReader) else ["waiting"]), "ever seen"]
-        queue = choose("Show", shown, "show") == "waiting"
+        kinds = ["running", *([] if isinstance(reader, OwnedReader) else ["waiting"]), "ever seen"]
+        queue = choose("Show", kinds, "show") == "waiting"
         # The queue has an order of its own.
         order = next(iter(ORDERS)) if queue else choose("Largest first by", list(ORDERS), "order")
-        wanted = job_filter()
+        filters = job_filter()
     if queue:
-        fitting = replace(wanted, fields=(*wanted.fields, ("state", "pending")), running=False)
+        fitting = replace(filters, fields=(*filters.fields, ("state", "pending")), running=False)
         ids = {used.job.job_id for used in ask(fitting, most=_EVERY).rows}
         show_queue([row for row in queue_rows(reader) if row.job_id in ids], answer)
         show_quotas(reader.quotas())
     else:
-        show_jobs(wanted, order, answer)
+        show_jobs(filters, order, answer)

@@ -24,12 +24,12 @@ def memory_line(job_id: str) -> None:
 
 def memory_section() -> None:
     """List every job whose memory will run out or has become free."""
-    found = current_world().reader.memory_outlook()
+    outlook = current_world().reader.memory_outlook()
     st.subheader("Memory")
-    if found is None:
+    if outlook is None:
         st.write("No cycle has looked at the memory of running jobs yet.")
         return
-    if not found:
+    if not outlook:
         st.write("No running job is foreseen to run out of GPU memory.")
         return
     table(
@@ -45,7 +45,7 @@ def memory_section() -> None:
                     "room (GiB)": finding.room_mib / 1024 or None,
                     "why": finding.why,
                 }
-                for finding in found
+                for finding in outlook
             ]
         ),
         "memory",

@@ -75,8 +75,8 @@ def _answer(rows: Sequence[QueueRow]) -> str:
     count = count_text(
         len(rows), tense("job waits", "job waited"), tense("jobs wait", "jobs waited")
     )
-    known = [row.waited_hours for row in rows if row.waited_hours is not None]
-    longest = f", the longest for {number(max(known), 'h')} so far" if known else ""
+    hours = [row.waited_hours for row in rows if row.waited_hours is not None]
+    longest = f", the longest for {number(max(hours), 'h')} so far" if hours else ""
     return f"{count} for {count_text(sum(row.gpus for row in rows), 'GPU')}{longest}."
 
 

@@ -28,10 +28,10 @@ def run_end(
     if job.last_seen_at < as_of - _SEEN_WITHIN:
         return
     lengths = past_run_seconds((job, *others)).get(job.job_id, ())
-    said = end_line(job, lengths, as_of, progress)
-    if said:
+    line = end_line(job, lengths, as_of, progress)
+    if line:
         st.subheader("End of this run")
-        st.write(plain(said))
+        st.write(plain(line))
 
 
 def end_line(
@@ -41,22 +41,22 @@ def end_line(
 
     It is '' of a service without a limit that reports nothing.
     """
-    told, found = told_end(job, as_of), expected_end(job, lengths, as_of, progress)
+    limit, end = told_end(job, as_of), expected_end(job, lengths, as_of, progress)
     rest = _reported(job, progress, as_of)
-    if told is not None:
-        at_the_latest = f" Ended by {told[1]} at {_time(told[0])} at the latest."
-        rest += at_the_latest if told[0] >= as_of else f" Its end by {told[1]} has passed."
-    if found is not None:
-        done = [round(100 * ratio) for ratio in (found.central_ratio, found.low_ratio)]
+    if limit is not None:
+        at_the_latest = f" Ended by {limit[1]} at {_time(limit[0])} at the latest."
+        rest += at_the_latest if limit[0] >= as_of else f" Its end by {limit[1]} has passed."
+    if end is not None:
+        done = [round(100 * ratio) for ratio in (end.central_ratio, end.low_ratio)]
         return (
-            f"Expected {_time(found.central)} (80 %: {_time(found.low)} to {_time(found.high)}), "
-            f"by {found.by}. Done: {done[0]} % of the run "
-            f"(80 %: {done[1]} to {100 * found.high_ratio:.0f} %).{rest}"
+            f"Expected {_time(end.central)} (80 %: {_time(end.low)} to {_time(end.high)}), "
+            f"by {end.by}. Done: {done[0]} % of the run "
+            f"(80 %: {done[1]} to {100 * end.high_ratio:.0f} %).{rest}"
         )
     if job.kind is WorkloadKind.INFERENCE and not rest:
         return ""
-    known = f"{len(lengths)} finished run{'' if len(lengths) == 1 else 's'} of the same job known"
-    return f"Unknown: {known}, {MIN_RUNS} are needed.{rest}"
+    history = f"{len(lengths)} finished run{'' if len(lengths) == 1 else 's'} of the same job known"
+    return f"Unknown: {history}, {MIN_RUNS} are needed.{rest}"
 
 
 def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> str:
@@ -67,10 +67,10 @@ def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> 
     newest, silent = mine[-1], as_of - mine[-1].reported_at
     if newest.done_ratio >= 1:
         return f" It reported all its work as done at {_time(newest.reported_at)} and still runs."
-    said = f" It reported {100 * newest.done_ratio:.0f} % of its work as done"
+    text = f" It reported {100 * newest.done_ratio:.0f} % of its work as done"
     if silent <= _STALE_AFTER:
-        return f"{said}."
-    return f"{said} at {_time(newest.reported_at)}, and nothing for {silent / _HOUR:.1f} h."
+        return f"{text}."
+    return f"{text} at {_time(newest.reported_at)}, and nothing for {silent / _HOUR:.1f} h."
 
 
 def _time(at: datetime) -> str:

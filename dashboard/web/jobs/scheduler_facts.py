@@ -29,8 +29,8 @@ def scheduler_facts(job: Job) -> None:
         "managed by": ", ".join(facts.managed_by),
         **dict(facts.extra),
     }
-    said = {name: value for name, value in rows.items() if value}
-    table(pd.DataFrame({"fact": list(said), "value": list(said.values())}), "scheduler")
+    texts = {name: value for name, value in rows.items() if value}
+    table(pd.DataFrame({"fact": list(texts), "value": list(texts.values())}), "scheduler")
 
 
 def _time(at: object) -> str:

@@ -67,13 +67,13 @@ def key_of(row: ServiceRow) -> str:
 def services_now(now: datetime) -> Services:
     """Return the services that are looked at, what needs a look first."""
     jobs = scoped_jobs()
-    found = [
+    pairs = [
         (outlook, service_row(outlook, settings.serving, now))
         for outlook in reader.serving_outlook()
         if jobs is None or outlook.job_id in jobs
     ]
     return sorted(
-        found,
+        pairs,
         key=lambda pair: (_STATES.index(pair[1].state), -(pair[1].running_requests or 0.0)),
     )
 
@@ -105,16 +105,16 @@ def rows_of(rows: Sequence[ServiceRow]) -> pd.DataFrame:
 
 def total(values: Sequence[float | None], unit: str) -> tuple[str, str]:
     """Return the sum of what is known, and of how many services it is not."""
-    known = [value for value in values if value is not None]
-    lacking = len(values) - len(known)
-    note = f"without {count_text(lacking, 'service')} of which it is unknown" if lacking else ""
-    return number(sum(known) if known else None, unit), note
+    numbers = [value for value in values if value is not None]
+    missing = len(values) - len(numbers)
+    note = f"without {count_text(missing, 'service')} of which it is unknown" if missing else ""
+    return number(sum(numbers) if numbers else None, unit), note
 
 
 def show_answer(rows: Sequence[ServiceRow]) -> None:
     """Open the page with what the services need, and their sums."""
     worse = [row for row in rows if row.state in _WORSE]
-    named = ", ".join(f"{row.service} ({row.state})" for row in worse[:3])
+    names = ", ".join(f"{row.service} ({row.state})" for row in worse[:3])
     more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
     replicas = count_text(sum(row.replicas for row in rows), "replica")
     who = count_text(len(rows), "inference service")
@@ -122,13 +122,13 @@ def show_answer(rows: Sequence[ServiceRow]) -> None:
     unsized = sum(row.required_replicas is None for row in rows)
     if worse:
         need = "needs" if len(worse) == 1 else "need"
-        said = f"{len(worse)} {need} more or soon will: {named}{more}"
+        text = f"{len(worse)} {need} more or soon will: {names}{more}"
     else:
-        said = "none needs more in the next hours" if unsized < len(rows) else ""
+        text = "none needs more in the next hours" if unsized < len(rows) else ""
     if unsized:
         unknown = f"of {unsized} it is not known how many they need"
-        said = f"{said}; {unknown}" if said else unknown
-    finding(f"{who} {runs} on {replicas}; {said}.")
+        text = f"{text}; {unknown}" if text else unknown
+    finding(f"{who} {runs} on {replicas}; {text}.")
     figures(
         {
             "requests": total([row.requests_per_second for row in rows], "/s"),
@@ -146,11 +146,11 @@ def open_service(row: ServiceRow) -> None:
 
 def opened(services: Services) -> tuple[ServiceOutlook, ServiceRow]:
     """Return the service that the address names, else the first."""
-    asked = st.query_params.get("service", "")
-    found = next((pair for pair in services if key_of(pair[1]) == asked), None)
-    if asked and found is None:
-        st.warning(plain(f"Service {asked} is not among these; another is shown."))
-    return found or services[0]
+    query = st.query_params.get("service", "")
+    match = next((pair for pair in services if key_of(pair[1]) == query), None)
+    if query and match is None:
+        st.warning(plain(f"Service {query} is not among these; another is shown."))
+    return match or services[0]
 
 
 _STARTS = {
@@ -215,17 +215,17 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
         st.subheader(plain(row.service or "(no name)"), width="content")
         if row.job_id:
             way("job", "Open the job", id=row.job_id)
-    said = [f"{row.engine} {row.model}".strip(), f"state: {row.state}", row.reason]
-    said.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
+    texts = [f"{row.engine} {row.model}".strip(), f"state: {row.state}", row.reason]
+    texts.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
     if row.slots_per_replica is not None and not row.seen_full:
-        said.append("no replica was ever seen full: it may carry more")
+        texts.append("no replica was ever seen full: it may carry more")
     reads, writes = row.prompt_tokens_carried, row.generation_tokens_carried
     if reads is not None and writes is not None:
-        said.append(
+        texts.append(
             f"a replica that only reads carries {number(reads, 'prompt tokens/s')}, one that only "
             f"writes {number(writes, 'generated tokens/s')}"
         )
-    st.caption(plain("; ".join(text for text in said if text)))
+    st.caption(plain("; ".join(text for text in texts if text)))
     figures_of_one(row, value)
     history = service_history(reader, outlook, settings.serving)
     if history.empty:

@@ -21,8 +21,8 @@ _DAYS = 30
 
 def runs_of(reader: CachedReader, job: Job) -> list[Job]:
     """Return the other runs of a recurring job, the latest first."""
-    found = reader.similar_jobs(job, most=_LOOKED_AT)
-    return [entry for entry in found if job_key(entry) == job_key(job)]
+    similar = reader.similar_jobs(job, most=_LOOKED_AT)
+    return [entry for entry in similar if job_key(entry) == job_key(job)]
 
 
 def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
@@ -45,7 +45,7 @@ def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
 
 def _row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
     mine = hours[hours["job_id"] == job.job_id]
-    held = _sum(mine, "gpu_hours")
+    gpu_hours = _sum(mine, "gpu_hours")
     used = _sum(mine, "used_gpu_hours")
     return {
         "job": job.job_id,
@@ -53,13 +53,13 @@ def _row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
         "first seen": job.first_seen_at,
         "hours": (job.last_seen_at - job.first_seen_at) / timedelta(hours=1),
         "GPUs": job.gpu_count,
-        "GPU-hours": held,
+        "GPU-hours": gpu_hours,
         "idle GPU-hours": _sum(mine, "idle_gpu_hours"),
-        "in use (%)": None if not held or used is None else 100 * used / held,
+        "in use (%)": None if not gpu_hours or used is None else 100 * used / gpu_hours,
         "kWh": _sum(mine, "energy_kwh"),
     }
 
 
 def _sum(rows: pd.DataFrame, column: str) -> float | None:
-    known = rows[column].dropna()
-    return None if known.empty else float(known.sum())
+    values = rows[column].dropna()
+    return None if values.empty else float(values.sum())

@@ -19,19 +19,19 @@ def slow_work_line(job_id: str) -> None:
     if not mine:
         st.write(_UNTOLD)
         return
-    (found,) = mine
-    words = found.describe()
-    said = plain(words[:1].upper() + words[1:])
-    if not found.cause.is_slow:
-        st.write(f"Not slow: {plain(words)}" if found.cause is SlowCause.BUSY else said)
+    (slow_work,) = mine
+    words = slow_work.describe()
+    text = plain(words[:1].upper() + words[1:])
+    if not slow_work.cause.is_slow:
+        st.write(f"Not slow: {plain(words)}" if slow_work.cause is SlowCause.BUSY else text)
         return
-    (st.info if found.confidence == "weak" else st.warning)(said)
-    lost = found.lost_ratio
+    (st.info if slow_work.confidence == "weak" else st.warning)(text)
+    lost = slow_work.lost_ratio
     st.write(
         "What it costs is unknown: boards do not tell how much slower they work."
         if lost is None
         else f"It takes {100 * lost.central:.0f} % ({100 * lost.low:.0f}–{100 * lost.high:.0f} %) "
         "of the time of its boards."
     )
-    st.markdown(f"- To try: {plain(found.remedy)}")
-    st.caption(plain(", ".join(f"{name} {value:.2f}" for name, value in found.signals)))
+    st.markdown(f"- To try: {plain(slow_work.remedy)}")
+    st.caption(plain(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))

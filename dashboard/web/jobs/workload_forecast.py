@@ -26,31 +26,31 @@ _TOO_SHORT = "it takes seven whole days of readings"
 
 def show_ahead(job: Job, end: datetime) -> None:
     """Show the week and the month of the service or recurring job that a job is a run of."""
-    found = current_world().reader.workload_forecast(workload_name(job))
-    if found is None:
+    work = current_world().reader.workload_forecast(workload_name(job))
+    if work is None:
         return
     st.subheader("Week and month ahead")
     st.caption(
         plain(
-            f"Of the service {found.name}"
-            + (f", its {found.runs:,} jobs together." if found.runs > 1 else ".")
-            if found.is_service
-            else f"Of all runs of {found.name}, {found.runs:,} known so far, and of those to come."
+            f"Of the service {work.name}"
+            + (f", its {work.runs:,} jobs together." if work.runs > 1 else ".")
+            if work.is_service
+            else f"Of all runs of {work.name}, {work.runs:,} known so far, and of those to come."
         )
     )
     days = _AHEAD[pick("Ahead", list(_AHEAD), "ahead")]
-    total = next(total for total in found.totals if total.days == days)
-    _show_total(found, total)
-    horizon = next((entry for entry in found.horizons if entry.by_hour == (days == 7)), None)
+    total = next(total for total in work.totals if total.days == days)
+    _show_total(work, total)
+    horizon = next((entry for entry in work.horizons if entry.by_hour == (days == 7)), None)
     path = horizon.path(Quantity.ALLOCATED_GPUS) if horizon else None
     if horizon is None or path is None:
         st.info("Too little is known of it for this horizon: it takes four known slots.")
         return
-    left, right = st.columns([3, 2])
-    with left:
+    first, right = st.columns([3, 2])
+    with first:
         chart(
             forecast_band(
-                _history(found, end, days),
+                _history(work, end, days),
                 str(Quantity.ALLOCATED_GPUS),
                 y_title="GPUs allocated",
                 forecast=horizon,
@@ -66,14 +66,14 @@ def show_ahead(job: Job, end: datetime) -> None:
     st.caption(plain("; ".join(path.notes)))
 
 
-def _show_total(found: WorkloadForecast, total: WorkloadTotal) -> None:
+def _show_total(workload: WorkloadForecast, total: WorkloadTotal) -> None:
     sums, before = dict(total.sums), dict(total.before).get(Quantity.ALLOCATED_GPUS)
-    held = sums.get(Quantity.ALLOCATED_GPUS)
-    small = _TOO_SHORT if held is None else ""
-    cost = _cost(found, total, _prices())
+    gpu_hours = sums.get(Quantity.ALLOCATED_GPUS)
+    small = _TOO_SHORT if gpu_hours is None else ""
+    cost = _cost(workload, total, _prices())
     figures(
         {
-            f"GPU-hours, next {total.days} d": held or ("—", small),
+            f"GPU-hours, next {total.days} d": gpu_hours or ("—", small),
             f"GPU-hours, last {total.days} d": (
                 "—" if before is None else f"{before:,.0f} GPU-h",
                 "" if before is not None else "not known for so long",
@@ -84,15 +84,15 @@ def _show_total(found: WorkloadForecast, total: WorkloadTotal) -> None:
     )
 
 
-def _history(found: WorkloadForecast, end: datetime, days: int) -> pd.DataFrame:
+def _history(workload: WorkloadForecast, end: datetime, days: int) -> pd.DataFrame:
     """Return what its runs held by the hour, 0 between runs; of a service a gap is unknown."""
-    held = current_world().reader.job_holdings(
-        found.job_ids, start=end - timedelta(days=days), end=end
+    holdings = current_world().reader.job_holdings(
+        workload.job_ids, start=end - timedelta(days=days), end=end
     )
-    sums = held.groupby("slot_start")[str(Quantity.ALLOCATED_GPUS)].sum()
+    sums = holdings.groupby("slot_start")[str(Quantity.ALLOCATED_GPUS)].sum()
     if sums.empty:
         return sums.reset_index()
-    between = None if found.is_service else 0.0
+    between = None if workload.is_service else 0.0
     return sums.asfreq(f"{SECONDS_PER_HOUR}s", fill_value=between).reset_index()
 
 
@@ -100,23 +100,23 @@ def ahead_table() -> pd.DataFrame:
     """Return a row for each service and recurring job: what it will hold in a week and a month."""
     prices = _prices()
     return pd.DataFrame(
-        [_row(found, prices) for found in current_world().reader.workload_forecasts()]
+        [_row(entry, prices) for entry in current_world().reader.workload_forecasts()]
     )
 
 
-def _row(found: WorkloadForecast, prices: PriceList) -> dict[str, object]:
-    week, month = found.totals
-    held = [dict(total.sums).get(Quantity.ALLOCATED_GPUS) for total in (week, month)]
+def _row(workload: WorkloadForecast, prices: PriceList) -> dict[str, object]:
+    week, month = workload.totals
+    gpu_hours = [dict(total.sums).get(Quantity.ALLOCATED_GPUS) for total in (week, month)]
     before = dict(month.before).get(Quantity.ALLOCATED_GPUS)
     return {
-        "workload": found.name,
-        "job": found.job_id,
-        "kind": "service" if found.is_service else "recurring job",
-        "runs": found.runs,
-        "GPU-hours, next 7 d": "—" if held[0] is None else bare_range_text(held[0]),
-        "GPU-hours, next 30 d": "—" if held[1] is None else bare_range_text(held[1]),
+        "workload": workload.name,
+        "job": workload.job_id,
+        "kind": "service" if workload.is_service else "recurring job",
+        "runs": workload.runs,
+        "GPU-hours, next 7 d": "—" if gpu_hours[0] is None else bare_range_text(gpu_hours[0]),
+        "GPU-hours, next 30 d": "—" if gpu_hours[1] is None else bare_range_text(gpu_hours[1]),
         "GPU-hours, last 30 d": before,
-        "cost, next 30 d": range_text(_cost(found, month, prices)),
+        "cost, next 30 d": range_text(_cost(workload, month, prices)),
     }
 
 
@@ -124,6 +124,6 @@ def _prices() -> PriceList:
     return price_list(current_world().settings.settings, load_gpu_catalogue())
 
 
-def _cost(found: WorkloadForecast, total: WorkloadTotal, prices: PriceList) -> Range | None:
+def _cost(workload: WorkloadForecast, total: WorkloadTotal, prices: PriceList) -> Range | None:
     currency = current_world().settings.settings.energy.currency
-    return cost_ahead(found, total, prices, currency)
+    return cost_ahead(workload, total, prices, currency)

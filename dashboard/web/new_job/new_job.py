@@ -53,12 +53,12 @@ def plans_of(
     fleet: SubmissionFleet | None,
 ) -> Offers:
     """The plans of this very question: found once, not at every click on the page."""
-    asked = (job, types, calibration, fleet)
-    if st.session_state.get("new-job-question") != asked:
+    question = (job, types, calibration, fleet)
+    if st.session_state.get("new-job-question") != question:
         most = settings.submit.max_gpus
-        found = plans_for(job, types, max_gpus=most, calibration=calibration)
-        st.session_state["new-job-plans"] = offered(found, fleet, host_need(job))
-        st.session_state["new-job-question"] = asked
+        fitting = plans_for(job, types, max_gpus=most, calibration=calibration)
+        st.session_state["new-job-plans"] = offered(fitting, fleet, host_need(job))
+        st.session_state["new-job-question"] = question
     offers: Offers = st.session_state["new-job-plans"]
     return offers
 
@@ -82,13 +82,13 @@ if job is None:
 else:
     catalogue = load_gpu_catalogue()
     fleet = fleet_of_store(reader, catalogue)
-    own = fleet.gpu_types(catalogue)
+    local_types = fleet.gpu_types(catalogue)
     family = family_of(job.training_job)
     offers = plans_of(
         job,
-        chosen_types(own or catalogue_types(catalogue), ()),
+        chosen_types(local_types or catalogue_types(catalogue), ()),
         calibration_of(family, reader.measured_peaks(family)),
-        fleet if own else None,
+        fleet if local_types else None,
     )
     plans = offers.shown
     first = plans[0].plan
@@ -108,7 +108,7 @@ else:
         st.warning(plain(offers.warning))
     if late := limit_warning(first, job.tokens, job.time_limit_hours, whose="the time limit"):
         st.warning(plain(late))
-    origin = "the fleet in the store" if own else "the catalogue: the store knows no fleet"
+    origin = "the fleet in the store" if local_types else "the catalogue: the store knows no fleet"
     gaps = first.estimate.missing
     st.caption(
         plain(
@@ -128,7 +128,7 @@ else:
     if offers.plans and offers.remark:
         st.caption(plain(offers.remark))
     with st.expander("What its memory is made of"):
-        chosen = st.selectbox("GPU type", list(of_types), key="breakdown-type")
-        st.write(f"At the event that binds, {of_types[chosen].estimate.binding_event}:")
-        table(pd.DataFrame(breakdown_rows(of_types[chosen].estimate)), "breakdown")
+        gpu_type = st.selectbox("GPU type", list(of_types), key="breakdown-type")
+        st.write(f"At the event that binds, {of_types[gpu_type].estimate.binding_event}:")
+        table(pd.DataFrame(breakdown_rows(of_types[gpu_type].estimate)), "breakdown")
     submission_part(job)

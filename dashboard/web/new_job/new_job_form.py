@@ -25,12 +25,12 @@ def asked_job() -> JobFile | None:
     Errors: ChangeRefusedError, ImpossibleProblemError for what cannot be.
     """
     with st.form("new-job"):
-        left, middle, right = st.columns(3)
+        first, middle, right = st.columns(3)
         names = sorted(known_models())
         usual = names.index(_USUAL_MODEL)
-        known = left.selectbox("Known model", names, index=usual, key="job-model")
-        config = left.text_area("or the text of its config.json", key="job-config", height=68)
-        name = left.text_input("Name of the job", "my-job", key="job-name")
+        model = first.selectbox("Known model", names, index=usual, key="job-model")
+        config = first.text_area("or the text of its config.json", key="job-config", height=68)
+        name = first.text_input("Name of the job", "my-job", key="job-name")
         batch = middle.number_input("Global batch (sequences)", 1, 10**7, 64, key="job-batch")
         length = middle.number_input("Sequence length (tokens)", 1, 10**8, 4096, key="job-length")
         method = middle.selectbox("Method", ("full", "adapter"), key="job-method")
@@ -39,7 +39,7 @@ def asked_job() -> JobFile | None:
         optimizer = right.selectbox("Optimiser", _OPTIMIZERS, key="job-optimizer")
         precision = right.selectbox("Precision", _PRECISIONS, key="job-precision")
         image = right.text_input("Image (Kubernetes)", key="job-image")
-        tokens = left.number_input(
+        tokens = first.number_input(
             "Training tokens (0: not stated)", 0, 10**15, 0, key="job-tokens"
         )
         hours = middle.number_input("Time limit, h (0: none)", 0.0, 8760.0, 0.0, key="job-hours")
@@ -70,12 +70,12 @@ def asked_job() -> JobFile | None:
         read = (
             config_from_text(config.encode(), name="the text of config.json")
             if config.strip()
-            else ReadModel(shape=known_model(known), assumed=())
+            else ReadModel(shape=known_model(model), assumed=())
         )
         st.session_state["new-job-asked"] = read_job(_stated(table), folder=Path(), model=read)
         st.session_state.pop("new-job-proposal", None)
-    found: JobFile | None = st.session_state.get("new-job-asked")
-    return found
+    job: JobFile | None = st.session_state.get("new-job-asked")
+    return job
 
 
 def _stated(values: dict[str, Any]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def submission_part(job: JobFile) -> None:
         on_click=_submit,
         args=(proposal,),
     )
-    if said := st.session_state.get(_SAID):
-        (st.success if said[0] else st.error)(plain(said[1]))
+    if result := st.session_state.get(_SAID):
+        (st.success if result[0] else st.error)(plain(result[1]))
     if proposal is not None:
         for warning in proposal.warnings:
             st.warning(plain(warning))
@@ -80,19 +80,19 @@ def _preview(job: JobFile) -> None:
     _attempt(lambda person: _propose(job, person))
 
 
-def _submit(shown: SubmissionProposal | None) -> None:
+def _submit(visible: SubmissionProposal | None) -> None:
     """Send what the page showed when Submit was pressed, once.
 
     The press may come a second time, after another preview, or past a button that is switched off.
     """
-    held: SubmissionProposal | None = st.session_state.get(_PROPOSAL)
-    if shown is None or held is None:
+    stored: SubmissionProposal | None = st.session_state.get(_PROPOSAL)
+    if visible is None or stored is None:
         return
-    if held is not shown:
+    if stored is not visible:
         st.session_state[_SAID] = (False, _UNSEEN)
         return
     del st.session_state[_PROPOSAL]
-    _attempt(lambda person: _send(shown, person))
+    _attempt(lambda person: _send(visible, person))
 
 
 def _attempt(action: Callable[[Person], None]) -> None:
@@ -144,8 +144,8 @@ def _send(proposal: SubmissionProposal, person: Person) -> None:
 
 
 def _submitted() -> None:
-    found = current_world().store.reader.submissions()
-    if not found:
+    submissions = current_world().store.reader.submissions()
+    if not submissions:
         return
     st.subheader("Submitted so far")
     table(
@@ -162,7 +162,7 @@ def _submitted() -> None:
                     "by": entry.submitted_by,
                     "reason": entry.latest.reason,
                 }
-                for entry in found
+                for entry in submissions
             ]
         ),
         "submissions",

@@ -49,20 +49,20 @@ def usage_over(start: datetime, end: datetime) -> pd.DataFrame:
     hours = reader.job_hours(tuple(sorted(jobs)), start=start)
     hours = hours[hours["slot_start"] + _HOUR <= end]
     amounts = ["gpu_hours", "used_gpu_hours", "idle_gpu_hours", "energy_kwh"]
-    found = hours.groupby("slot_start", as_index=False)[amounts].sum(min_count=1)
-    held = found["gpu_hours"].fillna(0.0)
-    used, idle = found["used_gpu_hours"].fillna(0.0), found["idle_gpu_hours"].fillna(0.0)
+    sums = hours.groupby("slot_start", as_index=False)[amounts].sum(min_count=1)
+    allocated = sums["gpu_hours"].fillna(0.0)
+    used, idle = sums["used_gpu_hours"].fillna(0.0), sums["idle_gpu_hours"].fillna(0.0)
     return pd.DataFrame(
         {
-            "slot_start": found["slot_start"],
-            "boards": held,
-            "allocated_gpus": held,
+            "slot_start": sums["slot_start"],
+            "boards": allocated,
+            "allocated_gpus": allocated,
             "used_gpus": used,
             "idle_allocated_gpus": idle,
-            "unknown_gpus": (held - used - idle).clip(lower=0.0),
+            "unknown_gpus": (allocated - used - idle).clip(lower=0.0),
             "unattributed_gpus": 0.0,
             "free_gpus": 0.0,
-            "power_watts": 1000 * found["energy_kwh"],
+            "power_watts": 1000 * sums["energy_kwh"],
         }
     )
 
@@ -103,11 +103,11 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     """Open with what is held and in use, and what the findings would free of it."""
     stored = [row.said for row in waiting_rows()]
     freed = sum(
-        said.savings.gpu_hours.central / said.savings.horizon_hours
-        for said in stored
-        if said.savings.gpu_hours
-        and said.action not in FOR_MEMORY
-        and not said.action.spec.of_node  # an emptied node frees no job's GPU
+        revision.savings.gpu_hours.central / revision.savings.horizon_hours
+        for revision in stored
+        if revision.savings.gpu_hours
+        and revision.action not in FOR_MEMORY
+        and not revision.action.spec.of_node  # an emptied node frees no job's GPU
     )
     are, unseen = tense("are", "were"), now["unknown_gpus"]
     unknown = f", of {unseen:,.1f} nobody reported utilization" if unseen > 0.05 else ""
@@ -117,18 +117,18 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
         now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
     )
     would = tense("would free", "would have freed")
-    found = (
+    savings = (
         "no plan has been made yet"
         if reader.last_cycle() is None
         else f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}"
     )
-    held = (
+    usage = (
         f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
         if jobs is None
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
-    finding(f"{held}, {now['used_gpus']:,.1f} {are} in use{unknown}; {found}.")
+    finding(f"{usage}, {now['used_gpus']:,.1f} {are} in use{unknown}; {savings}.")
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
@@ -214,12 +214,12 @@ if not empty_state():
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
     chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
-    known, skipped = reader.forecast_counts()
+    count, skipped = reader.forecast_counts()
     st.caption(
         f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
         if jobs is not None
-        else f"Per hour, last {days} d. The forecast adds up {known:,} of "
-        f"{count_text(known + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
+        else f"Per hour, last {days} d. The forecast adds up {count:,} of "
+        f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
         "yet to come are not foreseen."
     )
     st.subheader("Data")

@@ -88,11 +88,11 @@ class OwnMetrics:
         yield _gauge("apply_stopped", "1 while the kill switch is on.", bool(self._stopped()))
         latest = self._reader.latest_sample_at()
         finished = None if cycle is None else cycle.finished_at
-        known = [at for at in (latest, finished) if at is not None]
+        times = [at for at in (latest, finished) if at is not None]
         yield from _age("newest_sample_age_seconds", "Age of the newest sample.", latest, now)
         yield from _age("last_cycle_age_seconds", "Time since the last kept cycle.", finished, now)
-        if known:
-            behind = max(0.0, (max(known) - now).total_seconds())
+        if times:
+            behind = max(0.0, (max(times) - now).total_seconds())
             yield _gauge("clock_behind_seconds", "How far the newest time kept is ahead.", behind)
         if cycle is not None:
             took = (cycle.finished_at - cycle.started_at).total_seconds()
@@ -189,16 +189,16 @@ class OwnMetrics:
         busiest = sorted(
             self._reader.serving_outlook(), key=lambda outlook: -(outlook.running_requests or 0)
         )
-        found: dict[tuple[str, ...], int] = {}
+        replicas: dict[tuple[str, ...], int] = {}
         for outlook in busiest[:SERVICES]:
             required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
             if required is not None:
                 workload = outlook.job_id or f"model:{outlook.service}"
-                named = (outlook.namespace, outlook.service, workload)
-                labels = tuple(_label(name) for name in named)
+                names = (outlook.namespace, outlook.service, workload)
+                labels = tuple(_label(name) for name in names)
                 # Names that are cut may be alike, and one series twice spoils the whole page.
-                found[labels] = max(required, found.get(labels, required))
-        for labels, required in found.items():
+                replicas[labels] = max(required, replicas.get(labels, required))
+        for labels, required in replicas.items():
             family.add_metric(labels, required)
         yield family
 
@@ -315,16 +315,16 @@ def _savings(
         f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
         labels=["finding", "action", "risk", "state"],
     )
-    known = [
+    savings = [
         (recommendation, saving)
         for recommendation in waiting
         if (saving := part(recommendation.recommendation.savings))
     ]
-    if known:
+    if savings:
         for estimate in ("low", "central", "high"):
-            total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in known))
-    for entry, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
-        said = entry.recommendation
-        labels = (entry.reference, str(said.action), str(said.risk), entry.state)
+            total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in savings))
+    for entry, saving in sorted(savings, key=lambda pair: -pair[1].central)[:NAMED]:
+        revision = entry.recommendation
+        labels = (entry.reference, str(revision.action), str(revision.risk), entry.state)
         single.add_metric(labels, saving.central)
     yield from (total, single)

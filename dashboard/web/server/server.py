@@ -208,10 +208,10 @@ def build_app(world: WebWorld) -> App:
     register(world)
 
     async def moved(request: Request) -> Response:
-        asked = dict(request.query_params)
-        if "state" in asked:
-            asked["state"] = state_of(asked["state"])
-        return RedirectResponse(URL("findings").include_query_params(**asked), status_code=308)
+        query = dict(request.query_params)
+        if "state" in query:
+            query["state"] = state_of(query["state"])
+        return RedirectResponse(URL("findings").include_query_params(**query), status_code=308)
 
     api_world = ApiWorld(
         # Of its own: what is asked here turns nothing out that pages ask again.
