@@ -207,7 +207,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
 
         def made() -> Document:
             asked = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
-            model = read_model(known=query.model, config="", folder=Path(), asked="model")
+            model = read_model(name=query.model, config="", folder=Path(), place="model")
             answer = estimate_answer(AskedEstimate.of(asked), model, world.reader)
             return document(to_json(answer.document(), inf_nan_mode="null"))
 

@@ -108,7 +108,7 @@ def _proposal(
     """Return where a job would run, and the cluster. Errors: NotAllowedError and `propose`'s."""
     settings = world.service.settings()
     _require_submitter(who, settings)
-    values = parsed_job(wish.job.encode(), named="the job")
+    values = parsed_job(wish.job.encode(), label="the job")
     model = None
     if wish.model_shape is not None:
         model = config_from_text(json.dumps(wish.model_shape).encode(), name="model_shape")

@@ -34,9 +34,9 @@ def _considered_text(considered: Considered) -> str:
 def _waiting_text(decision: PlacementDecision) -> str:
     if not decision.waiting:
         return "nothing else waits, as far as the store knows"
-    shown = ", ".join(f"{entry.name} for {entry.gpus} GPUs" for entry in decision.waiting[:_SHOWN])
+    names = ", ".join(f"{entry.name} for {entry.gpus} GPUs" for entry in decision.waiting[:_SHOWN])
     more = len(decision.waiting) - _SHOWN
-    return f"what else waits: {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"what else waits: {names}" + (f" and {more} more" if more > 0 else "")
 
 
 def decision_document(decision: PlacementDecision) -> dict[str, Any]:

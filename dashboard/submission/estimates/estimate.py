@@ -36,7 +36,7 @@ class EstimatedLayout:
     refusal: str
 
 
-def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuType, ...]:
+def chosen_types(types: Sequence[GpuType], names: Sequence[str]) -> tuple[GpuType, ...]:
     """Return the types that were asked for, else those that run CUDA, or all if none does.
 
     A name may be the catalogue's or its beginning, in any case: h100 names every H100, h20 no H200.
@@ -44,32 +44,32 @@ def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuTy
 
     Errors: ImpossibleProblemError.
     """
-    if not wanted:
+    if not names:
         catalogue = load_gpu_catalogue()
         models = [(gpu_type, catalogue.find(gpu_type.name)) for gpu_type in types]
         usual = (gpu_type for gpu_type, model in models if model is None or model.runs_cuda)
         return tuple(usual) or tuple(types)
-    found = []
-    for name in wanted:
-        own = [gpu_type for gpu_type in types if _is_named(gpu_type.name, name.strip())]
-        if not own:
+    matches = []
+    for name in names:
+        same = [gpu_type for gpu_type in types if _is_named(gpu_type.name, name.strip())]
+        if not same:
             raise ImpossibleProblemError(
                 f"no GPU type on offer is called {name[:40]!r}",
                 f"Known here: {', '.join(gpu_type.name for gpu_type in types)}.",
             )
-        found += own
-    return tuple(dict.fromkeys(found))
+        matches += same
+    return tuple(dict.fromkeys(matches))
 
 
-def _is_named(model: str, wanted: str) -> bool:
+def _is_named(model: str, name_part: str) -> bool:
     """Whether a name is a model's or its beginning.
 
     What stands before the first hyphen tells one board from another, so it must be whole.
     """
-    name, start = model.casefold(), wanted.casefold()
+    name, start = model.casefold(), name_part.casefold()
     board = name.partition("-")[0]
-    whole = load_gpu_catalogue().recognise(wanted) == model
-    return whole or (name.startswith(start) and len(start) >= len(board))
+    is_exact = load_gpu_catalogue().recognise(name_part) == model
+    return is_exact or (name.startswith(start) and len(start) >= len(board))
 
 
 def layouts(
@@ -97,7 +97,7 @@ def layouts(
             f"with a micro-batch of {micro_batch}",
             f"Choose a batch that {micro_batch * spread.data} divides.",
         )
-    found = []
+    rows = []
     for gpu in types:
         for entry in (sharding,) if sharding else _shardings(spread):
             placed = replace(
@@ -106,8 +106,8 @@ def layouts(
                 micro_batch=micro_batch,
                 gradient_accumulation=global_batch // (micro_batch * spread.data),
             )
-            found.append(layout_on(placed, gpu, calibration=calibration))
-    return tuple(found)
+            rows.append(layout_on(placed, gpu, calibration=calibration))
+    return tuple(rows)
 
 
 def layout_on(
@@ -153,11 +153,11 @@ def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
 
 def fit_text(job: TrainingJob, estimate: MemoryEstimate) -> str:
     """Return the same figures in words."""
-    found = fit_figures(job, estimate)
+    figures = fit_figures(job, estimate)
     return (
-        f"{found['p50_gib']:g} GiB expected, {found['p95_gib']:g} at 95 %, "
-        f"{found['usable_gib']:g} usable: fits with a probability of "
-        f"{100 * found['fit_probability']:.1f} %"
+        f"{figures['p50_gib']:g} GiB expected, {figures['p95_gib']:g} at 95 %, "
+        f"{figures['usable_gib']:g} usable: fits with a probability of "
+        f"{100 * figures['fit_probability']:.1f} %"
     )
 
 
@@ -224,9 +224,9 @@ def offered(
     What fits the free GPUs comes first, then what fits the fleet, then what is larger; a fleet of
     None is not known.
     """
-    found = standings(plans, fleet, host)
+    answers = standings(plans, fleet, host)
     rows = [
-        OfferedPlan(plan=plan, standing=answer) for plan, answer in zip(plans, found, strict=True)
+        OfferedPlan(plan=plan, standing=answer) for plan, answer in zip(plans, answers, strict=True)
     ]
     fitting = [row for row in rows if row.plan.fits]
     return Offers(
@@ -235,13 +235,13 @@ def offered(
     )
 
 
-def plan_row(shown: OfferedPlan, *, tokens: float | None = None) -> dict[str, Any]:
+def plan_row(offer: OfferedPlan, *, tokens: float | None = None) -> dict[str, Any]:
     """Return a plan as the command line and the page show it; memory in GiB per GPU.
 
     `told` are the values that a command must name for the plan to be submitted, where its
     framework does not do them unasked. The cost is by the catalogue's prices, in their currency.
     """
-    plan = shown.plan
+    plan = offer.plan
     row = _spread_row(plan.gpu_type, plan.job, plan.estimate)
     row |= {
         "speed_per_gpu": round(plan.speed_per_gpu, 3),
@@ -251,7 +251,7 @@ def plan_row(shown: OfferedPlan, *, tokens: float | None = None) -> dict[str, An
     if tokens is not None:
         low, high = hours_range(plan, tokens)
         row |= {"hours_low": round(low, 2), "hours_high": round(high, 2)}
-    return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": shown.standing.text}
+    return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": offer.standing.text}
 
 
 def layout_row(layout: EstimatedLayout) -> dict[str, Any]:

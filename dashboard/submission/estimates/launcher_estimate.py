@@ -56,9 +56,9 @@ def share_unasked(gpu: GpuType, *, tensor: int, pipeline: int) -> float:
     board = bisect_right(_BOARDS_MIB, memory)
     chunk, sequences = _CHUNKS[board], _GRAPH_SEQUENCES[board][tensor >= 4]
     graphs = bisect_right(_PROMPT_GRAPHS, chunk)
-    left = 512 + 1.5 * chunk + 128 * tensor * pipeline + 2 * sequences + 8 * graphs
-    left = max(left, 10 * 1024) if memory > 60 * 1024 else left
-    return round((memory - left) / memory, 3)
+    reserve = 512 + 1.5 * chunk + 128 * tensor * pipeline + 2 * sequences + 8 * graphs
+    reserve = max(reserve, 10 * 1024) if memory > 60 * 1024 else reserve
+    return round((memory - reserve) / memory, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def launched_rows(
     launched: LaunchedJob, types: Sequence[GpuType], *, calibration: Calibration | None = None
 ) -> list[LaunchedRow]:
     """Return the job on every type: training by its peak, serving by the engine's share as well."""
-    found = []
+    rows = []
     for gpu in types:
         job = launched.job
         serves = job.method is Method.INFERENCE
@@ -84,8 +84,8 @@ def launched_rows(
             job = replace(job, sampled_sequences=sequences_at_start(gpu))
         layout = layout_on(job, gpu, calibration=calibration)
         row = _served(launched, layout, gpu) if serves else layout_row(layout)
-        found.append(LaunchedRow(row=row, estimate=layout.estimate))
-    return found
+        rows.append(LaunchedRow(row=row, estimate=layout.estimate))
+    return rows
 
 
 def _served(launched: LaunchedJob, layout: EstimatedLayout, gpu: GpuType) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def _served(launched: LaunchedJob, layout: EstimatedLayout, gpu: GpuType) -> dic
             f"the engine takes {gib(static):g} GiB of it: {gib(estimate.p50_bytes):g} GiB "
             f"expected, {gib(estimate.p95_bytes):g} at 95 %"
         )
-    held = int(room / cache * tokens) if cache else 0
+    count = int(room / cache * tokens) if cache else 0
     within = estimate.probability_within(min(offered, USABLE * gpu.memory_bytes))
     return layout_row(replace(layout, refusal=why)) | {
         "fit_probability": shown_probability(within),
         "engine_gib": gib(static),
         "cache_gib": gib(room),
         "cache_p95_gib": gib(max(0.0, offered - (estimate.p95_bytes - cache))),
-        "cache_tokens": held,
-        "cached_sequences": held // (job.sequence_length or 1),
+        "cache_tokens": count,
+        "cached_sequences": count // (job.sequence_length or 1),
     }

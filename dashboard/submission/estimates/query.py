@@ -94,10 +94,10 @@ class AskedEstimate:
     top: int = 10
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def of(cls, options: Mapping[str, Any]) -> Self:
         """Return what is asked for by these options, of which others are left out."""
         return cls(
-            **{field.name: given[field.name] for field in fields(cls) if field.name in given}
+            **{field.name: options[field.name] for field in fields(cls) if field.name in options}
         )
 
     @property
@@ -137,8 +137,8 @@ class AskedEstimate:
     def _refuse_unused(self) -> None:
         """Refuse an option that nothing would use. Errors: ImpossibleProblemError."""
         for name, other, needed in _NEEDS:
-            value, said = getattr(self, name), getattr(self, other)
-            if value and (said is None or (needed != "N" and said != needed)):
+            value, partner = getattr(self, name), getattr(self, other)
+            if value and (partner is None or (needed != "N" and partner != needed)):
                 flag = f"--{name.replace('_', '-')} {value}"
                 raise ImpossibleProblemError(
                     f"{flag} has no use without --{other} {needed}",
@@ -174,35 +174,35 @@ class EstimateAnswer:
 
 
 def estimate_answer(
-    asked: AskedEstimate, model: ReadModel, reader: StoreReader | None
+    query: AskedEstimate, model: ReadModel, reader: StoreReader | None
 ) -> EstimateAnswer:
     """Return the plans that fit the fleet of the store, else the catalogue's GPUs.
 
     Errors: ImpossibleProblemError when none of them fits.
     """
-    job = asked.job(model.shape)
+    job = query.job(model.shape)
     types, origin, calibration, fleet = known_types(reader, family_of(job))
-    types = chosen_types(types, asked.gpu)
-    if asked.degrees or asked.sharding:
-        found = layouts(
+    types = chosen_types(types, query.gpu)
+    if query.degrees or query.sharding:
+        rows_of = layouts(
             job,
             types,
-            global_batch=asked.batch,
-            degrees=asked.degrees,
-            sharding=Sharding(asked.sharding) if asked.sharding else None,
+            global_batch=query.batch,
+            degrees=query.degrees,
+            sharding=Sharding(query.sharding) if query.sharding else None,
             calibration=calibration,
         )
         rows, estimates = (
-            [layout_row(layout) for layout in found],
-            [layout.estimate for layout in found],
+            [layout_row(layout) for layout in rows_of],
+            [layout.estimate for layout in rows_of],
         )
         warnings, notes = list[str](), list[str]()
     else:
-        offers = _offers(_question(asked, job, types, calibration), fleet)
-        plans = offers.plans[: max(1, asked.top)]
-        rows = [plan_row(offer, tokens=asked.tokens) for offer in plans]
+        offers = _offers(_question(query, job, types, calibration), fleet)
+        plans = offers.plans[: max(1, query.top)]
+        rows = [plan_row(offer, tokens=query.tokens) for offer in plans]
         estimates = [offer.plan.estimate for offer in plans]
-        late = limit_warning(plans[0].plan, asked.tokens, asked.time_limit, whose="--time-limit")
+        late = limit_warning(plans[0].plan, query.tokens, query.time_limit, whose="--time-limit")
         warnings = [text for text in (offers.warning, late) if text]
         notes = [offers.remark] * bool(offers.remark)
     return EstimateAnswer(
@@ -211,7 +211,7 @@ def estimate_answer(
         origin=origin,
         rows=rows,
         estimates=estimates,
-        warnings=[*beyond_positions(job, asked.seq), *warnings],
+        warnings=[*beyond_positions(job, query.seq), *warnings],
         notes=notes,
     )
 
@@ -222,13 +222,13 @@ def launched_answer(
     """Return whether a launched job fits, on every GPU type of the fleet or the catalogue."""
     job = launched.job
     types, origin, calibration, _fleet = known_types(reader, family_of(job))
-    found = launched_rows(launched, chosen_types(types, gpu), calibration=calibration)
+    results = launched_rows(launched, chosen_types(types, gpu), calibration=calibration)
     return EstimateAnswer(
         job=job,
         assumed=launched.model.assumed,
         origin=origin,
-        rows=[row.row for row in found],
-        estimates=[row.estimate for row in found],
+        rows=[row.row for row in results],
+        estimates=[row.estimate for row in results],
         warnings=[f"not read, though it may matter to memory: {name}" for name in launched.unread],
         notes=[f"read as a job of {launched.dialect}", *launched.read]
         + [f"assumed: {entry}" for entry in launched.assumed],
@@ -244,7 +244,7 @@ def _offers(question: PlanQuestion, fleet: SubmissionFleet | None) -> Offers:
 
 
 def _question(
-    asked: AskedEstimate,
+    query: AskedEstimate,
     job: TrainingJob,
     types: tuple[GpuType, ...],
     calibration: Calibration | None,
@@ -256,9 +256,9 @@ def _question(
         fixed["recomputes"] = (job.recompute,)
     return PlanQuestion(
         job=job,
-        global_batch=asked.batch,
+        global_batch=query.batch,
         gpu_types=types,
-        max_gpus=asked.gpus,
+        max_gpus=query.gpus,
         calibration=calibration,
         **fixed,
     )

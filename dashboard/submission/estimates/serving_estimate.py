@@ -59,23 +59,23 @@ class AskedService:
     top: int = 10
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def of(cls, options: Mapping[str, Any]) -> Self:
         """Return what is asked for by these options; what was not said is left out.
 
         Errors: ImpossibleProblemError for an option of training, an unknown engine, and numbers
         that cannot be.
         """
         names = {field.name for field in fields(cls)}
-        said = {name: value for name, value in given.items() if value not in (None, "", [])}
+        stated = {name: value for name, value in options.items() if value not in (None, "", [])}
         training = {field.name for field in fields(AskedEstimate)} - names
-        if unused := sorted(said.keys() & training):
+        if unused := sorted(stated.keys() & training):
             flag = f"--{unused[0].replace('_', '-')}"
             raise ImpossibleProblemError(
                 f"{flag} has no use with --serve, which trains nothing", f"Take {flag} out."
             )
-        asked = cls(**{name: value for name, value in said.items() if name in names})
-        asked.check()
-        return asked
+        query = cls(**{name: value for name, value in stated.items() if name in names})
+        query.check()
+        return query
 
     @property
     def engine(self) -> str:
@@ -149,38 +149,38 @@ SERVE_OPTIONS = ("gpu_memory_utilization", "kv_cache_dtype")
 
 
 def served_answer(
-    asked: AskedService, model: ReadModel, reader: StoreReader | None
+    query: AskedService, model: ReadModel, reader: StoreReader | None
 ) -> EstimateAnswer:
     """Return the fewest GPUs of each type that hold the service, those that do first.
 
     Errors: ImpossibleProblemError for a layout that the model does not allow.
     """
-    first = asked.launched(model, asked.tensor or 1)
+    first = query.launched(model, query.tensor or 1)
     types, origin, calibration, _fleet = known_types(reader, family_of(first.job))
-    found = [
-        _fewest(asked, model, gpu, calibration=calibration)
-        for gpu in chosen_types(types, asked.gpu)
+    results = [
+        _fewest(query, model, gpu, calibration=calibration)
+        for gpu in chosen_types(types, query.gpu)
     ]
-    found = sorted(found, key=_order)[: max(1, asked.top)]
+    results = sorted(results, key=_order)[: max(1, query.top)]
     return EstimateAnswer(
         job=first.job,
         assumed=model.assumed,
         origin=origin,
-        rows=[_shown(entry) for entry in found],
-        estimates=[entry.estimate for entry in found],
-        warnings=beyond_positions(first.job, asked.seq),
+        rows=[_shown(entry) for entry in results],
+        estimates=[entry.estimate for entry in results],
+        warnings=beyond_positions(first.job, query.seq),
         notes=[
-            f"a service of {asked.engine}",
+            f"a service of {query.engine}",
             *(f"assumed: {note}" for note in first.assumed),
-            *_without_bf16(asked.engine, found),
+            *_without_bf16(query.engine, results),
         ],
     )
 
 
-def _without_bf16(engine: str, found: Sequence[LaunchedRow]) -> Iterator[str]:
+def _without_bf16(engine: str, rows: Sequence[LaunchedRow]) -> Iterator[str]:
     """Name the GPUs that the model fits on and that have no bf16 (compute capability below 8)."""
     catalogue = load_gpu_catalogue()
-    fitting = (catalogue.find(entry.row["gpu"]) for entry in found if entry.row["fits"])
+    fitting = (catalogue.find(entry.row["gpu"]) for entry in rows if entry.row["fits"])
     old = [model.name for model in fitting if model and model.generation in _NO_BF16]
     if old:
         names = ", ".join(old)
@@ -188,33 +188,33 @@ def _without_bf16(engine: str, found: Sequence[LaunchedRow]) -> Iterator[str]:
 
 
 def _fewest(
-    asked: AskedService, model: ReadModel, gpu: GpuType, *, calibration: Calibration | None
+    query: AskedService, model: ReadModel, gpu: GpuType, *, calibration: Calibration | None
 ) -> LaunchedRow:
     """Return the service on the fewest GPUs of a type that hold it, else on the most tried."""
-    for degree in asked.tensors(model.shape.heads, gpu.gpus_per_node):
-        launched = asked.launched(model, degree)
-        (found,) = launched_rows(launched, [gpu], calibration=calibration)
-        if found.row["fits"]:
+    for degree in query.tensors(model.shape.heads, gpu.gpus_per_node):
+        launched = query.launched(model, degree)
+        (result,) = launched_rows(launched, [gpu], calibration=calibration)
+        if result.row["fits"]:
             break
-    return found
+    return result
 
 
-def _order(found: LaunchedRow) -> tuple[bool, int, float]:
+def _order(result: LaunchedRow) -> tuple[bool, int, float]:
     """What fits first, on the fewest GPUs, with the least memory; then the likeliest."""
-    row = found.row
+    row = result.row
     if not row["fits"]:
         return True, 0, -row["fit_probability"]
     return False, row["gpus"], row["memory_gib"]
 
 
-def _shown(found: LaunchedRow) -> dict[str, Any]:
+def _shown(result: LaunchedRow) -> dict[str, Any]:
     """Return the row as it is shown: what it needs, what the engine has, and what that holds."""
-    parts = dict(found.estimate.breakdown)
+    parts = dict(result.estimate.breakdown)
     cache = parts[CACHE]
     sizes = {
         "weights_gib": gib(parts["weights"]),
         "asked_cache_gib": gib(cache),
-        "activations_gib": gib(found.estimate.allocated_bytes - parts["weights"] - cache),
+        "activations_gib": gib(result.estimate.allocated_bytes - parts["weights"] - cache),
     }
-    first = {name: found.row[name] for name in _SHOWN[:4]}
-    return first | sizes | {name: found.row[name] for name in _SHOWN[4:]}
+    first = {name: result.row[name] for name in _SHOWN[:4]}
+    return first | sizes | {name: result.row[name] for name in _SHOWN[4:]}

@@ -70,9 +70,9 @@ class Need:
     what: str
     ways: tuple[frozenset[str], ...]
 
-    def is_met(self, told: Iterable[str]) -> bool:
+    def is_met(self, values: Iterable[str]) -> bool:
         """Return whether a program that is told these values can run it."""
-        heard = frozenset(told)
+        heard = frozenset(values)
         return any(way <= heard for way in self.ways)
 
     def __str__(self) -> str:
@@ -85,23 +85,23 @@ def needs(layout: TrainingJob, *, launcher: str = "torchrun") -> tuple[Need, ...
     unasked, spread = _UNASKED.get(layout.framework, _PLAIN), layout.parallelism
     accumulated = layout.gradient_accumulation or 1
     recompute = layout.recompute or Recompute.NONE
-    found = [_need("micro_batch", layout.micro_batch or 1)]
+    rows = [_need("micro_batch", layout.micro_batch or 1)]
     if unasked.derives:
-        found.append(_need("gradient_accumulation", accumulated, "global_batch"))
+        rows.append(_need("gradient_accumulation", accumulated, "global_batch"))
     elif accumulated > 1:
-        found.append(_need("gradient_accumulation", accumulated))
+        rows.append(_need("gradient_accumulation", accumulated))
     if spread.tensor > 1:
-        found.append(_need("tensor_parallel", spread.tensor))
+        rows.append(_need("tensor_parallel", spread.tensor))
     if spread.pipeline > 1:
-        found.append(_need("pipeline_parallel", spread.pipeline))
+        rows.append(_need("pipeline_parallel", spread.pipeline))
     if spread.data > 1 and spread.sharding is not unasked.sharding:
-        found.append(_need("sharding", spread.sharding))
+        rows.append(_need("sharding", spread.sharding))
     if recompute is not unasked.recompute:
-        found.append(_need("recompute", recompute))
+        rows.append(_need("recompute", recompute))
     if launcher == "none" and spread.gpus > 1:
         both = frozenset({"nodes", "gpus_per_node"})
-        found.append(Need(what=f"gpus={spread.gpus}", ways=(frozenset({"gpus"}), both)))
-    return tuple(found)
+        rows.append(Need(what=f"gpus={spread.gpus}", ways=(frozenset({"gpus"}), both)))
+    return tuple(rows)
 
 
 def _need(name: str, value: object, *others: str) -> Need:

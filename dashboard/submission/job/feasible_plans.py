@@ -22,8 +22,8 @@ from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
 
 def family_of(job: TrainingJob) -> str:
     """Name what finished runs have in common that calibrate one another."""
-    kept = job.precision or "default"
-    return f"{job.framework or 'generic'}/{job.method}/{job.optimizer or 'default'}/{kept}"
+    precision = job.precision or "default"
+    return f"{job.framework or 'generic'}/{job.method}/{job.optimizer or 'default'}/{precision}"
 
 
 def calibration_of(family: str, peaks: Iterable[MeasuredPeak]) -> Calibration:
@@ -56,11 +56,11 @@ def plans_for(
     question = _question(job, gpu_types, max_gpus, calibration, raised)
     if not job.recompute and "recompute" not in job.supports:
         question = replace(question, recomputes=(Recompute.NONE,))
-    told = replace(question, can_run=lambda layout: _can_run(job, layout))
+    limited = replace(question, can_run=lambda layout: _can_run(job, layout))
     if job.micro_batch is None and not _takes_accumulation(job):
-        told = replace(told, micro_batches=_whole_batches(job.global_batch))
+        limited = replace(limited, micro_batches=_whole_batches(job.global_batch))
     try:
-        return training_plans(told)
+        return training_plans(limited)
     except ImpossibleProblemError:
         # Raises itself where memory is what lacks.
         raise _untold(job, training_plans(question)) from None
@@ -90,7 +90,7 @@ def _question(
 
 def helpful_knobs(
     job: JobFile,
-    chosen: TrainingPlan,
+    first: TrainingPlan,
     gpu_types: Sequence[GpuType],
     *,
     max_gpus: int,
@@ -101,7 +101,7 @@ def helpful_knobs(
 
     '' where nothing that its program supports would do that.
     """
-    if chosen.fits and chosen.gpus == 1:
+    if first.fits and first.gpus == 1:
         return ""
     plans = training_plans(_question(job, gpu_types, max_gpus, calibration, raised))
     better = [
@@ -109,7 +109,7 @@ def helpful_knobs(
         for plan in plans
         if plan.fits
         and _uses(plan.job) <= set(job.supports)
-        and (not chosen.fits or plan.gpus < chosen.gpus)
+        and (not first.fits or plan.gpus < first.gpus)
         and lacking(job, plan.job)
     ]
     if not better:
@@ -124,8 +124,8 @@ def helpful_knobs(
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
     """Return what the job's program would have to be told to run a layout, and is not."""
-    found = needs(layout, launcher=job.launcher)
-    return tuple(need for need in found if not need.is_met(job.told))
+    all_needs = needs(layout, launcher=job.launcher)
+    return tuple(need for need in all_needs if not need.is_met(job.told))
 
 
 def _can_run(job: JobFile, layout: TrainingJob) -> bool:
@@ -201,9 +201,9 @@ def limit_warning(
     low, high = hours_range(plan, tokens)
     if limit_hours >= high:
         return ""
-    wanted = math.ceil(high)
-    fix = f"set time_limit_hours = {wanted}"
-    if max_hours is not None and wanted > max_hours:
+    hours = math.ceil(high)
+    fix = f"set time_limit_hours = {hours}"
+    if max_hours is not None and hours > max_hours:
         fix = f"the cluster allows {max_hours:g} h: use more GPUs, or checkpoints and several runs"
     return (
         f"{whose} of {limit_hours:g} h {'ends' if limit_hours < low else 'may end'} the run before "

@@ -120,51 +120,51 @@ def fleet_of_store(
     boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
     boards = tuple(board for board in boards if cluster_in(board.node) == cluster)
     nodes = tuple(node for node in reader.nodes() if node.cluster == cluster)
-    given = occupied(reader.jobs(), (), nodes)
+    allocated = occupied(reader.jobs(), (), nodes)
     described = {short_name(node.name): node for node in nodes}
-    seen = list(_from_boards(boards, described, given))
-    hosts = {short_name(node.name) for node in seen}
+    rows = list(_from_boards(boards, described, allocated))
+    hosts = {short_name(node.name) for node in rows}
     rest = [node for host, node in described.items() if host not in hosts]
-    return fleet_of([*seen, *_from_schedulers(rest, given)], catalogue, source="the store")
+    return fleet_of([*rows, *_from_schedulers(rest, allocated)], catalogue, source="the store")
 
 
 def fleet_of(
     nodes: Iterable[SubmissionNode], catalogue: GpuCatalogue, *, source: str
 ) -> SubmissionFleet:
     """Return the fleet of nodes whose GPU model the catalogue knows."""
-    known, unknown = [], set()
+    usable, unknown = [], set()
     for node in nodes:
         if catalogue.find(node.gpu_type) is not None:
-            known.append(node)
+            usable.append(node)
         elif node.gpus:
             unknown.add(node.word or node.gpu_type or "without a name")
     return SubmissionFleet(
         source=source,
-        nodes=tuple(sorted(known, key=lambda submission_node: submission_node.name)),
+        nodes=tuple(sorted(usable, key=lambda submission_node: submission_node.name)),
         unknown=tuple(sorted(unknown)),
     )
 
 
 def _from_boards(
-    boards: Iterable[Gpu], described: Mapping[str, Node], given: Mapping[tuple[str, str], int]
+    boards: Iterable[Gpu], described: Mapping[str, Node], allocated: Mapping[tuple[str, str], int]
 ) -> Iterable[SubmissionNode]:
-    found: dict[tuple[str, str], set[str]] = {}
+    uuids_by_place: dict[tuple[str, str], set[str]] = {}
     busy = []
     for board in boards:
         if not board.mig_instance:
-            found.setdefault((board.node, board.gpu_model), set()).add(board.gpu_uuid)
+            uuids_by_place.setdefault((board.node, board.gpu_model), set()).add(board.gpu_uuid)
             if board.job_id or works_for_nobody(board):
                 busy.append(board)
-    places = [(*place, len(uuids)) for place, uuids in found.items()]
-    taken = taken_boards(places, busy, given)
-    for (name, model), uuids in sorted(found.items()):
+    places = [(*place, len(uuids)) for place, uuids in uuids_by_place.items()]
+    occupied_by = taken_boards(places, busy, allocated)
+    for (name, model), uuids in sorted(uuids_by_place.items()):
         node = described.get(short_name(name))
         yield SubmissionNode(
             name=name,
             gpu_type=model,
             word=model,
             gpus=len(uuids),
-            free_gpus=len(uuids) - taken[name, model],
+            free_gpus=len(uuids) - occupied_by[name, model],
             cpus=None if node is None else node.cpus,
             memory_mib=None if node is None else node.memory_mib,
             takes_jobs=node is None or node.schedulable,
@@ -172,18 +172,18 @@ def _from_boards(
 
 
 def _from_schedulers(
-    nodes: Iterable[Node], given: Mapping[tuple[str, str], int]
+    nodes: Iterable[Node], allocated: Mapping[tuple[str, str], int]
 ) -> Iterable[SubmissionNode]:
     nodes = list(nodes)
     places = [(node.name, node.gpu_model, node.gpu_count) for node in nodes]
-    taken = taken_boards(places, (), given)
+    occupied_by = taken_boards(places, (), allocated)
     for node in nodes:
         yield SubmissionNode(
             name=node.name,
             gpu_type=node.gpu_model,
             word=node.gpu_model,
             gpus=node.gpu_count,
-            free_gpus=node.gpu_count - taken[node.name, node.gpu_model],
+            free_gpus=node.gpu_count - occupied_by[node.name, node.gpu_model],
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             takes_jobs=node.schedulable,

@@ -21,10 +21,10 @@ _MAX_TEXT = 4000
 Whole = int
 
 
-def refused(what: str, found: object, wanted: str) -> ChangeRefusedError:
+def refused(what: str, value: object, rule: str) -> ChangeRefusedError:
     """Return the error for a field of the job file."""
     return ChangeRefusedError(
-        f"{what} of the job file is {scrub(repr(found), limit=80)}", f"It must be {wanted}."
+        f"{what} of the job file is {scrub(repr(value), limit=80)}", f"It must be {rule}."
     )
 
 
@@ -53,86 +53,86 @@ class Table:
 
     def table(self, key: str) -> "Table":
         """Return an inner table, empty when it is not stated."""
-        found = self.value(key)
-        if found is None:
-            found = {}
-        if not isinstance(found, Mapping):
-            raise refused(self._what(key), found, "a table")
-        return Table(self._what(key), found)
+        value = self.value(key)
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            raise refused(self._what(key), value, "a table")
+        return Table(self._what(key), value)
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None, *, wanted: str = "") -> str:
         """Return a text that matches, '' when it is not stated."""
-        found = self.value(key)
-        if found is None:
+        value = self.value(key)
+        if value is None:
             return ""
-        if not isinstance(found, str):
-            raise refused(self._what(key), found, "a text")
-        plain_text(self._what(key), found)
-        if pattern is not None and (pattern.fullmatch(found) is None or ".." in found.split("/")):
-            raise refused(self._what(key), found, wanted)
-        return found
+        if not isinstance(value, str):
+            raise refused(self._what(key), value, "a text")
+        plain_text(self._what(key), value)
+        if pattern is not None and (pattern.fullmatch(value) is None or ".." in value.split("/")):
+            raise refused(self._what(key), value, wanted)
+        return value
 
     def number(self, key: str, *, low: float, high: float) -> float | None:
         """Return a number in its range, None when it is not stated."""
-        found = self.value(key)
-        if found is None:
+        value = self.value(key)
+        if value is None:
             return None
         if (
-            isinstance(found, bool)
-            or not isinstance(found, int | float)
-            or not low <= found <= high
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not low <= value <= high
         ):
-            raise refused(self._what(key), found, f"a number from {low:g} to {high:g}")
-        return float(found)
+            raise refused(self._what(key), value, f"a number from {low:g} to {high:g}")
+        return float(value)
 
     def whole(self, key: str, *, low: int = 1, high: int = 10**9) -> Whole | None:
         """Return a whole number in its range, None when it is not stated."""
-        found = self.number(key, low=low, high=high)
-        if found is None:
+        value = self.number(key, low=low, high=high)
+        if value is None:
             return None
-        if found != int(found):
-            raise refused(self._what(key), found, "a whole number")
-        return int(found)
+        if value != int(value):
+            raise refused(self._what(key), value, "a whole number")
+        return int(value)
 
     def needed(self, key: str, *, low: int = 1, high: int = 10**9) -> Whole:
         """Return a whole number that must be stated."""
-        found = self.whole(key, low=low, high=high)
-        if found is None:
+        value = self.whole(key, low=low, high=high)
+        if value is None:
             raise ChangeRefusedError(
                 f"the job file lacks {self._what(key)}", f"Add {self._what(key)}."
             )
-        return found
+        return value
 
     def flag(self, key: str) -> bool | None:
         """Return true or false, None when it is not stated."""
-        found = self.value(key)
-        if found is not None and not isinstance(found, bool):
-            raise refused(self._what(key), found, "true or false")
-        return found
+        value = self.value(key)
+        if value is not None and not isinstance(value, bool):
+            raise refused(self._what(key), value, "true or false")
+        return value
 
-    def word(self, key: str, known: Iterable[str]) -> str:
+    def word(self, key: str, choices: Iterable[str]) -> str:
         """Return one of the known words, '' when it is not stated."""
-        words = tuple(known)
-        found = self.text(key)
-        if found and found not in words:
-            raise refused(self._what(key), found, f"one of {', '.join(words)}")
-        return found
+        words = tuple(choices)
+        value = self.text(key)
+        if value and value not in words:
+            raise refused(self._what(key), value, f"one of {', '.join(words)}")
+        return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts, empty when it is not stated."""
-        found = self.value(key)
-        if found is None:
+        value = self.value(key)
+        if value is None:
             return ()
-        if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
-            raise refused(self._what(key), found, "a list of texts")
-        return tuple(plain_text(self._what(key), entry) for entry in found)
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise refused(self._what(key), value, "a list of texts")
+        return tuple(plain_text(self._what(key), entry) for entry in value)
 
     def refuse_others(self) -> None:
         """Refuse keys that nobody asked for: a misspelt limit must not be ignored."""
         others = sorted(set(self.values) - self.asked)
         if others:
-            shown = scrub(self._what(others[0]), limit=60)
+            name = scrub(self._what(others[0]), limit=60)
             raise ChangeRefusedError(
-                f"the job file has an unknown key {shown!r}",
+                f"the job file has an unknown key {name!r}",
                 f"Known here: {', '.join(sorted(self.asked))}.",
             )

@@ -132,16 +132,16 @@ def load_job_file(path: Path) -> JobFile:
         raise ChangeRefusedError(
             f"cannot read the job file {path}: {error.strerror}", "Give the path of a TOML file."
         ) from error
-    return read_job(parsed_job(body, named=str(path)), folder=path.parent)
+    return read_job(parsed_job(body, label=str(path)), folder=path.parent)
 
 
-def parsed_job(body: bytes, *, named: str) -> dict[str, Any]:
+def parsed_job(body: bytes, *, label: str) -> dict[str, Any]:
     """Return the table of a job file's text. Errors: ChangeRefusedError."""
     try:
         return tomllib.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise ChangeRefusedError(
-            f"{named} is no valid TOML: {scrub(str(error))}", "Mend that line."
+            f"{label} is no valid TOML: {scrub(str(error))}", "Mend that line."
         ) from error
 
 
@@ -154,14 +154,14 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
     """
     top = Table("", values)
     training, host, data = top.table("training"), top.table("host"), top.table("data")
-    named, again = top.table("model"), top.table("on_out_of_memory")
+    model_table, again = top.table("model"), top.table("on_out_of_memory")
     for table in (top, training, host):
         _refuse_gpus(table)
     name = top.text("name", JOB_NAME, wanted="1 to 40 of a-z, 0-9 and '-'")
     if not name:
         raise ChangeRefusedError("the job file lacks name", 'Add name = "my-job".')
-    known, config = named.text("name"), named.text("config")
-    read = model or read_model(known=known, config=config, folder=folder, asked="[model]")
+    model_name, config = model_table.text("name"), model_table.text("config")
+    read = model or read_model(name=model_name, config=config, folder=folder, place="[model]")
     environment = _environment(top)
     deadline = _deadline(top)
     job = JobFile(
@@ -192,7 +192,7 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
     check_command(job.command, launcher=job.launcher, has_data_path=bool(job.data_path))
     if "%" in job.log.replace("%j", ""):
         raise refused("log", job.log, "a path whose only pattern is %j, the job's number")
-    for table in (top, training, host, data, named, again):
+    for table in (top, training, host, data, model_table, again):
         table.refuse_others()
     _ = job.training_job  # refuses sizes that no job has, here already
     return job
@@ -200,7 +200,7 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
 
 def _training(table: Table) -> dict[str, Any]:
     method = table.word("method", (Method.FULL.value, Method.ADAPTER.value)) or Method.FULL.value
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "global_batch": table.needed("global_batch", high=10**7),
         "sequence_length": table.needed("sequence_length", high=10**8),
         "framework": table.text("framework"),
@@ -217,20 +217,20 @@ def _training(table: Table) -> dict[str, Any]:
         "recompute": table.word("recompute", (entry.value for entry in Recompute)),
     }
     for key in _OF_ADAPTERS:
-        if found[key] and method != Method.ADAPTER:
+        if fields[key] and method != Method.ADAPTER:
             raise ChangeRefusedError(
                 f"training.{key} of the job file has no use without method = 'adapter'",
                 f'Add method = "adapter", or take {key} out.',
             )
-    if found["framework"]:
-        require_framework(found["framework"])
-    if found["optimizer"]:
-        optimizer(found["optimizer"])
-    if found["precision"]:
-        found["precision"] = policy_name(found["precision"], found["framework"])
-    if found["quantization"]:
-        quantization(found["quantization"])
-    return found
+    if fields["framework"]:
+        require_framework(fields["framework"])
+    if fields["optimizer"]:
+        optimizer(fields["optimizer"])
+    if fields["precision"]:
+        fields["precision"] = policy_name(fields["precision"], fields["framework"])
+    if fields["quantization"]:
+        quantization(fields["quantization"])
+    return fields
 
 
 def _refuse_gpus(table: Table) -> None:
@@ -252,21 +252,21 @@ def _command(table: Table) -> tuple[str, ...]:
 
 
 def _chosen(
-    table: Table, key: str, known: tuple[str, ...], *, default: tuple[str, ...] = ()
+    table: Table, key: str, choices: tuple[str, ...], *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Return the words of a list that must be known ones, `default` when it is not stated."""
     if table.value(key) is None:
         return default
-    found = table.texts(key)
-    for word in found:
-        if word not in known:
-            raise refused(key, word, f"a list of {', '.join(known)}")
-    return tuple(word for word in known if word in found)
+    texts = table.texts(key)
+    for word in texts:
+        if word not in choices:
+            raise refused(key, word, f"a list of {', '.join(choices)}")
+    return tuple(word for word in choices if word in texts)
 
 
 def _environment(table: Table) -> tuple[tuple[str, str], ...]:
     inner = table.table("environment")
-    found = []
+    pairs = []
     for name, value in sorted(inner.values.items()):
         if VARIABLE.fullmatch(name) is None:
             raise refused("a variable name", name, "letters, digits and '_'")
@@ -277,19 +277,19 @@ def _environment(table: Table) -> tuple[tuple[str, str], ...]:
             )
         if not isinstance(value, str):
             raise refused(f"environment.{name}", value, "a text")
-        found.append((name, plain_text(f"environment.{name}", value)))
-    return tuple(found)
+        pairs.append((name, plain_text(f"environment.{name}", value)))
+    return tuple(pairs)
 
 
 def _deadline(table: Table) -> datetime | None:
-    found = table.value("deadline")
-    if found is None:
+    value = table.value("deadline")
+    if value is None:
         return None
-    if not isinstance(found, datetime) or found.tzinfo is None:
-        raise refused("deadline", found, "a time with its zone such as 2026-01-31T08:00:00Z")
-    return found.astimezone(UTC)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise refused("deadline", value, "a time with its zone such as 2026-01-31T08:00:00Z")
+    return value.astimezone(UTC)
 
 
 def _host_memory(table: Table) -> int | None:
-    found = table.number("memory_gib_per_gpu", low=0.1, high=100_000)
-    return None if found is None else round(found * 1024)
+    value = table.number("memory_gib_per_gpu", low=0.1, high=100_000)
+    return None if value is None else round(value * 1024)

@@ -51,15 +51,15 @@ def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
 
 def environment_of(job: JobFile, placement: Placement) -> dict[str, str]:
     """Return the job's own variables and those that tell the plan."""
-    told = {f"TRIMTAB_{name.upper()}": value for name, value in plan_values(job, placement).items()}
-    return dict(job.environment) | told
+    plan = {f"TRIMTAB_{name.upper()}": value for name, value in plan_values(job, placement).items()}
+    return dict(job.environment) | plan
 
 
 def program_words(job: JobFile, placement: Placement) -> tuple[str, ...]:
     """Return the command with the plan's values in place of {micro_batch} and the like."""
     values = plan_values(job, placement)
     return tuple(
-        IN_BRACES.sub(lambda found: values.get(found[1], found[0]), word) for word in job.command
+        IN_BRACES.sub(lambda match: values.get(match[1], match[0]), word) for word in job.command
     )
 
 

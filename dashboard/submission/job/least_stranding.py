@@ -22,14 +22,14 @@ def least_stranding(
     ordered = sorted(nodes, key=lambda node: (node.free_gpus, node.name))
     pod = Pod(cpu=cpus * _MILLI, memory=memory_mib, gpus=gpus, milli=WHOLE, models=ANY_MODEL)
     placer = FragmentationPlacer(_state(ordered, pod), _typical(ordered))
-    chosen: list[str] = []
-    while len(chosen) < count:
-        found = placer.place(pod)
-        if found is None:
+    names: list[str] = []
+    while len(names) < count:
+        place = placer.place(pod)
+        if place is None:
             return ()
-        placer.nodes.full[found[0]] = 0  # one share of a job to a node
-        chosen.append(ordered[found[0]].name)
-    return tuple(chosen)
+        placer.nodes.full[place[0]] = 0  # one share of a job to a node
+        names.append(ordered[place[0]].name)
+    return tuple(names)
 
 
 def _state(nodes: Sequence[SubmissionNode], pod: Pod) -> NodeState:

@@ -11,18 +11,18 @@ from planner.memory.models.model_sizes import known_model, known_models
 _LARGEST = 4 << 20
 
 
-def read_model(*, known: str, config: str, folder: Path, asked: str) -> ReadModel:
+def read_model(*, name: str, config: str, folder: Path, place: str) -> ReadModel:
     """Return the model of a known name, or of a config.json whose path counts from `folder`.
 
-    `asked` says where it was stated. Errors: ImpossibleProblemError.
+    `place` says where it was stated. Errors: ImpossibleProblemError.
     """
-    if bool(known) == bool(config):
+    if bool(name) == bool(config):
         raise ImpossibleProblemError(
-            f"{asked} names {'both a known model and a config' if known else 'no model'}",
+            f"{place} names {'both a known model and a config' if name else 'no model'}",
             'Give name = "llama3-8b" or config = "config.json".',
         )
-    if known:
-        return ReadModel(shape=known_model(known), assumed=())
+    if name:
+        return ReadModel(shape=known_model(name), assumed=())
     return read_config(folder / config)
 
 

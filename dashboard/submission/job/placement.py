@@ -148,12 +148,12 @@ class _Choice:
 
     def now(self) -> Placement | None:
         """Decide over the free GPUs until a choice finds seats, None when HAS gives it nothing."""
-        left = {name: list(of) for name, of in self._ranked.items()}
-        while plan := self._round(left, self._seats.free, self._arrival.waiting):
+        plans = {name: list(of) for name, of in self._ranked.items()}
+        while plan := self._round(plans, self._seats.free, self._arrival.waiting):
             nodes = self._seats.now(plan)
             if nodes:
                 return self._placed(plan, nodes, PlacementBasis.NOW)
-            self._unseated.append(left[plan.gpu_type].pop(0))
+            self._unseated.append(plans[plan.gpu_type].pop(0))
         return None
 
     def later(self) -> Placement | None:
@@ -184,8 +184,8 @@ class _Choice:
             )
             for entry in best.values()
         ]
-        found = chosen_offer(offers, room, waiting, hours=self._hours)
-        return None if found is None else best[found.gpu_type]
+        offer = chosen_offer(offers, room, waiting, hours=self._hours)
+        return None if offer is None else best[offer.gpu_type]
 
     def _placed(
         self, plan: TrainingPlan, nodes: tuple[str, ...], basis: PlacementBasis
@@ -199,14 +199,14 @@ class _Choice:
         )
         return self._seats.placement(plan, nodes, late=self._arrival.late(plan), decision=decision)
 
-    def _considered(self, chosen: TrainingPlan) -> Iterator[Considered]:
+    def _considered(self, first: TrainingPlan) -> Iterator[Considered]:
         """Yield the best plan of every type, those without a seat, and what became of them."""
-        yield Considered(plan=chosen, verdict="chosen")
+        yield Considered(plan=first, verdict="chosen")
         for plan in self._unseated:
             yield Considered(plan=plan, verdict="no nodes with room for it now")
         for of in self._ranked.values():
             plan = of[0]
-            if plan is chosen or plan in self._unseated:
+            if plan is first or plan in self._unseated:
                 continue
             fits = plan.gpus <= self._seats.free.get(plan.gpu_type, 0)
             yield Considered(
@@ -223,10 +223,10 @@ def _by_type(
     Where a plan meets the deadline, those that do not are left out; where none does, the slow ones.
     """
     timely = [plan for plan in plans if not late(plan)] or _fastest(plans, seats)
-    found: dict[str, list[TrainingPlan]] = {}
+    plans_by_type: dict[str, list[TrainingPlan]] = {}
     for plan in sorted(timely, key=lambda plan: (seats.count_ever(plan), plan.gpus, plan.cost)):
-        found.setdefault(plan.gpu_type, []).append(plan)
-    return found
+        plans_by_type.setdefault(plan.gpu_type, []).append(plan)
+    return plans_by_type
 
 
 def _fastest(plans: Sequence[TrainingPlan], seats: "_Seats") -> list[TrainingPlan]:
@@ -282,8 +282,8 @@ class _Seats:
         key = (plan.gpu_type, plan.gpus, plan.job.parallelism.tensor, free)
         if key not in self._counts:
             shares = _shares(plan)
-            found = (n for each, n in shares if len(self._holding(plan, each, free=free)) >= n)
-            self._counts[key] = next(found, 0)
+            counts = (n for each, n in shares if len(self._holding(plan, each, free=free)) >= n)
+            self._counts[key] = next(counts, 0)
         return self._counts[key]
 
     def standing(self, plan: TrainingPlan) -> RoomAnswer:

@@ -22,45 +22,45 @@ _FLAGS = {
 """The fields of a launcher that decide what an option states, where they are not called alike."""
 
 
-def refuse_otherwise(options: Mapping[str, Any], told: Told, job: TrainingJob) -> None:
+def refuse_otherwise(options: Mapping[str, Any], flags: Told, job: TrainingJob) -> None:
     """Refuse an option that says otherwise than the job that was read from the launcher's words.
 
     A launcher's length of sequences and an engine's number of them are limits: less may be asked.
     Errors: ChangeRefusedError naming the option and the launcher's flag, both with their values.
     """
-    actual = _as_options(told, job)
+    actual = _as_options(flags, job)
     for name, value in options.items():
-        found = actual.get(name)
+        value_there = actual.get(name)
         limits = name == "seq" or (name == "batch" and job.method is Method.INFERENCE)
-        fits = value <= found if limits and found else limits
-        if found == value or fits:
+        fits = value <= value_there if limits and value_there else limits
+        if value_there == value or fits:
             continue
-        said = f"--{name.replace('_', '-')} {' '.join(value) if name == 'offload' else value}"
-        flag = next((field for field in _FLAGS.get(name, (name,)) if told.stated(field)), None)
+        option = f"--{name.replace('_', '-')} {' '.join(value) if name == 'offload' else value}"
+        flag = next((field for field in _FLAGS.get(name, (name,)) if flags.stated(field)), None)
         if flag is not None:
-            why = f"contradicts {told.named(flag)}"
+            why = f"contradicts {flags.named(flag)}"
         else:
             why = "is not what the launcher's command says"
-        shown = " ".join(found or ()) if name == "offload" else found
-        makes = f": its job has {shown}" if shown else ": it states none"
+        text = " ".join(value_there or ()) if name == "offload" else value_there
+        makes = f": its job has {text}" if text else ": it states none"
         raise ChangeRefusedError(
-            f"{said} {why}{makes}", "Take the option out, or say it in the launcher's own words."
+            f"{option} {why}{makes}", "Take the option out, or say it in the launcher's own words."
         )
 
 
-def _as_options(told: Told, job: TrainingJob) -> dict[str, Any]:
+def _as_options(flags: Told, job: TrainingJob) -> dict[str, Any]:
     """Return a job as the options would state it; None is not said, or left to the options."""
-    spread, length = job.parallelism, told.stated("sequence_length")
-    whole = told.stated("max_sequences")
+    spread, length = job.parallelism, flags.stated("sequence_length")
+    batch = flags.stated("max_sequences")
     if job.method is not Method.INFERENCE:
-        whole = (job.micro_batch or 1) * spread.data * (job.gradient_accumulation or 1)
-    if length is None and told.stated("completion_length"):
-        length = int(told.value("prompt_length") or 0) + told.stated("completion_length")
+        batch = (job.micro_batch or 1) * spread.data * (job.gradient_accumulation or 1)
+    if length is None and flags.stated("completion_length"):
+        length = int(flags.value("prompt_length") or 0) + flags.stated("completion_length")
     return {
         "serve": job.method is Method.INFERENCE or None,
-        "gpu_memory_utilization": told.stated("engine_share"),
-        "kv_cache_dtype": told.stated("cache"),
-        "batch": whole,
+        "gpu_memory_utilization": flags.stated("engine_share"),
+        "kv_cache_dtype": flags.stated("cache"),
+        "batch": batch,
         "seq": length,
         "optimizer": job.optimizer,
         "precision": job.precision,

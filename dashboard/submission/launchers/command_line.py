@@ -65,8 +65,8 @@ def read_command(words: Sequence[str], folder: Path) -> Launch:
             f"the command has {len(words):,} words", f"Give at most {MAX_WORDS:,}."
         )
     launch = Launch(folder=folder)
-    own = takewhile(lambda word: not _SHELL.match(word), words)
-    rest = _after_launchers(launch, _after_variables(launch, list(own)))
+    command = takewhile(lambda word: not _SHELL.match(word), words)
+    rest = _after_launchers(launch, _after_variables(launch, list(command)))
     if not rest:
         raise ChangeRefusedError(
             "the command names no program to start", "Give it as you would start it."
@@ -117,7 +117,7 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
 
 def _after_srun(launch: Launch, words: list[str]) -> list[str]:
     """Take srun's options; what they say of nodes and GPUs holds where no launcher says it."""
-    spoken = dialect("srun")
+    syntax = dialect("srun")
     while words and words[0].startswith("-"):
         word, words = words[0], words[1:]
         if word.startswith("--"):
@@ -126,16 +126,16 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
         else:
             key, value = word[1:2], word[2:]
             equals = value
-        if not equals and key not in spoken.switches:
+        if not equals and key not in syntax.switches:
             value, words = "".join(words[:1]), words[1:]
         if key == "ntasks_per_node" and value == "1":
             continue  # one launcher a node, which starts the processes
         # srun takes "h100:8" for the type and number of GPUs, and "2-4" for a range of nodes.
         number = _gpu_count(key, value) if key in ("gpus", "G", "gpus_per_node", "gres") else value
         rank = LAUNCHER + (2 if key.startswith("ntasks") else 1)
-        if spoken.field_of(key) and number.isdigit():
-            launch.said.add(spoken, key, number, origin=LINE, rank=rank)
-        elif spoken.field_of(key) or key.startswith("gpus_per"):
+        if syntax.field_of(key) and number.isdigit():
+            launch.said.add(syntax, key, number, origin=LINE, rank=rank)
+        elif syntax.field_of(key) or key.startswith("gpus_per"):
             launch.said.unread.append(f"{LINE}: srun {key} {scrub(value, limit=40)}")
     return words
 
@@ -148,8 +148,8 @@ def _gpu_count(key: str, value: str) -> str:
     counts = [entry.rpartition(":")[2] for entry in entries]
     if key == "gres":
         counts = [count if count.isdigit() else "1" for count in counts]
-    whole = counts and all(count.isdigit() for count in counts)
-    return str(sum(map(int, counts))) if whole else ""
+    is_number = counts and all(count.isdigit() for count in counts)
+    return str(sum(map(int, counts))) if is_number else ""
 
 
 def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
@@ -160,29 +160,29 @@ def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
         rest = rest[1:]
     if launcher not in {"torchrun", "accelerate", "deepspeed"} or (name == launcher and not rest):
         return words
-    spoken = dialect(launcher)
+    syntax = dialect(launcher)
     while rest and rest[0].startswith("-"):
         key, equals, value = rest[0].lstrip("-").partition("=")
         key, rest = key.replace("-", "_"), rest[1:]
         if not equals:
-            value, rest = _launcher_value(spoken, key, rest)
-        _say(launch, spoken, key, value)
+            value, rest = _launcher_value(syntax, key, rest)
+        _say(launch, syntax, key, value)
     return rest
 
 
-def _launcher_value(spoken: LaunchDialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
-    is_switch = key in spoken.switches
+def _launcher_value(syntax: LaunchDialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
+    is_switch = key in syntax.switches
     if is_switch or not rest or rest[0].startswith("-") or rest[0].endswith(".py"):
         return "true", rest
     return rest[0], rest[1:]
 
 
-def _say(launch: Launch, spoken: LaunchDialect, key: str, value: Any) -> None:
+def _say(launch: Launch, syntax: LaunchDialect, key: str, value: Any) -> None:
     if key == "nnodes" and ":" in str(value):
         raise ChangeRefusedError(
             f"nnodes of {LINE} is {scrub(repr(value), limit=40)}", "Give one number of nodes."
         )
-    launch.said.add(spoken, key, value, origin=LINE)
+    launch.said.add(syntax, key, value, origin=LINE)
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -203,20 +203,20 @@ def _program(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _read_program(launch: Launch, words: list[str]) -> None:
     name, rest = _program(words)
-    spoken = dialect("megatron_swift") if name == "megatron" else _by_name(name)
+    syntax = dialect("megatron_swift") if name == "megatron" else _by_name(name)
     if name in {"vllm", "sglang", "axolotl", "llamafactory-cli", "swift", "megatron", "trl"}:
         name, rest = (rest[0] if rest else ""), rest[1:]
-    flags, loose = _flags_of(rest, spoken)
-    if spoken is None or spoken.name == "trl":
-        spoken = _by_flags(flags, spoken) or _by_file(launch, loose)
-        flags, loose = _flags_of(rest, spoken)
-    launch.spoken = spoken
+    flags, loose = _flags_of(rest, syntax)
+    if syntax is None or syntax.name == "trl":
+        syntax = _by_flags(flags, syntax) or _by_file(launch, loose)
+        flags, loose = _flags_of(rest, syntax)
+    launch.spoken = syntax
     stage = next((text for text in _STAGES if text in re.split(r"[_.\-/]", name.lower())), "")
-    if stage and spoken.name in {"trl", "swift", "llamafactory"}:
+    if stage and syntax.name in {"trl", "swift", "llamafactory"}:
         launch.said.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
     for key, values in flags:
-        launch.said.add(spoken, key, values[0] if len(values) == 1 else values, origin=LINE)
-    _take_loose(launch, spoken, loose)
+        launch.said.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
+    _take_loose(launch, syntax, loose)
 
 
 def _by_name(name: str) -> LaunchDialect | None:
@@ -227,14 +227,14 @@ def _by_name(name: str) -> LaunchDialect | None:
 
 
 def _by_flags(
-    flags: Sequence[tuple[str, list[str]]], named: LaunchDialect | None
+    flags: Sequence[tuple[str, list[str]]], default: LaunchDialect | None
 ) -> LaunchDialect | None:
     """Return the dialect that knows most of the flags, None when none knows any.
 
     Where others know no more, it is the one of the program's name: many call theirs sft.py.
     """
     names = (
-        *([named.name] if named else []),
+        *([default.name] if default else []),
         "transformers",
         "trl",
         "megatron",
@@ -243,11 +243,11 @@ def _by_flags(
         "swift",
         "llamafactory",
     )
-    known = {
+    counts = {
         name: sum(dialect(name).field_of(key) is not None for key, _ in flags) for name in names
     }
-    best = max(names, key=lambda name: known[name])
-    return dialect(best) if known[best] else named
+    best = max(names, key=lambda name: counts[name])
+    return dialect(best) if counts[best] else default
 
 
 def _by_file(launch: Launch, loose: Sequence[str]) -> LaunchDialect:
@@ -262,7 +262,7 @@ def _by_file(launch: Launch, loose: Sequence[str]) -> LaunchDialect:
 
 
 def _flags_of(
-    words: Sequence[str], spoken: LaunchDialect | None
+    words: Sequence[str], syntax: LaunchDialect | None
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
     """Return flags with their values, and the words that belong to none."""
     flags: list[tuple[str, list[str]]] = []
@@ -283,7 +283,7 @@ def _flags_of(
         if equals:
             flags.append((name, [value]))
             continue
-        if spoken and spoken.field_of(name) == "optimizer_arguments":
+        if syntax and syntax.field_of(name) == "optimizer_arguments":
             flags.append((name, list(words[index : index + 1])))
             index += 1
             continue
@@ -292,8 +292,8 @@ def _flags_of(
         )
         values = list(behind)
         index += len(values)
-        own, others = _split(spoken, name, values)
-        flags.append((name.removeprefix("no_"), ["false"]) if own is None else (name, own))
+        mine, others = _split(syntax, name, values)
+        flags.append((name.removeprefix("no_"), ["false"]) if mine is None else (name, mine))
         loose += others
     return flags, loose
 
@@ -303,14 +303,14 @@ def _is_flag(word: str) -> bool:
 
 
 def _split(
-    spoken: LaunchDialect | None, name: str, values: list[str]
+    syntax: LaunchDialect | None, name: str, values: list[str]
 ) -> tuple[list[str] | None, list[str]]:
     """Return a flag's own values and the words that only stood behind it; None for `--no-x`."""
-    if not values and name.startswith("no_") and spoken and spoken.field_of(name[3:]):
+    if not values and name.startswith("no_") and syntax and syntax.field_of(name[3:]):
         return None, []
-    target = spoken.field_of(name) if spoken else ""
+    target = syntax.field_of(name) if syntax else ""
     kind = FIELDS[target].name if target else ""
-    is_switch = bool(spoken and name in spoken.switches)
+    is_switch = bool(syntax and name in syntax.switches)
     is_file = kind == "flag" and values[:1] and values[0].endswith(SUFFIXES)
     if values and (is_switch or is_file) and values[0].lower() not in TRUE | FALSE:
         return ["true"], values
@@ -319,21 +319,21 @@ def _split(
     return values[:1] or ["true"], values[1:]
 
 
-def _take_loose(launch: Launch, spoken: LaunchDialect, loose: Sequence[str]) -> None:
+def _take_loose(launch: Launch, syntax: LaunchDialect, loose: Sequence[str]) -> None:
     """Take the words behind no flag: a file of the framework, or the model to serve."""
     for word in loose:
         if word.endswith(SUFFIXES):
-            _take_file(launch, spoken, word, rank=CONFIG)
-        elif spoken.name in {"vllm", "sglang"}:
+            _take_file(launch, syntax, word, rank=CONFIG)
+        elif syntax.name in {"vllm", "sglang"}:
             launch.said.put("model", word, flag="model", origin=LINE)
 
 
 def _take_file(
-    launch: Launch, spoken: LaunchDialect, name: str, *, rank: int = 0, strict: bool = False
+    launch: Launch, syntax: LaunchDialect, name: str, *, rank: int = 0, strict: bool = False
 ) -> None:
     path = _path_of(launch, name)
     for key, value in read_document(path).items():
-        launch.said.add(spoken, key, value, origin=path.name, rank=rank, strict=strict)
+        launch.said.add(syntax, key, value, origin=path.name, rank=rank, strict=strict)
     launch.files.append(path.name)
     if path != launch.folder / name:
         launch.folder = path.parent
@@ -341,15 +341,15 @@ def _take_file(
 
 def _path_of(launch: Launch, name: str) -> Path:
     """Return where a named file lies: in the folder of the launch, or as the path says."""
-    beside = launch.folder / name
-    return beside if beside.exists() else Path(name)
+    local = launch.folder / name
+    return local if local.exists() else Path(name)
 
 
 def _read_named_files(launch: Launch) -> None:
     """Read the files that flags and keys name: of the framework, accelerate, DeepSpeed, FSDP."""
-    spoken = launch.spoken or dialect("transformers")
+    syntax = launch.spoken or dialect("transformers")
     takers: dict[str, Callable[[str], None]] = {
-        "config_file": lambda name: _take_file(launch, spoken, name, rank=CONFIG),
+        "config_file": lambda name: _take_file(launch, syntax, name, rank=CONFIG),
         "accelerate_file": lambda name: _take_accelerate(launch, name),
         "fsdp_file": lambda name: _take_file(launch, dialect("fsdp_file"), name, strict=True),
         "deepspeed_file": lambda name: _take_deepspeed(launch, name),
@@ -373,14 +373,14 @@ def _take_accelerate(launch: Launch, name: str) -> None:
 def _take_deepspeed(launch: Launch, name: str) -> None:
     """Take a DeepSpeed file; of one that is not here what its name says (zero3, offload)."""
     path = _path_of(launch, name)
-    said = re.search(r"(?:zero|z)_?([0123])(.*)", path.name.lower())
-    if path.exists() or not said:
+    match = re.search(r"(?:zero|z)_?([0123])(.*)", path.name.lower())
+    if path.exists() or not match:
         _take_file(launch, dialect("deepspeed_file"), name, strict=True)
         launch.said.put("deepspeed", True, flag="deepspeed", origin=path.name)
         return
-    launch.said.put("zero_stage", said[1], flag="deepspeed", origin=name)
-    if "offload" in said[2]:
+    launch.said.put("zero_stage", match[1], flag="deepspeed", origin=name)
+    if "offload" in match[2]:
         launch.said.put("offload_optimizer", True, flag="deepspeed", origin=name)
-    if "offload" in said[2] and said[1] == "3":
+    if "offload" in match[2] and match[1] == "3":
         launch.said.put("offload_parameters", True, flag="deepspeed", origin=name)
     launch.notes.append(f"{scrub(name, limit=80)} is not here: read by its name")

@@ -76,12 +76,12 @@ def read_document(path: Path) -> dict[str, Any]:
         raise _refused(path, reason, f"Mend it: it must be {kind}.") from error
     if not isinstance(document, Mapping):
         raise _refused(path, "it holds no keys", "Give a file of keys and values.")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in _leaves(document, path, depth=0):
-        found[key] = value
-        if len(found) > _MAX_KEYS:
+        values[key] = value
+        if len(values) > _MAX_KEYS:
             raise _refused(path, f"it has more than {_MAX_KEYS:,} keys", "Give a smaller file.")
-    return found
+    return values
 
 
 def _refused(path: Path, reason: str, fix: str) -> ChangeRefusedError:

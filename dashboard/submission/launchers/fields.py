@@ -114,22 +114,22 @@ def _tables() -> dict[str, Any]:
 @cache
 def dialect(name: str) -> LaunchDialect:
     """Return a dialect of dialects.toml, with what it takes over from the one that it is like."""
-    own = _tables()[name]
-    base = dialect(own["like"]) if "like" in own else LaunchDialect(name=name)
-    keys, words = own.get("keys", {}), own.get("words", {})
+    facts = _tables()[name]
+    base = dialect(facts["like"]) if "like" in facts else LaunchDialect(name=name)
+    keys, words = facts.get("keys", {}), facts.get("words", {})
     filled = {flag: entry for entry, flags in keys.items() for flag in flags.split()}
     filled |= {flag: table["to"] for flag, table in words.items()}
     filled = {flag: "" if entry == "ignored" else entry for flag, entry in filled.items()}
     return LaunchDialect(
         name=name,
-        framework=own.get("framework", ""),
-        scripts=own.get("scripts", ""),
-        marks=tuple(own.get("marks", "").split()),
-        sections=(*base.sections, *own.get("sections", "").split()),
-        switches=(*base.switches, *own.get("switches", "").split()),
+        framework=facts.get("framework", ""),
+        scripts=facts.get("scripts", ""),
+        marks=tuple(facts.get("marks", "").split()),
+        sections=(*base.sections, *facts.get("sections", "").split()),
+        switches=(*base.switches, *facts.get("switches", "").split()),
         flags={**base.flags, **filled},
         words={**{flag: base.words[flag] for flag in base.words if flag not in filled}, **words},
-        defaults={**base.defaults, **own.get("defaults", {})},
+        defaults={**base.defaults, **facts.get("defaults", {})},
     )
 
 
@@ -168,8 +168,8 @@ class Stated:
 
     def __str__(self) -> str:
         """Return it as the output names it."""
-        shown = " ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
-        return f"{self.origin}: {self.flag} {self.raw}: {self.field} = {shown}"
+        text = " ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
+        return f"{self.origin}: {self.flag} {self.raw}: {self.field} = {text}"
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class Statements:
 
     def add(
         self,
-        spoken: LaunchDialect,
+        syntax: LaunchDialect,
         key: str,
         raw: Any,
         *,
@@ -195,21 +195,21 @@ class Statements:
         strict: bool = False,
     ) -> None:
         """Take a flag or key with its value. Errors: ChangeRefusedError, as of `put`."""
-        target = spoken.field_of(key)
+        target = syntax.field_of(key)
         if target is None:
             self._leave(key, origin)
             return
-        words = spoken.words.get(spoken.plain(key), {})
+        words = syntax.words.get(syntax.plain(key), {})
         word = _looked_up(words, raw)
-        meant = words.get(word, words.get("*", raw))
-        if not target or meant in ("", None):
+        value = words.get(word, words.get("*", raw))
+        if not target or value in ("", None):
             return
         if words and not {word, "*"} & words.keys() and FIELDS[target].name == "flag":
             raise ChangeRefusedError(
                 f"{key} of {origin} is {scrub(repr(raw), limit=60)}, which is not known",
                 f"Known are {', '.join(word for word in words if word != 'to')}.",
             )
-        self.put(target, meant, flag=key, origin=origin, rank=rank, strict=strict, shown=_word(raw))
+        self.put(target, value, flag=key, origin=origin, rank=rank, strict=strict, text=_word(raw))
 
     def put(
         self,
@@ -220,7 +220,7 @@ class Statements:
         origin: str,
         rank: int = 0,
         strict: bool = False,
-        shown: str | None = None,
+        text: str | None = None,
     ) -> None:
         """Take a value of a field. Errors: ChangeRefusedError for a value that is none, or differs.
 
@@ -229,9 +229,9 @@ class Statements:
         value = converted(target, raw, flag=flag, origin=origin)
         if value is None:
             return
-        raw = scrub(_word(raw) if shown is None else shown, limit=60)
-        known = _known_words(target)
-        if known and str(value).lower() not in known:
+        raw = scrub(_word(raw) if text is None else text, limit=60)
+        choices = _known_words(target)
+        if choices and str(value).lower() not in choices:
             self.unread.append(f"{origin}: {scrub(flag, limit=60)} {raw}, a word that is not known")
             return
         new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
@@ -313,10 +313,10 @@ def _number(kind: FieldKind, word: str, *, flag: str, origin: str) -> int | floa
         number = scale * float(word.replace("_", "")[: -1 if scale > 1 else None])
     except ValueError:
         number = math.nan
-    whole = kind.name == "whole"
-    if not kind.low <= number <= kind.high or (whole and number != int(number)):
+    exact = kind.name == "whole"
+    if not kind.low <= number <= kind.high or (exact and number != int(number)):
         raise ChangeRefusedError(
             f"{flag} of {origin} is {scrub(repr(word), limit=60)}",
-            f"It must be a {'whole ' if whole else ''}number from {kind.low:g} to {kind.high:g}.",
+            f"It must be a {'whole ' if exact else ''}number from {kind.low:g} to {kind.high:g}.",
         )
-    return int(number) if whole else number
+    return int(number) if exact else number

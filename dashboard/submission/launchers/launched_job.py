@@ -73,61 +73,61 @@ def is_launch(words: Sequence[str]) -> bool:
     return len(words) > 1 or words[0].lower().endswith((".yaml", ".yml", ".toml"))
 
 
-def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
+def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
     """Return the job of a launch command, or of the one file that is named.
 
     Errors: ChangeRefusedError or ImpossibleProblemError naming flag or key, value and fix.
     """
     launch = read_file(Path(words[0])) if len(words) == 1 else read_command(words, Path())
-    spoken = launch.spoken or dialect("transformers")
-    told = Told(spoken=spoken, said=launch.said, defaults=dict(spoken.defaults))
-    if str(told.value("stage") or "").lower() in SAMPLING:
-        told.defaults = {**dialect("rl").defaults, **told.defaults}
-        told.defaults.pop("sequence_length", None)
-    _refuse_pairs(told)
-    model = _model(launch, told, given)
-    serving = spoken.name in SERVING
-    job = _serving(told, model, given) if serving else _training(told, model, given)
-    counts = {"batch": given.batch, "seq": given.seq}
+    syntax = launch.spoken or dialect("transformers")
+    flags = Told(spoken=syntax, said=launch.said, defaults=dict(syntax.defaults))
+    if str(flags.value("stage") or "").lower() in SAMPLING:
+        flags.defaults = {**dialect("rl").defaults, **flags.defaults}
+        flags.defaults.pop("sequence_length", None)
+    _refuse_pairs(flags)
+    model = _model(launch, flags, options)
+    serving = syntax.name in SERVING
+    job = _serving(flags, model, options) if serving else _training(flags, model, options)
+    counts = {"batch": options.batch, "seq": options.seq}
     counts = {name: count for name, count in counts.items() if count is not None}
-    refuse_otherwise({**counts, **given.same}, told, job)
-    share = told.value("engine_share") if serving or _engine(told) else None
+    refuse_otherwise({**counts, **options.same}, flags, job)
+    share = flags.value("engine_share") if serving or _engine(flags) else None
     if serving and share is None:
-        told.assumed.append(UNASKED_SHARE.format(engine=spoken.name))
+        flags.assumed.append(UNASKED_SHARE.format(engine=syntax.name))
     return LaunchedJob(
         job=job,
         model=model,
-        dialect=spoken.name,
+        dialect=syntax.name,
         engine_share=share,
         read=tuple(str(entry) for entry in launch.said.found.values()),
-        assumed=(*launch.notes, *told.assumed),
+        assumed=(*launch.notes, *flags.assumed),
         unread=tuple(launch.said.unread),
     )
 
 
-def _refuse_pairs(told: Told) -> None:
+def _refuse_pairs(flags: Told) -> None:
     """Refuse two flags that exclude one another."""
     for entry, other in (("bf16", "fp16"), ("four_bit", "eight_bit"), ("deepspeed", "fsdp")):
-        if told.stated(entry) and told.stated(other):
+        if flags.stated(entry) and flags.stated(other):
             raise ChangeRefusedError(
-                f"{told.named(entry)} contradicts {told.named(other)}", "Take one of the two out."
+                f"{flags.named(entry)} contradicts {flags.named(other)}", "Take one of the two out."
             )
 
 
-def _model(launch: Launch, told: Told, given: LaunchOptions) -> ReadModel:
+def _model(launch: Launch, flags: Told, options: LaunchOptions) -> ReadModel:
     """Return the model: of --config, of flags that describe it, of its public name or folder."""
-    if given.config:
-        return read_config(Path(given.config))
+    if options.config:
+        return read_config(Path(options.config))
     described = {
         name.partition(".")[2]: entry.value
-        for name, entry in told.said.found.items()
+        for name, entry in flags.said.found.items()
         if name.startswith("shape.")
     }
     if "hidden_size" in described:
         return _described(described)
-    name = str(told.value("model") or _titan(told))
-    if told.stated("model_config"):
-        return read_config(launch.folder / str(told.stated("model_config")))
+    name = str(flags.value("model") or _titan(flags))
+    if flags.stated("model_config"):
+        return read_config(launch.folder / str(flags.stated("model_config")))
     if not name:
         raise ChangeRefusedError(
             "nothing that was read names the model",
@@ -136,14 +136,14 @@ def _model(launch: Launch, told: Told, given: LaunchOptions) -> ReadModel:
     for path in (launch.folder / name, Path(name)):
         if (path / "config.json").is_file():
             return model_of_argument(str(path))
-    found = model_of_name(name)
-    if found is None:
+    model = model_of_name(name)
+    if model is None:
         raise ImpossibleProblemError(
             f"the model {scrub(repr(name), limit=120)} is neither here nor among the known ones",
             "Add --config CONFIG.json, the model's own config.json, from its repository.",
         )
-    told.assumed.append(f"the model {scrub(name, limit=80)} is {found.shape.name}")
-    return found
+    flags.assumed.append(f"the model {scrub(name, limit=80)} is {model.shape.name}")
+    return model
 
 
 def _described(described: dict[str, Any]) -> ReadModel:
@@ -159,8 +159,8 @@ def _described(described: dict[str, Any]) -> ReadModel:
     return shape_from_config(values, name="the model of the flags")
 
 
-def _titan(told: Told) -> str:
-    name, flavor = told.stated("titan_name"), told.stated("titan_flavor")
+def _titan(flags: Told) -> str:
+    name, flavor = flags.stated("titan_name"), flags.stated("titan_flavor")
     return f"{name}-{flavor}" if name and flavor else ""
 
 
@@ -172,203 +172,203 @@ def model_of_name(name: str) -> ReadModel | None:
     return ReadModel(shape=known_model(key), assumed=()) if key in known_models() else None
 
 
-def _training(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
-    shape, stage = model.shape, str(told.value("stage") or "").lower()
-    method = Method.ADAPTER if _adapts(told) else Method.FULL
-    layout = spread_of(told, shape, gpus=given.gpus)
-    quantization = _quantization(told, method)
+def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJob:
+    shape, stage = model.shape, str(flags.value("stage") or "").lower()
+    method = Method.ADAPTER if _adapts(flags) else Method.FULL
+    layout = spread_of(flags, shape, gpus=options.gpus)
+    quantization = _quantization(flags, method)
     return TrainingJob(
         shape=shape,
-        framework=_framework(told, given, layout.parallelism.sharding),
+        framework=_framework(flags, options, layout.parallelism.sharding),
         method=method,
-        adapter=_adapter(told) if method is Method.ADAPTER else None,
+        adapter=_adapter(flags) if method is Method.ADAPTER else None,
         parallelism=layout.parallelism,
         micro_batch=(layout.micro_batch or 1) * (2 if stage in _PAIRS else 1),
         gradient_accumulation=layout.accumulation,
-        sequence_length=_length(told, given),
-        length_varies=_varies(told),
-        precision=_precision(told, method, layout.parallelism.sharding),
-        optimizer=_optimizer(told),
-        optimizer_rank=_optimizer_rank(told),
+        sequence_length=_length(flags, options),
+        length_varies=_varies(flags),
+        precision=_precision(flags, method, layout.parallelism.sharding),
+        optimizer=_optimizer(flags),
+        optimizer_rank=_optimizer_rank(flags),
         quantization=quantization,
-        recompute=_recompute(told),
-        flash_attention=_flash(told),
-        compiled=told.value("compiled"),
-        chunked_loss=bool(told.value("chunked_loss")),
-        offload=_offload(told),
-        cache_emptied=told.stated("empty_cache_steps") is not None,
-        companions=_companions(told, stage, method),
+        recompute=_recompute(flags),
+        flash_attention=_flash(flags),
+        compiled=flags.value("compiled"),
+        chunked_loss=bool(flags.value("chunked_loss")),
+        offload=_offload(flags),
+        cache_emptied=flags.stated("empty_cache_steps") is not None,
+        companions=_companions(flags, stage, method),
     )
 
 
-def _serving(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
-    length = given.seq or told.value("sequence_length")
+def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJob:
+    length = options.seq or flags.value("sequence_length")
     if length is None:
         raise ChangeRefusedError(
             "the command does not say how long sequences are",
             "Add --max-model-len N (SGLang: --context-length N), or --seq N before the --.",
         )
-    chunk = None if told.stated("chunked_prefill") is False else told.value("prefill_tokens")
-    cache = str(told.stated("cache") or "auto")
-    layout = spread_of(told, model.shape, gpus=given.gpus)
+    chunk = None if flags.stated("chunked_prefill") is False else flags.value("prefill_tokens")
+    cache = str(flags.stated("cache") or "auto")
+    layout = spread_of(flags, model.shape, gpus=options.gpus)
     return TrainingJob(
         shape=model.shape,
-        framework=given.framework or told.spoken.framework,
+        framework=options.framework or flags.spoken.framework,
         method=Method.INFERENCE,
         parallelism=layout.parallelism,
-        micro_batch=given.batch or 1,
+        micro_batch=options.batch or 1,
         sequence_length=length,
-        quantization=_served_quantization(told, model),
+        quantization=_served_quantization(flags, model),
         prefill_tokens=chunk if chunk is None else max(int(chunk), 1),
-        sampled_sequences=told.stated("max_sequences"),
+        sampled_sequences=flags.stated("max_sequences"),
         cache_bytes=1.0 if cache.startswith("fp8") else 2.0,
     )
 
 
-def _adapts(told: Told) -> bool:
+def _adapts(flags: Told) -> bool:
     if (
-        told.stated("adapter") is None
-        and told.stated("adapter_rank")
-        and told.spoken.name == "verl"
+        flags.stated("adapter") is None
+        and flags.stated("adapter_rank")
+        and flags.spoken.name == "verl"
     ):
         return True
-    return bool(told.value("adapter"))
+    return bool(flags.value("adapter"))
 
 
-def _framework(told: Told, given: LaunchOptions, sharding: Sharding) -> str:
+def _framework(flags: Told, options: LaunchOptions, sharding: Sharding) -> str:
     """Return whose traits hold: under DeepSpeed a trainer of Hugging Face has others."""
-    name = given.framework or told.stated("framework") or told.spoken.framework
-    if sharding in _ZERO and told.spoken.name in _TRAINERS and name != "swift":
+    name = options.framework or flags.stated("framework") or flags.spoken.framework
+    if sharding in _ZERO and flags.spoken.name in _TRAINERS and name != "swift":
         return "transformers_deepspeed" if name == "transformers" else "trl_deepspeed"
     return str(name)
 
 
-def _adapter(told: Told) -> Adapter:
-    words = told.value("targets") or ()
+def _adapter(flags: Told) -> Adapter:
+    words = flags.value("targets") or ()
     words = (words,) if isinstance(words, str) else words
-    found: list[str] = []
+    names: list[str] = []
     for word in words:
         plain = str(word).lower().replace("-", "_").rpartition(".")[2]
-        found += translated("target", plain).split(",")
-    known = ("q", "k", "v", "o", "gate", "up", "down")
-    others = [word for word in found if word not in known]
+        names += translated("target", plain).split(",")
+    parts = ("q", "k", "v", "o", "gate", "up", "down")
+    others = [word for word in names if word not in parts]
     if others:
-        told.said.unread.append(f"targets of the adapter: {scrub(', '.join(others), limit=80)}")
-    saved = told.value("saved") or ()
+        flags.said.unread.append(f"targets of the adapter: {scrub(', '.join(others), limit=80)}")
+    saved = flags.value("saved") or ()
     return Adapter(
-        rank=told.value("adapter_rank"),
-        targets=tuple(target for target in known if target in found),
-        dropout=bool(told.stated("adapter_dropout")),
+        rank=flags.value("adapter_rank"),
+        targets=tuple(target for target in parts if target in names),
+        dropout=bool(flags.stated("adapter_dropout")),
         copies_embeddings=any("embed" in word or "head" in word for word in saved),
     )
 
 
-def _length(told: Told, given: LaunchOptions) -> int | None:
+def _length(flags: Told, options: LaunchOptions) -> int | None:
     """Return the longest sequence; of a trainer that samples its prompt and what it answers."""
-    answer = told.value("completion_length")
-    if given.seq is not None:
-        return given.seq
-    if answer is None or told.stated("sequence_length"):
-        stated: int | None = told.value("sequence_length")
+    answer = flags.value("completion_length")
+    if options.seq is not None:
+        return options.seq
+    if answer is None or flags.stated("sequence_length"):
+        stated: int | None = flags.value("sequence_length")
         return stated
-    return int(told.value("prompt_length") or 0) + int(answer)
+    return int(flags.value("prompt_length") or 0) + int(answer)
 
 
-def _varies(told: Told) -> bool:
-    if told.value("packing") or told.value("padded"):
+def _varies(flags: Told) -> bool:
+    if flags.value("packing") or flags.value("padded"):
         return False
-    told.assumed.append("sequences are padded to the longest of their batch: nothing packs them")
+    flags.assumed.append("sequences are padded to the longest of their batch: nothing packs them")
     return True
 
 
-def _precision(told: Told, method: Method, sharding: Sharding) -> str | None:
+def _precision(flags: Told, method: Method, sharding: Sharding) -> str | None:
     """Return the policy where flags decide it, None where the framework's habit does."""
-    if told.spoken.name not in _TRAINERS or method is not Method.FULL or sharding in _ZERO:
+    if flags.spoken.name not in _TRAINERS or method is not Method.FULL or sharding in _ZERO:
         return None
-    half = str(told.stated("weights") or "").lower() in {"bfloat16", "bf16", "float16", "fp16"}
+    half = str(flags.stated("weights") or "").lower() in {"bfloat16", "bf16", "float16", "fp16"}
     if half and sharding is Sharding.NONE:
         return "bf16-true"
-    mixed = str(told.value("mixed") or "no") not in {"no", "none"}
-    if told.value("bf16") or told.value("fp16") or mixed or told.spoken.name != "transformers":
+    mixed = str(flags.value("mixed") or "no") not in {"no", "none"}
+    if flags.value("bf16") or flags.value("fp16") or mixed or flags.spoken.name != "transformers":
         return None
-    told.assumed.append("precision = fp32: neither --bf16 nor --fp16 is stated")
+    flags.assumed.append("precision = fp32: neither --bf16 nor --fp16 is stated")
     return "fp32"
 
 
-def _quantization(told: Told, method: Method) -> str:
-    bits = "nf4" if told.value("four_bit") else str(told.value("bits") or "")
-    bits = "int8" if told.value("eight_bit") else bits
+def _quantization(flags: Told, method: Method) -> str:
+    bits = "nf4" if flags.value("four_bit") else str(flags.value("bits") or "")
+    bits = "int8" if flags.value("eight_bit") else bits
     if bits and method is Method.FULL:
-        name = next(text for text in ("four_bit", "eight_bit", "bits") if told.stated(text))
+        name = next(text for text in ("four_bit", "eight_bit", "bits") if flags.stated(text))
         raise ChangeRefusedError(
-            f"{told.named(name)} quantises weights that are all to be trained",
+            f"{flags.named(name)} quantises weights that are all to be trained",
             "Train an adapter (--use_peft, adapter: qlora, finetuning_type: lora), or take it out.",
         )
-    return "nf4-dq" if bits == "nf4" and told.value("double_quantized") else bits
+    return "nf4-dq" if bits == "nf4" and flags.value("double_quantized") else bits
 
 
-def _served_quantization(told: Told, model: ReadModel) -> str:
-    word = str(told.stated("served_quantization") or "").lower()
+def _served_quantization(flags: Told, model: ReadModel) -> str:
+    word = str(flags.stated("served_quantization") or "").lower()
     for start, name in (("awq", "awq-int4"), ("gptq", "gptq-int4"), ("bitsandbytes", "nf4"),
                         ("fp8", "fp8"), ("w8a8_fp8", "fp8"), ("mxfp4", "mxfp4")):  # fmt: skip
         if word.startswith(start):
             return name
     if word and not model.quantization:
-        told.said.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
+        flags.said.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
     return model.quantization
 
 
-def _optimizer(told: Told) -> str | None:
+def _optimizer(flags: Told) -> str | None:
     """Return the optimiser; one that steps layer by layer does so inside the backward pass."""
-    name: str | None = told.value("optimizer")
-    return f"{name}_in_backward" if name and told.stated("optimizer_layerwise") else name
+    name: str | None = flags.value("optimizer")
+    return f"{name}_in_backward" if name and flags.stated("optimizer_layerwise") else name
 
 
-def _optimizer_rank(told: Told) -> int | None:
+def _optimizer_rank(flags: Told) -> int | None:
     """Return the rank that gradients are projected to, of an optimiser that does so."""
-    if not str(told.value("optimizer")).startswith(("galore", "apollo")):
+    if not str(flags.value("optimizer")).startswith(("galore", "apollo")):
         return None
-    written = re.search(r"\brank\s*=\s*(\d+)", str(told.stated("optimizer_arguments")))
-    return int(written[1]) if written else told.value("optimizer_rank")
+    written = re.search(r"\brank\s*=\s*(\d+)", str(flags.stated("optimizer_arguments")))
+    return int(written[1]) if written else flags.value("optimizer_rank")
 
 
-def _recompute(told: Told) -> Recompute | None:
-    if told.stated("wrapped_recompute"):
+def _recompute(flags: Told) -> Recompute | None:
+    if flags.stated("wrapped_recompute"):
         return Recompute.FULL
-    word = told.value("recompute")
+    word = flags.value("recompute")
     return None if word is None else Recompute(word)
 
 
-def _flash(told: Told) -> bool | None:
-    word = told.stated("attention")
+def _flash(flags: Told) -> bool | None:
+    word = flags.stated("attention")
     return None if word is None else not str(word).startswith("eager")
 
 
-def _offload(told: Told) -> frozenset[str]:
-    everything = bool(told.value("offload_all"))
-    everything |= "offload" in str(told.stated("fsdp_words") or "")
+def _offload(flags: Told) -> frozenset[str]:
+    everything = bool(flags.value("offload_all"))
+    everything |= "offload" in str(flags.stated("fsdp_words") or "")
     return frozenset(
         name
         for name in ("optimizer", "parameters", "activations")
-        if told.value(f"offload_{name}") or (everything and name != "activations")
+        if flags.value(f"offload_{name}") or (everything and name != "activations")
     )
 
 
-def _engine(told: Told) -> bool:
+def _engine(flags: Told) -> bool:
     """Return whether an engine that samples shares the GPUs with the training."""
-    return bool(told.value("engine")) and told.value("engine_mode") != "server"
+    return bool(flags.value("engine")) and flags.value("engine_mode") != "server"
 
 
-def _companions(told: Told, stage: str, method: Method) -> Companions:
+def _companions(flags: Told, stage: str, method: Method) -> Companions:
     """Return the models beside the actor: an adapter's reference is its own base."""
-    frozen = int(stage in _WITH_REFERENCE or stage == "ppo" or bool(told.value("penalty")))
+    frozen = int(stage in _WITH_REFERENCE or stage == "ppo" or bool(flags.value("penalty")))
     if stage not in (*SAMPLING, *_WITH_REFERENCE):
         frozen = 0
-    if method is Method.ADAPTER or told.value("reference_offloaded"):
+    if method is Method.ADAPTER or flags.value("reference_offloaded"):
         frozen = 0
-    frozen += int(bool(told.stated("reward_model")))
+    frozen += int(bool(flags.stated("reward_model")))
     return Companions(
         frozen=frozen,
         trained=int(stage == "ppo"),
-        engine_sleeps=bool(told.value("engine_sleeps")),
+        engine_sleeps=bool(flags.value("engine_sleeps")),
     )

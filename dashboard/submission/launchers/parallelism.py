@@ -22,41 +22,41 @@ class Layout:
     accumulation: int | None
 
 
-def spread_of(told: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
+def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
     """Return the layout of a launch; `gpus` is what the person says where the launcher does not.
 
     Errors: ChangeRefusedError for degrees or a batch that do not divide, and for a job that is
     shared out over a number of GPUs that nobody states.
     """
-    degrees: dict[str, Any] = {name: told.value(name) or 1 for name in _DEGREES}
+    degrees: dict[str, Any] = {name: flags.value(name) or 1 for name in _DEGREES}
     inner = degrees["tensor"] * degrees["pipeline"] * degrees["context"]
-    sharding, hybrid = _sharding(told)
-    total = _gpus(told, gpus)
+    sharding, hybrid = _sharding(flags)
+    total = _gpus(flags, gpus)
     if total is None:
-        total = _from_replicas(told, inner, sharded=sharding is not Sharding.NONE)
+        total = _from_replicas(flags, inner, sharded=sharding is not Sharding.NONE)
     if total % inner:
         raise ChangeRefusedError(
             f"{total} GPUs over {_degrees_text(degrees)}",
             f"Give a number of GPUs that {inner} divides, or other degrees.",
         )
     data = total // inner
-    group = _shard_group(told, data, hybrid=hybrid)
-    if told.spoken.name in {"vllm", "sglang"}:
+    group = _shard_group(flags, data, hybrid=hybrid)
+    if flags.spoken.name in {"vllm", "sglang"}:
         sharding, group = Sharding.NONE, None
-    expert = data if told.stated("spread_experts") else told.value("expert") or 1
+    expert = data if flags.stated("spread_experts") else flags.value("expert") or 1
     if expert > total:
         raise ChangeRefusedError(
-            f"{told.named('expert')} is more than the {total} GPUs",
+            f"{flags.named('expert')} is more than the {total} GPUs",
             f"Give at most {total}, or more GPUs.",
         )
-    batch, accumulation = _batch(told, data)
+    batch, accumulation = _batch(flags, data)
     return Layout(
         parallelism=Parallelism(
             data=data,
             **degrees,
             expert=expert,
-            virtual_stages=_virtual_stages(told, shape, degrees["pipeline"]),
-            sequence=bool(told.value("sequence")) and degrees["tensor"] > 1,
+            virtual_stages=_virtual_stages(flags, shape, degrees["pipeline"]),
+            sequence=bool(flags.value("sequence")) and degrees["tensor"] > 1,
             sharding=sharding if data * degrees["context"] > 1 or sharding in _ZERO else _ZERO[0],
             shard_group=group,
         ),
@@ -69,71 +69,71 @@ def _degrees_text(degrees: dict[str, int]) -> str:
     return " x ".join(f"{name} {value}" for name, value in degrees.items() if value > 1)
 
 
-def _sharding(told: Told) -> tuple[Sharding, bool]:
+def _sharding(flags: Told) -> tuple[Sharding, bool]:
     """Return what is shared out, and whether only inside a node (HYBRID_SHARD)."""
-    zero = told.value("zero_stage")
-    words = str(told.stated("fsdp_words") or "").lower().replace(",", " ").split()
+    zero = flags.value("zero_stage")
+    words = str(flags.stated("fsdp_words") or "").lower().replace(",", " ").split()
     words = ["true" if word.startswith("fsdp2") else word for word in words]
     words = [word for word in words if word not in {"auto_wrap", "offload", "false", "none"}]
-    by_fsdp = bool(words) or told.stated("fsdp") or told.stated("distributed") == "fsdp"
-    by_fsdp = by_fsdp or told.stated("fsdp_version") is not None or told.value("sharding")
+    by_fsdp = bool(words) or flags.stated("fsdp") or flags.stated("distributed") == "fsdp"
+    by_fsdp = by_fsdp or flags.stated("fsdp_version") is not None or flags.value("sharding")
     if zero and by_fsdp:
         other = next(
             name
             for name in ("fsdp_words", "fsdp", "distributed", "fsdp_version", "sharding")
-            if told.stated(name)
+            if flags.stated(name)
         )
         raise ChangeRefusedError(
-            f"{told.named('zero_stage')} contradicts {told.named(other)}",
+            f"{flags.named('zero_stage')} contradicts {flags.named(other)}",
             "Take either DeepSpeed or FSDP out.",
         )
     if zero is not None:
         return _ZERO[zero], False
-    if told.stated("deepspeed") or told.stated("distributed") == "deepspeed":
-        told.assumed.append("ZeRO stage = 2, what accelerate does unasked")
+    if flags.stated("deepspeed") or flags.stated("distributed") == "deepspeed":
+        flags.assumed.append("ZeRO stage = 2, what accelerate does unasked")
         return Sharding.ZERO2, False
     if not by_fsdp:
-        shards = told.value("shards")
+        shards = flags.value("shards")
         return (Sharding.FSDP if shards not in (None, 1) else Sharding.NONE), False
-    strategy = str(told.value("sharding") or (words[0] if words else "true"))
+    strategy = str(flags.value("sharding") or (words[0] if words else "true"))
     return _strategy(strategy)
 
 
 def _strategy(word: str) -> tuple[Sharding, bool]:
-    found = translated("sharding", word.lower())
-    if found == "hybrid" or found.startswith("hybrid"):
+    term = translated("sharding", word.lower())
+    if term == "hybrid" or term.startswith("hybrid"):
         return Sharding.FSDP, True
-    known = {entry.value: entry for entry in Sharding}
-    if found not in known:
+    by_name = {entry.value: entry for entry in Sharding}
+    if term not in by_name:
         raise ChangeRefusedError(
             f"the sharding {word[:40]!r} is not known",
             "Known are FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD and NO_SHARD.",
         )
-    return known[found], False
+    return by_name[term], False
 
 
-def _gpus(told: Told, given: int | None) -> int | None:
+def _gpus(flags: Told, option: int | None) -> int | None:
     """Return the number of GPUs that the launcher or the person states."""
-    each, nodes = told.stated("processes_per_node"), told.stated("nodes") or 1
+    each, nodes = flags.stated("processes_per_node"), flags.stated("nodes") or 1
     counted = each * nodes if each else None
-    stated = told.stated("gpus")
+    stated = flags.stated("gpus")
     if stated and counted and stated != counted:
         raise ChangeRefusedError(
-            f"{told.named('gpus')} contradicts {told.named('processes_per_node')} "
+            f"{flags.named('gpus')} contradicts {flags.named('processes_per_node')} "
             f"on {nodes} nodes, which makes {counted}",
             "Give one number of GPUs.",
         )
-    found: int | None = stated or counted
-    if given and found and given != found:
+    count: int | None = stated or counted
+    if option and count and option != count:
         raise ChangeRefusedError(
-            f"--gpus {given} contradicts the {found} GPUs of the launcher", "Take --gpus out."
+            f"--gpus {option} contradicts the {count} GPUs of the launcher", "Take --gpus out."
         )
-    return given or found
+    return option or count
 
 
-def _from_replicas(told: Told, inner: int, *, sharded: bool) -> int:
+def _from_replicas(flags: Told, inner: int, *, sharded: bool) -> int:
     """Return the GPUs where only degrees are stated. Errors: ChangeRefusedError."""
-    shards, replicas = told.stated("shards") or 0, told.stated("replicas") or 1
+    shards, replicas = flags.stated("shards") or 0, flags.stated("replicas") or 1
     if shards > 0:
         return int(inner * shards * replicas)
     if sharded:
@@ -141,18 +141,18 @@ def _from_replicas(told: Told, inner: int, *, sharded: bool) -> int:
             "nothing that was read says over how many GPUs the states are shared out",
             "Add --gpus N before the --, or the launcher's own number of processes.",
         )
-    told.assumed.append(
+    flags.assumed.append(
         f"GPUs = {inner * replicas}: nothing that was read states a number; "
         "add --gpus N before the --"
     )
     return int(inner * replicas)
 
 
-def _shard_group(told: Told, data: int, *, hybrid: bool) -> int | None:
+def _shard_group(flags: Told, data: int, *, hybrid: bool) -> int | None:
     """Return how many data-parallel ranks share one copy, None for all of them."""
-    shards, replicas = told.value("shards"), told.stated("replicas")
+    shards, replicas = flags.value("shards"), flags.stated("replicas")
     if hybrid:
-        shards = told.stated("processes_per_node") or min(8, data)
+        shards = flags.stated("processes_per_node") or min(8, data)
     if shards in (None, -1) and replicas:
         shards = max(1, data // replicas)
     if shards in (None, -1):
@@ -165,25 +165,25 @@ def _shard_group(told: Told, data: int, *, hybrid: bool) -> int | None:
     return int(shards) if shards < data else None
 
 
-def _virtual_stages(told: Told, shape: ModelShape, pipeline: int) -> int:
-    layers, stages = told.stated("virtual_layers"), told.stated("virtual_stages")
+def _virtual_stages(flags: Told, shape: ModelShape, pipeline: int) -> int:
+    layers, stages = flags.stated("virtual_layers"), flags.stated("virtual_stages")
     if layers:
         stages = shape.layers // (pipeline * layers)
     return max(1, int(stages or 1)) if pipeline > 1 else 1
 
 
-def _batch(told: Told, data: int) -> tuple[int | None, int | None]:
+def _batch(flags: Told, data: int) -> tuple[int | None, int | None]:
     """Return micro-batch and accumulation; with the whole batch stated either may be computed."""
-    whole, micro = told.stated("global_batch"), told.value("micro_batch")
-    accumulation: int | None = told.stated("accumulation")
-    if whole is None:
-        return micro, accumulation or told.value("accumulation")
-    if accumulation and told.stated("micro_batch") is None:
-        micro = max(1, whole // (accumulation * data))
-    steps, left = divmod(whole, (micro or 1) * data)
-    if left or not steps or (accumulation and accumulation != steps):
+    total, micro = flags.stated("global_batch"), flags.value("micro_batch")
+    accumulation: int | None = flags.stated("accumulation")
+    if total is None:
+        return micro, accumulation or flags.value("accumulation")
+    if accumulation and flags.stated("micro_batch") is None:
+        micro = max(1, total // (accumulation * data))
+    steps, rest = divmod(total, (micro or 1) * data)
+    if rest or not steps or (accumulation and accumulation != steps):
         raise ChangeRefusedError(
-            f"{told.named('global_batch')} contradicts a micro-batch of {micro or 1} on {data} "
+            f"{flags.named('global_batch')} contradicts a micro-batch of {micro or 1} on {data} "
             f"data-parallel ranks" + (f" accumulated {accumulation} times" if accumulation else ""),
             f"Give a whole batch of {(micro or 1) * data * (accumulation or 1)}, or another one "
             f"that {(micro or 1) * data} divides.",

@@ -29,10 +29,10 @@ class Told:
 
     def stated(self, name: str) -> Any:
         """Return what was stated of a field, None when nothing was."""
-        found = self.said.found.get(name)
-        return None if found is None else found.value
+        entry = self.said.found.get(name)
+        return None if entry is None else entry.value
 
     def named(self, name: str) -> str:
         """Name the flag that states a field, with its value, for an error."""
-        found = self.said.found[name]
-        return f"{found.flag} {found.raw} of {found.origin}"
+        entry = self.said.found[name]
+        return f"{entry.flag} {entry.raw} of {entry.origin}"

@@ -43,12 +43,12 @@ def shown_digest(proposal: SubmissionProposal) -> str:
 
     The number of the submission, which every proposal makes anew, is left out.
     """
-    made = proposal.submission
-    text = proposal.manifest.text.replace(made.submission_id, "")
-    return digest_of([made.job_digest, text])
+    submission = proposal.submission
+    text = proposal.manifest.text.replace(submission.submission_id, "")
+    return digest_of([submission.job_digest, text])
 
 
-def proposal_document(proposal: SubmissionProposal, said: str) -> dict[str, Any]:
+def proposal_document(proposal: SubmissionProposal, reply: str) -> dict[str, Any]:
     """Return a proposal as one object for programs."""
     placement = proposal.placement
     return {
@@ -62,7 +62,7 @@ def proposal_document(proposal: SubmissionProposal, said: str) -> dict[str, Any]
         "decision": None if placement.decision is None else decision_document(placement.decision),
         "launch": proposal.manifest.launch,
         "manifest": proposal.manifest.text,
-        "cluster_says": said,
+        "cluster_says": reply,
         "warnings": list(proposal.warnings),
         "notes": list(proposal.notes),
     }

@@ -95,7 +95,7 @@ def _keep_failure(
     now: datetime,
 ) -> None:
     reason = scrub(str(error))
-    kept = replace(
+    latest = replace(
         submission.latest,
         state=state,
         reason=reason,
@@ -103,7 +103,7 @@ def _keep_failure(
     )
     event = "submission-unconfirmed" if state.is_open else "submission-refused"
     store.keep_submission(
-        with_latest(submission, kept), at=now, actor=by, event=event, detail=reason
+        with_latest(submission, latest), at=now, actor=by, event=event, detail=reason
     )
 
 

@@ -48,8 +48,8 @@ def _waits(job: Job) -> bool:
 
 
 def _hours(job: Job, runs: Iterable[float]) -> float:
-    known = list(runs)
-    if known:
-        return median(known) / SECONDS_PER_HOUR
+    seconds = list(runs)
+    if seconds:
+        return median(seconds) / SECONDS_PER_HOUR
     limit = None if job.scheduler is None else job.scheduler.time_limit_seconds
     return UNKNOWN_HOURS if not limit else limit / SECONDS_PER_HOUR

@@ -58,8 +58,8 @@ def watch_all(
         if not submission.state.is_open:
             continue
         try:
-            seen = look(submission, give(submission.target), store, settings=settings, now=now)
-            looks.append(SubmissionLook(submission=seen, changed=seen != submission))
+            latest = look(submission, give(submission.target), store, settings=settings, now=now)
+            looks.append(SubmissionLook(submission=latest, changed=latest != submission))
         except TrimtabError as error:
             looks.append(
                 SubmissionLook(submission=submission, changed=False, error=scrub(str(error)))
@@ -89,23 +89,23 @@ def look(
     if standing.state is attempt.state and standing.reason == attempt.reason:
         return submission
     peak = measured_peak(store.reader, attempt, until=now)
-    seen = replace(
+    attempt_now = replace(
         attempt,
         state=standing.state,
         reason=standing.reason,
         ended_at=attempt.ended_at if standing.state.is_open else now,
         peak_bytes=attempt.peak_bytes if peak is None else peak,
     )
-    kept = with_latest(submission, seen)
+    latest = with_latest(submission, attempt_now)
     store.keep_submission(
-        kept,
+        latest,
         at=now,
         actor=ACTOR,
-        event=f"submission-{seen.state}",
-        detail=f"{attempt.job_id}: {seen.reason or seen.state}",
+        event=f"submission-{attempt_now.state}",
+        detail=f"{attempt.job_id}: {attempt_now.reason or attempt_now.state}",
     )
-    _learn(store, kept, now)
-    return _again(kept, job, target, store, settings=settings, now=now)
+    _learn(store, latest, now)
+    return _again(latest, job, target, store, settings=settings, now=now)
 
 
 def job_of(submission: Submission) -> JobFile:
@@ -154,15 +154,15 @@ def _confirm(
     if not job_id and age < _SEND_AGAIN and not why_not(settings):
         return deliver(submission, manifest, target, store, by=ACTOR, now=now)
     if job_id:
-        seen = replace(attempt, state=SubmissionState.PENDING, job_id=job_id, reason="")
+        attempt_now = replace(attempt, state=SubmissionState.PENDING, job_id=job_id, reason="")
         event, detail = "submitted", f"{submission.name} as {job_id}, found by its mark"
     else:
         detail = attempt.reason or "the cluster never confirmed it"
-        seen = replace(attempt, state=SubmissionState.LOST, reason=detail, ended_at=now)
+        attempt_now = replace(attempt, state=SubmissionState.LOST, reason=detail, ended_at=now)
         event = "submission-lost"
-    kept = with_latest(submission, seen)
-    store.keep_submission(kept, at=now, actor=ACTOR, event=event, detail=detail)
-    return kept
+    latest = with_latest(submission, attempt_now)
+    store.keep_submission(latest, at=now, actor=ACTOR, event=event, detail=detail)
+    return latest
 
 
 def _manifest_of(submission: Submission) -> Manifest:

@@ -9,10 +9,10 @@ from data.settings.all_settings import Settings
 from data.settings.submission import TARGETS
 
 
-def target_name(settings: Settings, asked: str = "") -> str:
+def target_name(settings: Settings, choice: str = "") -> str:
     """Return kubernetes or slurm. Errors: ChangeRefusedError if neither or both could be meant."""
-    if asked or settings.submit.target:
-        return asked or settings.submit.target
+    if choice or settings.submit.target:
+        return choice or settings.submit.target
     configured = [
         name
         for name, there in zip(

@@ -75,8 +75,8 @@ def kubernetes_manifest(
 def _kept_in(workload: Object) -> Object:
     """Return the part of a workload that says how long it stays after its end."""
     spec: Object = workload["spec"]
-    found: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
-    return found
+    part: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
+    return part
 
 
 class _WithoutAliases(yaml.SafeDumper):

@@ -36,16 +36,16 @@ def fleet_nodes(
     CPU and memory are what a node can allocate less the requests of its pods without GPUs: what
     jobs with GPUs can share. A node with a taint whose key is not tolerated takes no jobs.
     """
-    held, others = _held_by(pods)
-    asked = asked_by_pods(others)
+    gpus_by_node, others = _held_by(pods)
+    requests = asked_by_pods(others)
     for document in nodes:
         offered = gpu_resources(document)
         if not offered.get(WHOLE_GPU) or mig_offer(offered) or shares_gpus(document):
             continue
         node = read_node(document, catalogue, seen_at=utc_now(), source="kubernetes")
         name, gpus = node.name, offered[WHOLE_GPU]
-        has, theirs = allocatable(document), asked.get(name, HostRequest())
-        left = None if has is None or theirs is None else has - theirs
+        has, theirs = allocatable(document), requests.get(name, HostRequest())
+        free = None if has is None or theirs is None else has - theirs
         taints = tuple(_taints(document))
         cordoned = part(document, "spec", "unschedulable") is True
         yield SubmissionNode(
@@ -53,9 +53,9 @@ def fleet_nodes(
             gpu_type=node.gpu_model,
             word=text_in(document, "metadata", "labels", PRODUCT_LABEL),
             gpus=gpus,
-            free_gpus=max(0, gpus - held[name]),
-            cpus=None if left is None else left.cpus,
-            memory_mib=None if left is None else left.memory_mib,
+            free_gpus=max(0, gpus - gpus_by_node[name]),
+            cpus=None if free is None else free.cpus,
+            memory_mib=None if free is None else free.memory_mib,
             takes_jobs=node.state == "Ready"
             and not cordoned
             and all(taint.key in tolerated for taint in taints),

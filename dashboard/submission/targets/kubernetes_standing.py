@@ -83,5 +83,5 @@ def last_warning(events: list[Any]) -> str:
     if not warnings:
         return ""
     latest = max(warnings, key=lambda event: text_in(event, "lastTimestamp"))
-    said = f"{text_in(latest, 'reason')}: {text_in(latest, 'message')}"
-    return scrub(said, limit=_MAX_REASON)
+    text = f"{text_in(latest, 'reason')}: {text_in(latest, 'message')}"
+    return scrub(text, limit=_MAX_REASON)

@@ -79,10 +79,10 @@ class KubernetesTarget:
         return fleet_of(nodes, self._catalogue, source="Kubernetes")
 
     def _listed(self, kind: str) -> list[Document]:
-        found = self._reader.listed(kind)
-        if found is None:
+        entries = self._reader.listed(kind)
+        if entries is None:
             raise UnexpectedAnswerError(f"Kubernetes lists no {kind}s", "Is this a Kubernetes API?")
-        return [entry for entry in found if isinstance(entry, dict)]
+        return [entry for entry in entries if isinstance(entry, dict)]
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
         """Return the objects. Errors: ChangeRefusedError."""
@@ -95,11 +95,11 @@ class KubernetesTarget:
         that was shown. Errors: ChangeRefusedError naming what would be dropped, or the claim that
         is not there.
         """
-        said = ["the API server would take it (dryRun=All)"]
+        text = ["the API server would take it (dryRun=All)"]
         for entry in _objects(manifest):
-            kept = self._create(entry, dry_run=True)
-            lost = [] if kept is None else list(_dropped(entry, kept, ""))
-            said += [
+            stored = self._create(entry, dry_run=True)
+            lost = [] if stored is None else list(_dropped(entry, stored, ""))
+            text += [
                 f"it drops {place}: finished jobs stay until somebody deletes them"
                 for place in lost
                 if place.endswith(TTL)
@@ -110,19 +110,19 @@ class KubernetesTarget:
                     f"this Kubernetes would drop {vital[0]} of the {entry['kind']}",
                     "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
                 )
-            said += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
-        return "; ".join(said)
+            text += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
+        return "; ".join(text)
 
     def _claim(self, job_object: dict[str, Any], name: str) -> str:
         """Return what is worth saying of a claim, '' if it is there. Errors: ChangeRefusedError."""
         namespace = job_object["metadata"]["namespace"]
         path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
         try:
-            found = self._api.read(f"{path}/{quote(name, safe='')}")
+            claim = self._api.read(f"{path}/{quote(name, safe='')}")
         except SourceRefusedError:
             return f"whether the claim {name} exists is not known: no right to read it"
-        if found is None or text_in(found, "status", "phase") == "Lost":
-            state = "does not exist" if found is None else "has lost its volume"
+        if claim is None or text_in(claim, "status", "phase") == "Lost":
+            state = "does not exist" if claim is None else "has lost its volume"
             raise ChangeRefusedError(
                 f"the PersistentVolumeClaim {name} {state} in namespace {namespace}: its pods "
                 "would wait for it without end",
@@ -137,12 +137,12 @@ class KubernetesTarget:
         """
         self.check(manifest)
         first, *rest = _objects(manifest)
-        made = self._created(first, manifest)
+        created = self._created(first, manifest)
         owner = {
             "apiVersion": first["apiVersion"],
             "kind": first["kind"],
             "name": manifest.name,
-            "uid": text_in(made, "metadata", "uid"),
+            "uid": text_in(created, "metadata", "uid"),
         }
         for entry in rest:
             entry["metadata"] = {**entry["metadata"], "ownerReferences": [owner]}
@@ -150,9 +150,9 @@ class KubernetesTarget:
         return _job_id(first, manifest)
 
     def _created(self, job_object: dict[str, Any], manifest: Manifest) -> Document:
-        made = self._create(job_object)
-        if made is not None:
-            return made
+        document = self._create(job_object)
+        if document is not None:
+            return document
         there = self._api.read(f"{_path(job_object)}/{quote(manifest.name, safe='')}") or {}
         if part(there, "metadata", "annotations", MARK_ANNOTATION) != manifest.mark:
             raise ChangeRefusedError(
@@ -203,15 +203,15 @@ class KubernetesTarget:
             )
         namespace, word, name = names
         path = _PATHS[_BY_WORD[word]].format(quote(namespace, safe=""))
-        found = self._api.read(f"{path}/{quote(name, safe='')}")
-        if found is None:
+        workload = self._api.read(f"{path}/{quote(name, safe='')}")
+        if workload is None:
             return SentJobState(state=SubmissionState.LOST, reason=f"{word} {name} was deleted")
         pods = self._api.read(
             f"api/v1/namespaces/{quote(namespace, safe='')}/pods",
             {"labelSelector": f"{NAME_LABEL}={name}"},
         )
         items = list_in(pods or {}, "items")
-        standing = standing_of(found, items)
+        standing = standing_of(workload, items)
         if standing.state is SubmissionState.PENDING and not standing.reason:
             return replace(standing, reason=self._last_warning(namespace, waiting_on(name, items)))
         return standing
@@ -219,13 +219,13 @@ class KubernetesTarget:
     def _last_warning(self, namespace: str, name: str) -> str:
         """Return the latest warning about an object; '' without one, and without the right."""
         try:
-            found = self._api.read(
+            events = self._api.read(
                 f"api/v1/namespaces/{quote(namespace, safe='')}/events",
                 {"fieldSelector": f"involvedObject.name={name}"},
             )
         except SourceRefusedError:
             return ""
-        return last_warning(list_in(found or {}, "items"))
+        return last_warning(list_in(events or {}, "items"))
 
 
 def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
@@ -237,30 +237,30 @@ def _objects(manifest: Manifest) -> list[dict[str, Any]]:
     return [entry for entry in yaml.safe_load_all(manifest.text) if isinstance(entry, dict)]
 
 
-def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
+def _dropped(target: Any, stored: Any, place: str) -> Iterator[str]:
     """Yield the places of fields that are wanted and not kept."""
-    if isinstance(wanted, dict):
-        for name, value in wanted.items():
-            there = kept.get(name) if isinstance(kept, dict) else None
+    if isinstance(target, dict):
+        for name, value in target.items():
+            there = stored.get(name) if isinstance(stored, dict) else None
             if there is None and value not in ({}, [], None):
                 yield f"{place}.{name}"
             else:
                 yield from _dropped(value, there, f"{place}.{name}")
-    if isinstance(wanted, list) and isinstance(kept, list):
-        for index, (entry, there) in enumerate(zip(wanted, kept, strict=False)):
+    if isinstance(target, list) and isinstance(stored, list):
+        for index, (entry, there) in enumerate(zip(target, stored, strict=False)):
             yield from _dropped(entry, there, f"{place}[{index}]")
 
 
-def _claims(wanted: Any) -> Iterator[str]:
+def _claims(value_of: Any) -> Iterator[str]:
     """Yield the names of the claims that an object mounts, however deep its pods are."""
-    if isinstance(wanted, dict):
-        claim = part(wanted, "persistentVolumeClaim", "claimName")
+    if isinstance(value_of, dict):
+        claim = part(value_of, "persistentVolumeClaim", "claimName")
         if isinstance(claim, str):
             yield claim
-        for value in wanted.values():
+        for value in value_of.values():
             yield from _claims(value)
-    if isinstance(wanted, list):
-        for value in wanted:
+    if isinstance(value_of, list):
+        for value in value_of:
             yield from _claims(value)
 
 

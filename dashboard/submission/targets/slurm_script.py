@@ -77,7 +77,7 @@ def _options(
     cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else fair
     stated = job.memory_mib_per_gpu
     memory = round(stated * each * order.raised_host) if stated else placement.fair_memory_mib
-    wanted = {
+    values = {
         "job-name": job.name,
         "comment": order.mark,
         "partition": order.partition,
@@ -92,7 +92,7 @@ def _options(
         "output": job.log,
     }
     options = []
-    for name, value in wanted.items():
+    for name, value in values.items():
         if value and _OPTION.fullmatch(value) is None:
             raise ChangeRefusedError(
                 f"{name} of {job.name} is {scrub(value, limit=80)!r}",

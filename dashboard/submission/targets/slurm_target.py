@@ -107,16 +107,14 @@ class SlurmTarget:
 
     def _partition(self) -> dict[str, str]:
         """Return what Slurm says of the partition of the settings, else of its default one."""
-        wanted = self._submit.partition
+        name = self._submit.partition
         for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
             facts = dict(pair.partition("=")[::2] for pair in line.split())
-            if facts.get("PartitionName") == wanted or (
-                not wanted and facts.get("Default") == "YES"
-            ):
+            if facts.get("PartitionName") == name or (not name and facts.get("Default") == "YES"):
                 return facts
-        if wanted:
+        if name:
             raise ChangeRefusedError(
-                f"Slurm has no partition {wanted}", "Set submit.partition to one of sinfo's."
+                f"Slurm has no partition {name}", "Set submit.partition to one of sinfo's."
             )
         raise ChangeRefusedError("Slurm has no default partition", "Set submit.partition.")
 
@@ -126,21 +124,21 @@ class SlurmTarget:
 
     def check(self, manifest: Manifest) -> str:
         """Have sbatch test the script: it says when and where the job could start."""
-        _out, said = self._run("sbatch", "--test-only", script=manifest.text)
-        return scrub(said)
+        _out, reply = self._run("sbatch", "--test-only", script=manifest.text)
+        return scrub(reply)
 
     def send(self, manifest: Manifest) -> str:
         """Submit the script, unless a job with its mark is known. Gives slurm:NUMBER."""
-        known = self.find(manifest)
-        if known:
-            return known
+        job_id = self.find(manifest)
+        if job_id:
+            return job_id
         if reason := self.why_not():
             raise ChangeRefusedError("the job was not submitted to Slurm", reason)
-        out, said = self._run("sbatch", "--parsable", script=manifest.text)
+        out, reply = self._run("sbatch", "--parsable", script=manifest.text)
         number = out.strip().partition(";")[0]
         if _NUMBER.fullmatch(number) is None:
             raise UnexpectedAnswerError(
-                f"sbatch answered {scrub(out or said, limit=120)!r} instead of a job number",
+                f"sbatch answered {scrub(out or reply, limit=120)!r} instead of a job number",
                 "Look for the job with squeue before you submit it again.",
             )
         return f"slurm:{number}"
@@ -188,10 +186,10 @@ class SlurmTarget:
             if _GONE not in str(error):
                 raise
             return self._accounted(number)
-        found: dict[str, str] = {}
+        facts: dict[str, str] = {}
         for match in _FACTS.finditer(text):
-            found.setdefault(match[1], match[2])
-        return found.get("JobState", "UNKNOWN"), found.get("Reason", ""), found.get("ExitCode", "")
+            facts.setdefault(match[1], match[2])
+        return facts.get("JobState", "UNKNOWN"), facts.get("Reason", ""), facts.get("ExitCode", "")
 
     def _accounted(self, number: str) -> tuple[str | None, str, str]:
         try:
@@ -237,19 +235,19 @@ class SlurmTarget:
                 f"cannot run {argv[0]}: {error.strerror}",
                 "Install it, or mend submit.slurm_user and slurm.bin_directory.",
             ) from error
-        out, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-        if done.returncode != 0 and prefix and said.startswith(f"{prefix[0]}:"):
+        out, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.returncode != 0 and prefix and errors.startswith(f"{prefix[0]}:"):
             user = self._submit.slurm_user
             raise SourceRefusedError(
-                f"Trimtab may not run {command} as {user}: {scrub(said)}",
+                f"Trimtab may not run {command} as {user}: {scrub(errors)}",
                 f"In sudoers: trimtab ALL=({user}) NOPASSWD: {self._commands.program(command)}",
             )
         if done.returncode != 0:
             raise ChangeRefusedError(
-                f"{command} refused the job: {scrub(said or out)}",
+                f"{command} refused the job: {scrub(errors or out)}",
                 "Check partition, account and limits with your Slurm's administrator.",
             )
-        return out, said
+        return out, errors
 
 
 def _hours(text: str) -> float | None:
