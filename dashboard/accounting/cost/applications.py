@@ -72,5 +72,5 @@ def _row(
     )
 
 
-def _names(found: Iterable[str]) -> str:
-    return ", ".join(sorted({name for name in found if name}))
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted({name for name in names if name}))

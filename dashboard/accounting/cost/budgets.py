@@ -91,18 +91,18 @@ def month_row(
     zone, at = ZoneInfo(settings.report.timezone), statement.end
     today = at.astimezone(zone).date()
     first = since or min(row.start for row in statement.rows)
-    seen = first.astimezone(zone).date()
+    start = first.astimezone(zone).date()
     costs: dict[date, float | None] = {row.start.astimezone(zone).date(): row.cost for row in rows}
     # The day on which watching began is no whole one, and neither is today.
-    whole = [seen + timedelta(days=n) for n in range(1, (today - seen).days)]
-    days = [costs.get(day, 0.0) for day in whole][-HISTORY_DAYS:]
+    dates = [start + timedelta(days=n) for n in range(1, (today - start).days)]
+    days = [costs.get(day, 0.0) for day in dates][-HISTORY_DAYS:]
     month = month_of(settings, at).astimezone(zone).date()
     so_far = _sum([cost for day, cost in costs.items() if day >= month])
-    left = _days_left(at, zone)
-    known = [cost for cost in days if cost is not None]
+    days_to_come = _days_left(at, zone)
+    sums = [cost for cost in days if cost is not None]
     ahead = (
-        days_ahead(np.array(known), days_left=left, weekday=today.weekday())
-        if len(known) == len(days)
+        days_ahead(np.array(sums), days_left=days_to_come, weekday=today.weekday())
+        if len(sums) == len(days)
         else None
     )
     month_end = None
@@ -157,8 +157,8 @@ def _spent_at(
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known or not costs else None
+    values = [cost for cost in costs if cost is not None]
+    return sum(values) if values or not costs else None
 
 
 def _week(days: Sequence[float | None], back: int) -> float | None:

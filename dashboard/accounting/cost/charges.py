@@ -98,17 +98,17 @@ def charges_of(
             parts = parts[(parts["holder"] == "job") & parts["key"].map(takes).astype(bool)]
         frames.append(parts.assign(at=since, until=until))
     parts = _split(pd.concat(frames, ignore_index=True), factors, prices)
-    found = _priced(parts, settings, factors, prices)
+    rows = _priced(parts, settings, factors, prices)
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
-        found = _named(found, reader, settings)
+        rows = _named(rows, reader, settings)
     elif key in OF_BOARDS:
-        found, names = found.rename(columns={"key": str(key)}), (str(key),)
+        rows, names = rows.rename(columns={"key": str(key)}), (str(key),)
     else:
-        tenant = found["holder"].map(NOBODYS).fillna(found["key"])
-        found, names = found.assign(tenant=tenant), ("tenant",)
+        tenant = rows["holder"].map(NOBODYS).fillna(rows["key"])
+        rows, names = rows.assign(tenant=tenant), ("tenant",)
     keys = ["start", "at", "until", "holder", *names, "model", "state", "kind"]
-    return found.groupby(keys, sort=True)[list(AMOUNTS)].sum(min_count=1).reset_index()
+    return rows.groupby(keys, sort=True)[list(AMOUNTS)].sum(min_count=1).reset_index()
 
 
 def _split(parts: pd.DataFrame, factors: Factors, prices: PriceList) -> pd.DataFrame:
@@ -127,30 +127,30 @@ def _split(parts: pd.DataFrame, factors: Factors, prices: PriceList) -> pd.DataF
             unmeasured_hours=hours * dark,
         )
         frames.append(part[hours > 0])
-    found = pd.concat(frames, ignore_index=True)
-    return found.assign(site_kwh=found["gpu_kwh"] * factors.pue[1])
+    rows = pd.concat(frames, ignore_index=True)
+    return rows.assign(site_kwh=rows["gpu_kwh"] * factors.pue[1])
 
 
 def _state_seconds(parts: pd.DataFrame) -> dict[str, "pd.Series[float]"]:
     """Return the board-time of each state; together they are the board-time of the part."""
-    held = parts["holder"] == "job"
-    whole = parts["board_seconds"]
+    of_job = parts["holder"] == "job"
+    total = parts["board_seconds"]
 
     def of_jobs(name: str) -> "pd.Series[float]":
-        return parts[name].fillna(0.0).where(held, 0.0).clip(lower=0.0)
+        return parts[name].fillna(0.0).where(of_job, 0.0).clip(lower=0.0)
 
     shared, used, idle = map(
         of_jobs, ("shared_seconds", "alone_used_seconds", "alone_idle_seconds")
     )
-    rest = (whole.where(held, 0.0) - shared - used - idle).clip(lower=0.0)
+    rest = (total.where(of_job, 0.0) - shared - used - idle).clip(lower=0.0)
     return {
         USED: used,
         IDLE: idle,
         SHARED: shared,
         # What rounding leaves of a fully known hour is no state of its own.
-        UNCLEAR: rest.where(rest > 1e-6 * whole, 0.0),
-        FREE: whole.where(parts["holder"] == FREE, 0.0),
-        UNATTRIBUTED: whole.where(parts["holder"] == UNATTRIBUTED, 0.0),
+        UNCLEAR: rest.where(rest > 1e-6 * total, 0.0),
+        FREE: total.where(parts["holder"] == FREE, 0.0),
+        UNATTRIBUTED: total.where(parts["holder"] == UNATTRIBUTED, 0.0),
     }
 
 
@@ -165,10 +165,10 @@ def _state_joules(
     joules = parts["joules"]
     alone = seconds[USED] + seconds[IDLE] + seconds[UNCLEAR]
     shared = parts["shared_joules"].where(alone > 0, joules)
-    left = joules - shared.where(seconds[SHARED] > 0, 0.0).fillna(0.0)
-    unclear = left * _ratio(seconds[UNCLEAR], alone)
-    known = left - unclear
-    by_time = known * _ratio(seconds[IDLE], seconds[IDLE] + seconds[USED])
+    rest = joules - shared.where(seconds[SHARED] > 0, 0.0).fillna(0.0)
+    unclear = rest * _ratio(seconds[UNCLEAR], alone)
+    clear = rest - unclear
+    by_time = clear * _ratio(seconds[IDLE], seconds[IDLE] + seconds[USED])
     watts = parts["model"].map(
         {
             name: model.idle_watts
@@ -178,56 +178,56 @@ def _state_joules(
     )
     measured = _ratio(parts["measured_seconds"], parts["board_seconds"])
     at_rest = watts.astype("float64") * seconds[IDLE] * measured
-    idle = by_time.where(~(at_rest < by_time), at_rest).where(seconds[USED] > 0, known)
-    held = parts["holder"] == "job"
-    of_jobs = {USED: known - idle, IDLE: idle, SHARED: shared, UNCLEAR: unclear}
+    idle = by_time.where(~(at_rest < by_time), at_rest).where(seconds[USED] > 0, clear)
+    of_job = parts["holder"] == "job"
+    of_jobs = {USED: clear - idle, IDLE: idle, SHARED: shared, UNCLEAR: unclear}
     return {
-        **{state: amount.where(held) for state, amount in of_jobs.items()},
+        **{state: amount.where(of_job) for state, amount in of_jobs.items()},
         FREE: joules,
         UNATTRIBUTED: joules,
     }
 
 
-def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> "pd.Series[float]":
-    return (part / whole.where(whole > 0)).fillna(0.0)
+def _ratio(part: "pd.Series[float]", total: "pd.Series[float]") -> "pd.Series[float]":
+    return (part / total.where(total > 0)).fillna(0.0)
 
 
 def _priced(
-    found: pd.DataFrame, settings: Settings, factors: Factors, prices: PriceList
+    rows: pd.DataFrame, settings: Settings, factors: Factors, prices: PriceList
 ) -> pd.DataFrame:
     """Add kind and cost of each row; what has no price has NaN and counts as unpriced."""
-    pairs = found[["model", "at"]].drop_duplicates()
+    pairs = rows[["model", "at"]].drop_duplicates()
     units = {
         (model, at): prices.find(model, at)
         for model, at in zip(pairs["model"], pairs["at"], strict=True)
     }
-    of_rows = [units[pair] for pair in zip(found["model"], found["at"], strict=True)]
-    made = found.assign(kind=["" if unit is None else unit.kind for unit in of_rows])
+    of_rows = [units[pair] for pair in zip(rows["model"], rows["at"], strict=True)]
+    table = rows.assign(kind=["" if unit is None else unit.kind for unit in of_rows])
     for column, name in (
         ("gpu_cost", "charged"),
         ("listed_cost", "listed"),
         ("contracted_cost", "contracted"),
     ):
         rates = [np.nan if unit is None else getattr(unit, name) for unit in of_rows]
-        made[column] = made["hours"] * np.array(rates, dtype=np.float64)
-    made["unpriced_hours"] = made["hours"].where(made["kind"] == "", 0.0)
-    per_kwh = np.array(factors.price)[made["hour_of_day"].to_numpy(dtype=np.int64)]
+        table[column] = table["hours"] * np.array(rates, dtype=np.float64)
+    table["unpriced_hours"] = table["hours"].where(table["kind"] == "", 0.0)
+    per_kwh = np.array(factors.price)[table["hour_of_day"].to_numpy(dtype=np.int64)]
     charged = 1.0 if settings.statement.charge_electricity else np.nan
-    return made.assign(electricity_cost=made["site_kwh"] * per_kwh * charged)
+    return table.assign(electricity_cost=table["site_kwh"] * per_kwh * charged)
 
 
-def _named(found: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.DataFrame:
+def _named(table: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.DataFrame:
     """Add whose each row is; what nobody held has the name of its state."""
-    held = found["holder"] == "job"
-    jobs = reader.jobs_of(sorted(set(found.loc[held, "key"])))
+    of_job = table["holder"] == "job"
+    jobs = reader.jobs_of(sorted(set(table.loc[of_job, "key"])))
     by = tenant_key(settings)
-    names = {key: _names_of(key, jobs.get(key), by) for key in found.loc[held, "key"].unique()}
+    names = {key: _names_of(key, jobs.get(key), by) for key in table.loc[of_job, "key"].unique()}
     rows = [
         names[key] if holder == "job" else (NOBODYS[holder],) * len(NAMES)
-        for holder, key in zip(found["holder"], found["key"], strict=True)
+        for holder, key in zip(table["holder"], table["key"], strict=True)
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(NAMES)
-    return found.assign(**dict(zip(NAMES, columns, strict=True)))
+    return table.assign(**dict(zip(NAMES, columns, strict=True)))
 
 
 def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, ...]:
@@ -247,6 +247,6 @@ def outcome_of(job: Job | None) -> str:
         return NO_NAME
     if job.scheduler.state is not JobState.FAILED:
         return _STATES.get(job.scheduler.state, NO_NAME)
-    said = re.sub(r"[^a-z]", "", job.scheduler.reason.lower())
-    found = (cause for cause, words in _CAUSES.items() if any(word in said for word in words))
-    return f"failed: {next(found, 'its program')}"
+    reason = re.sub(r"[^a-z]", "", job.scheduler.reason.lower())
+    causes = (cause for cause, words in _CAUSES.items() if any(word in reason for word in words))
+    return f"failed: {next(causes, 'its program')}"

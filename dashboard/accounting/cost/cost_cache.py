@@ -96,5 +96,5 @@ def sums_of(charges: pd.DataFrame, by: str) -> pd.DataFrame:
     """
     money = charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1)
     parts = {state: money.where(charges["state"] == state) for state in STATES}
-    found = charges.assign(cost=money, **parts).groupby(by)[list(MEASURES)].sum(min_count=1)
-    return found.reset_index()
+    sums = charges.assign(cost=money, **parts).groupby(by)[list(MEASURES)].sum(min_count=1)
+    return sums.reset_index()

@@ -31,14 +31,14 @@ def statement_csv(statement: CostStatement) -> str:
     columns = ["start", "end", "period", *statement.by, *COLUMNS, "currency"]
     rows = [flat_row(row, statement) for row in statement.rows]
     for invoice in statement.invoices:
-        named = dict.fromkeys(statement.by[:1], f"(residual of invoice {invoice.invoice.name})")
+        cells = dict.fromkeys(statement.by[:1], f"(residual of invoice {invoice.invoice.name})")
         rows.append(
             {
                 "start": invoice.invoice.start,
                 "end": invoice.invoice.end,
                 "currency": statement.currency,
             }
-            | named
+            | cells
             | {"cost": invoice.residual}
         )
     return csv_text(rows, columns)
@@ -81,7 +81,7 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
             {"tenant": "namespace", "job": "controller"}.get(group, group): entry
             for group, entry in zip(statement.by, row.names, strict=True)
         }
-        told = row.used_hours + row.idle_hours
+        known_hours = row.used_hours + row.idle_hours
         periods.setdefault(begin, {})[name] = {
             "name": name,
             "properties": properties,
@@ -94,6 +94,6 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
             "gpuCost": row.gpu_cost,
             "externalCost": row.electricity_cost,
             "totalCost": row.cost,
-            "gpuEfficiency": row.used_hours / told if told else None,
+            "gpuEfficiency": row.used_hours / known_hours if known_hours else None,
         }
     return {"code": 200, "status": "success", "data": list(periods.values())}

@@ -95,9 +95,9 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
     if statement.calendar.every not in PERIODS or set(OF_BOARDS).intersection(statement.by):
         raise ValueError("FOCUS charges are by hour or day, and of jobs")
     spans = dict(statement.calendar.spans(statement.start, statement.end))
-    made = _Rows(spans=spans, settings=settings)
-    rows = [row for charge in statement.charges.to_dict("records") for row in made.of(charge)]
-    return rows + [made.residual(invoice) for invoice in statement.invoices]
+    maker = _Rows(spans=spans, settings=settings)
+    rows = [row for charge in statement.charges.to_dict("records") for row in maker.of(charge)]
+    return rows + [maker.residual(invoice) for invoice in statement.invoices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +261,8 @@ def _next_month(month: datetime, settings: Settings) -> datetime:
 def focus_csv(rows: list[dict[str, Any]]) -> str:
     """Return the rows as CSV: times as FOCUS writes them, null as empty."""
     times = [column.name for column in COLUMNS if column.kind is ColumnType.TIME]
-    told = [row | {name: f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in times} for row in rows]
-    return csv_text(told, [column.name for column in COLUMNS])
+    texts = [row | {name: f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in times} for row in rows]
+    return csv_text(texts, [column.name for column in COLUMNS])
 
 
 def focus_parquet(rows: list[dict[str, Any]]) -> bytes:

@@ -37,12 +37,12 @@ class Rent:
 
     def text(self, currency: str) -> str:
         """Return it in words: where a model has no price it is a minimum, and names the model."""
-        named = ", ".join(model or "no name" for model in self.unpriced_models)
-        lacking = f" (no price of {named})" if named else ""
+        names = ", ".join(model or "no name" for model in self.unpriced_models)
+        note = f" (no price of {names})" if names else ""
         if self.amount is None:
-            return f"—{lacking}"
-        least = "at least " if named else ""
-        return f"{least}{figure_text(self.amount)} {currency}{lacking}"
+            return f"—{note}"
+        least = "at least " if names else ""
+        return f"{least}{figure_text(self.amount)} {currency}{note}"
 
     def sentence(self, currency: str, left_out: str) -> str:
         """Return it with what it leaves out, from `left_out_of_prices`: no heading says so."""
@@ -65,12 +65,12 @@ class PriceList:
                 return None
             planned = model.price_per_hour
             return UnitPrice(kind=PLANNING, listed=planned, contracted=planned, charged=planned)
-        found = {kind: self._row(gpu_model, kind, at) for kind in PRICE_KINDS}
-        paid = next((row for row in found.values() if row is not None), None)
+        by_kind = {kind: self._row(gpu_model, kind, at) for kind in PRICE_KINDS}
+        paid = next((row for row in by_kind.values() if row is not None), None)
         if paid is None:
             return None
         charged = paid.per_gpu_hour * (1 - paid.discount_ratio)
-        public = found["on-demand"] or paid
+        public = by_kind["on-demand"] or paid
         listed = public.per_gpu_hour
         agreed = listed * (1 - public.discount_ratio) if paid.kind == "committed" else charged
         # A committed rate is no negotiated one: without an on-demand row it has none beside it.
@@ -79,7 +79,7 @@ class PriceList:
 
     def _row(self, gpu_model: str, kind: str, at: datetime) -> GpuPrice | None:
         """Return the row in force, one of this region before one of every region."""
-        found = [
+        rows = [
             row
             for row in self.rows
             if self.catalogue.recognise(row.gpu_model) == self.catalogue.recognise(gpu_model)
@@ -87,7 +87,7 @@ class PriceList:
             and row.region.upper() in ("", self.region.upper())
             and row.start <= at < row.end
         ]
-        return max(found, key=lambda row: bool(row.region), default=None)
+        return max(rows, key=lambda row: bool(row.region), default=None)
 
     def mean_charge(self, gpu_model: str, start: datetime, end: datetime) -> float | None:
         """Return what a GPU-hour is charged on average from `start` to a later `end`.
@@ -97,10 +97,10 @@ class PriceList:
         inside = {at for at in self.changes() if start < at < end}
         total = 0.0
         for begin, stop in pairwise(sorted({start, end, *inside})):
-            found = self.find(gpu_model, begin)
-            if found is None:
+            price = self.find(gpu_model, begin)
+            if price is None:
                 return None
-            total += found.charged * (stop - begin).total_seconds()
+            total += price.charged * (stop - begin).total_seconds()
         return total / (end - start).total_seconds()
 
     def rent(self, hours: Iterable[tuple[str, float]], start: datetime, end: datetime) -> Rent:
@@ -108,9 +108,9 @@ class PriceList:
         rented = [
             (model, self.mean_charge(model, start, end), spent) for model, spent in hours if spent
         ]
-        known = [price * spent for _, price, spent in rented if price is not None]
-        lacking = {model for model, price, _ in rented if price is None}
-        return Rent(amount=sum(known) if known else None, unpriced_models=tuple(sorted(lacking)))
+        costs = [price * spent for _, price, spent in rented if price is not None]
+        models = {model for model, price, _ in rented if price is None}
+        return Rent(amount=sum(costs) if costs else None, unpriced_models=tuple(sorted(models)))
 
     def unheard_of(self, models: Iterable[str], unpriced: Iterable[str] = ()) -> dict[str, str]:
         """Return priced models that neither `models` nor the catalogue have, with one alike or ''.
@@ -118,10 +118,10 @@ class PriceList:
         A price of a model in the catalogue that no board has is of use to plans. A model that is
         `unpriced` is what a price was more likely meant for than any other.
         """
-        known = {*models, *(model.name for model in self.catalogue)}
+        catalogued = {*models, *(model.name for model in self.catalogue)}
         stated = {row.gpu_model for row in self.rows}
-        names = sorted(name for name in stated - known if self.catalogue.find(name) is None)
-        return {name: _alike(name, unpriced) or _alike(name, known) for name in names}
+        names = sorted(name for name in stated - catalogued if self.catalogue.find(name) is None)
+        return {name: _alike(name, unpriced) or _alike(name, catalogued) for name in names}
 
     def changes(self) -> Iterator[datetime]:
         """Yield the times at which a price begins or ends."""
@@ -133,7 +133,7 @@ def _alike(name: str, models: Iterable[str]) -> str:
     """Return the model whose name is most like this one, '' where none is."""
     folded = {model.casefold(): model for model in sorted(models)}
     return "".join(
-        folded[found] for found in get_close_matches(name.casefold(), folded, n=1, cutoff=0.3)
+        folded[match] for match in get_close_matches(name.casefold(), folded, n=1, cutoff=0.3)
     )
 
 
@@ -162,16 +162,16 @@ def priced(catalogue: GpuCatalogue, settings: Settings, at: datetime) -> GpuCata
     prices = price_list(settings, catalogue)
     if not prices.rows:
         return catalogue
-    found = {model.name: prices.find(model.name, at) for model in catalogue}
+    price_by_model = {model.name: prices.find(model.name, at) for model in catalogue}
     ratios = [
         price.charged / model.price_per_hour
         for model in catalogue
-        if (price := found[model.name]) is not None and model.price_per_hour > 0
+        if (price := price_by_model[model.name]) is not None and model.price_per_hour > 0
     ]
     ratio = median(ratios) if ratios else 1.0
 
     def stated(model: GpuModel) -> GpuModel:
-        price = found[model.name]
+        price = price_by_model[model.name]
         if price is None:
             estimate = ratio * model.price_per_hour
             return replace(model, price_per_hour=estimate, price_is_stated=False)

@@ -77,8 +77,8 @@ class CostRow:
     @property
     def cost(self) -> float | None:
         """GPUs and electricity together, of what is known."""
-        known = [value for value in (self.gpu_cost, self.electricity_cost) if value is not None]
-        return sum(known) if known else None
+        amounts = [value for value in (self.gpu_cost, self.electricity_cost) if value is not None]
+        return sum(amounts) if amounts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +125,10 @@ class CostStatement:
 
         What nobody observed and what invoices bill beyond the charges is of the whole alone.
         """
-        kept = (self.charges["start"] >= start) & (self.charges["start"] < end)
+        mask = (self.charges["start"] >= start) & (self.charges["start"] < end)
         for column, name in names.items():
-            kept &= self.charges[column] == name
-        charges = self.charges[kept]
+            mask &= self.charges[column] == name
+        charges = self.charges[mask]
         spans = dict(self.calendar.spans(self.start, self.end))
         return replace(
             self,
@@ -144,32 +144,32 @@ class CostStatement:
     @property
     def unknown(self) -> tuple[str, ...]:
         """What the statement does not know, and what would mend it."""
-        total, found = self.total, []
+        total, notes = self.total, []
         if total.unpriced_hours > 0:
             unpriced = self.charges[self.charges["kind"] == ""]
             models = ", ".join(sorted(name or "no name" for name in unpriced["model"].unique()))
-            found.append(
+            notes.append(
                 f"the price of {total.unpriced_hours:,.1f} of {total.board_hours:,.1f} board-hours "
                 f"({models}): state it in statement.prices"
             )
         for model, alike in self.unheard_of.items():
-            found.append(
+            notes.append(
                 f"which boards the price of {scrub(repr(model), limit=60)} in statement.prices is "
                 "for: no board here is of that model, and the catalogue does not know it"
                 + (f"; is it {alike}?" if alike else "")
             )
         if total.unmeasured_hours > 0.05:
-            found.append(
+            notes.append(
                 f"the energy of {total.unmeasured_hours:,.1f} of {total.board_hours:,.1f} "
                 "board-hours: no power was measured, so electricity is at least what is shown"
             )
         if self.unobserved_hours > 0.05:
-            found.append(
+            notes.append(
                 f"{self.unobserved_hours:,.1f} board-hours that nobody observed: nobody is charged"
             )
         if (self.charges["kind"] == PLANNING).any():
-            found.append(f"your prices: these are {planning_prices(self.currency)}")
-        return tuple(found)
+            notes.append(f"your prices: these are {planning_prices(self.currency)}")
+        return tuple(notes)
 
 
 def make_cost_statement(
@@ -244,9 +244,9 @@ def make_cost_statement(
 def _unheard_of(reader: StoreReader, prices: PriceList, charges: pd.DataFrame) -> Mapping[str, str]:
     """Return what no board had in any time that is kept, not in that of the charges alone."""
     unpriced = set(charges.loc[charges["kind"] == "", "model"]) - {""}
-    found = prices.unheard_of(charges["model"].unique())
-    if not found:
-        return found
+    models = prices.unheard_of(charges["model"].unique())
+    if not models:
+        return models
     return prices.unheard_of((gpu.gpu_model for gpu in reader.gpus()), unpriced)
 
 
@@ -286,8 +286,8 @@ def month_of(settings: Settings, at: datetime) -> datetime:
 def _by_state(charges: pd.DataFrame) -> pd.DataFrame:
     """Add the hours of each state of use as columns that add up."""
     hours, states = charges["hours"].to_numpy(), charges["state"].to_numpy()
-    found = {name: np.where(states == state, hours, 0.0) for name, state in _HOURS.items()}
-    return charges.assign(board_hours=hours, **found)
+    hours_by_state = {name: np.where(states == state, hours, 0.0) for name, state in _HOURS.items()}
+    return charges.assign(board_hours=hours, **hours_by_state)
 
 
 def _rows(
@@ -295,11 +295,11 @@ def _rows(
 ) -> tuple[CostRow, ...]:
     """Return the rows by period and groups, in order of time and of names."""
     groups = _by_state(charges).groupby(["start", *by], sort=True)[list(_SUMS)]
-    found = groups.sum(min_count=1).reset_index().to_dict("records")
-    starts = [row["start"].to_pydatetime() for row in found]
+    records = groups.sum(min_count=1).reset_index().to_dict("records")
+    starts = [row["start"].to_pydatetime() for row in records]
     return tuple(
         _row(row, tuple(str(row[group]) for group in by), start, spans[start])
-        for row, start in zip(found, starts, strict=True)
+        for row, start in zip(records, starts, strict=True)
     )
 
 

@@ -38,28 +38,28 @@ def priced(parts: pd.DataFrame, factors: Factors) -> pd.DataFrame:
     Columns per rule: kwh_, kg_ (location-based, at the grid's central carbon of the hour) and
     cost_; hours; embodied_low, _central and _high in kg; scored_*, of models of known footprint.
     """
-    made = parts[["start", "holder", "key", "gpu_model"]].copy()
+    rows = parts[["start", "holder", "key", "gpu_model"]].copy()
     hours = parts["hour_of_day"].to_numpy(dtype=np.int64)
     carbon = np.array(factors.carbon)[hours] / GRAMS_PER_KILOGRAM
     price = np.array(factors.price)[hours]
     for rule in _RULES:
         kwh = parts[rule] / JOULES_PER_KWH
-        made[f"kwh_{rule}"] = kwh
-        made[f"kg_{rule}"] = kwh * factors.pue[1] * carbon
-        made[f"cost_{rule}"] = kwh * factors.pue[1] * price
+        rows[f"kwh_{rule}"] = kwh
+        rows[f"kg_{rule}"] = kwh * factors.pue[1] * carbon
+        rows[f"cost_{rule}"] = kwh * factors.pue[1] * price
     for name in ("board", "measured", "held", "idle"):
-        made[f"{name}_hours"] = parts[f"{name}_seconds"] / SECONDS_PER_HOUR
-    _add_embodied(made, parts, factors)
-    known = made["embodied_central"].notna()
-    made["scored_hours"] = (parts["scored_seconds"] / SECONDS_PER_HOUR).where(known)
-    made["scored_kg"] = (parts["scored_joules"] / JOULES_PER_KWH * factors.pue[1] * carbon).where(
-        known
+        rows[f"{name}_hours"] = parts[f"{name}_seconds"] / SECONDS_PER_HOUR
+    _add_embodied(rows, parts, factors)
+    rated = rows["embodied_central"].notna()
+    rows["scored_hours"] = (parts["scored_seconds"] / SECONDS_PER_HOUR).where(rated)
+    rows["scored_kg"] = (parts["scored_joules"] / JOULES_PER_KWH * factors.pue[1] * carbon).where(
+        rated
     )
-    made["scored_work_hours"] = (parts["scored_work_seconds"] / SECONDS_PER_HOUR).where(known)
-    return made
+    rows["scored_work_hours"] = (parts["scored_work_seconds"] / SECONDS_PER_HOUR).where(rated)
+    return rows
 
 
-def _add_embodied(made: pd.DataFrame, parts: pd.DataFrame, factors: Factors) -> None:
+def _add_embodied(rows: pd.DataFrame, parts: pd.DataFrame, factors: Factors) -> None:
     """Add what the board-hours carry of their boards' making, NaN for models of no footprint."""
     rates = {
         model: name.kgco2e_per_hour(factors.life_years) for model, name in factors.embodied.items()
@@ -69,14 +69,14 @@ def _add_embodied(made: pd.DataFrame, parts: pd.DataFrame, factors: Factors) -> 
     scored_hours = parts["scored_seconds"] / SECONDS_PER_HOUR
     for place, bound in enumerate(_BOUNDS):
         rate = per_hour[:, place] if len(per_hour) else np.array([])
-        made[f"embodied_{bound}"] = made["board_hours"] * rate
-        made[f"scored_embodied_{bound}"] = scored_hours * rate
-    made["embodied_hours"] = made["board_hours"].where(made["embodied_central"].notna())
+        rows[f"embodied_{bound}"] = rows["board_hours"] * rate
+        rows[f"scored_embodied_{bound}"] = scored_hours * rate
+    rows["embodied_hours"] = rows["board_hours"].where(rows["embodied_central"].notna())
 
 
-def sums_of(made: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def sums_of(parts: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Add priced parts up; a sum is NaN only where every part of it is."""
-    return made.groupby(by, sort=True)[list(SUMS)].sum(min_count=1)
+    return parts.groupby(by, sort=True)[list(SUMS)].sum(min_count=1)
 
 
 def row_of(
@@ -88,7 +88,7 @@ def row_of(
     if kwh is not None:
         energy = _spread(sums, "kwh", "kWh", (1.0, 1.0, 1.0))
         location = _spread(sums, "kg", "kgCO2e", _location_ratios(factors))
-    held = None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0
+    gpu_hours = None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0
     site = energy and _times(energy, factors.pue, "kWh")
     market = factors.market
     embodied = _embodied(sums, "embodied")
@@ -99,8 +99,8 @@ def row_of(
         key=key,
         board_hours=_known(sums["board_hours"]) or 0.0,
         measured_hours=_known(sums["measured_hours"]) or 0.0,
-        gpu_hours=held,
-        idle_gpu_hours=0.0 if held == 0 else _known(sums["idle_hours"]),
+        gpu_hours=gpu_hours,
+        idle_gpu_hours=0.0 if gpu_hours == 0 else _known(sums["idle_hours"]),
         gpu_energy_kwh=energy,
         site_energy_kwh=site,
         location_kgco2e=location,
@@ -132,9 +132,9 @@ def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, flo
     """Return a quantity of the three rules with the sensor's error, times further ratios."""
     central = float(sums[f"{quantity}_joules"])
     rules = [_known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
-    known = [rule for rule in rules if rule is not None]
-    low = min(known) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
-    high = max(known) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
+    amounts = [rule for rule in rules if rule is not None]
+    low = min(amounts) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
+    high = max(amounts) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
     return Range(
         low=min(low, central * ratios[1]),
         central=central * ratios[1],
@@ -155,8 +155,8 @@ def _times(value: Range, factors: tuple[float, float, float], unit: str) -> Rang
 
 
 def _embodied(sums: Any, name: str) -> Range | None:
-    found = [_known(sums[f"{name}_{bound}"]) for bound in _BOUNDS]
-    low, central, high = found
+    amounts = [_known(sums[f"{name}_{bound}"]) for bound in _BOUNDS]
+    low, central, high = amounts
     if low is None or central is None or high is None:
         return None
     return Range(low=low, central=central, high=high, unit="kgCO2e")

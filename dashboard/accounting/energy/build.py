@@ -56,17 +56,17 @@ def make_statement(
         parts = _only(parts, jobs, by=by, tenant_is=tenant_is)
     elif by is GroupBy.CLUSTER:
         parts = parts.assign(holder=Holder.ANY.value)
-    made = priced(parts, factors)
+    amounts = priced(parts, factors)
     since = None if jobs is not None else reader.boards_since(start=start, end=end)
-    rows = _all_rows(made, since, dict(calendar.spans(start, end)), factors)
+    rows = _all_rows(amounts, since, dict(calendar.spans(start, end)), factors)
     groups = (
         rows
         if calendar.every is Every.TOTAL
-        else _all_rows(made.assign(start=start), since, {start: end}, factors)
+        else _all_rows(amounts.assign(start=start), since, {start: end}, factors)
     )
-    total = _total(made, start, end, factors)
+    total = _total(amounts, start, end, factors)
     expected = None if since is None else expected_hours(since, start, end)
-    models = {str(model): float(hours) for model, hours in _model_hours(made).items()}
+    models = {str(model): float(hours) for model, hours in _model_hours(amounts).items()}
     return EsgStatement(
         start=start,
         end=end,
@@ -103,19 +103,19 @@ def energy_of_jobs(
     parts = read_parts(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
     if jobs is not None:
         parts = _only(parts, jobs, by=GroupBy.JOB, tenant_is="")
-    made = priced(parts[parts["holder"] == Holder.JOB.value], factors)
-    found = sums_of(made, ["key"]).reset_index()
-    found = found.sort_values(
+    amounts = priced(parts[parts["holder"] == Holder.JOB.value], factors)
+    sums = sums_of(amounts, ["key"]).reset_index()
+    sums = sums.sort_values(
         "kwh_joules", ascending=False, kind="stable", key=lambda kwh: kwh.fillna(0.0)
     )
-    boards = sums_of(made, ["key", "gpu_model"]).reset_index()
+    boards = sums_of(amounts, ["key", "gpu_model"]).reset_index()
     hours = boards["held_hours"].fillna(0.0)
-    held = boards[["key", "gpu_model"]].assign(
+    holdings = boards[["key", "gpu_model"]].assign(
         gpu_hours=hours, idle_gpu_hours=boards["idle_hours"].where(hours != 0, 0.0)
     )
-    largest = made[made["key"].isin(found["key"].iloc[:most])]
+    largest = amounts[amounts["key"].isin(sums["key"].iloc[:most])]
     rows = _rows(largest, dict(WHOLE_RANGE.spans(start, end)), factors)
-    return tuple(sorted(rows, key=_place)), held
+    return tuple(sorted(rows, key=_place)), holdings
 
 
 def calendar_of(settings: Settings, every: Every) -> Calendar:
@@ -179,37 +179,37 @@ def _only(
     parts: pd.DataFrame, jobs: Mapping[str, Job], *, by: GroupBy, tenant_is: str
 ) -> pd.DataFrame:
     """Keep the parts of some jobs, and name them by what is asked for."""
-    kept = parts[(parts["holder"] == Holder.JOB.value) & parts["key"].isin(list(jobs))].copy()
+    rows = parts[(parts["holder"] == Holder.JOB.value) & parts["key"].isin(list(jobs))].copy()
     if by in _JOBS_NAMES:
         field = tenant_is if by is GroupBy.TENANT else by.value
-        kept["key"] = [jobs[key].tenant(field) or NO_NAME for key in kept["key"]]
+        rows["key"] = [jobs[key].tenant(field) or NO_NAME for key in rows["key"]]
     elif by is GroupBy.CLUSTER:
-        kept["key"] = [cluster_in(key) or MAIN for key in kept["key"]]
-        kept["holder"] = Holder.ANY.value
+        rows["key"] = [cluster_in(key) or MAIN for key in rows["key"]]
+        rows["holder"] = Holder.ANY.value
     elif by is not GroupBy.JOB:
-        kept["key"] = kept["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
-        kept["holder"] = Holder.ANY.value
-    return kept
+        rows["key"] = rows["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
+        rows["holder"] = Holder.ANY.value
+    return rows
 
 
 def _all_rows(
-    made: pd.DataFrame,
+    amounts: pd.DataFrame,
     since: Floats | None,
     spans: Mapping[datetime, datetime],
     factors: Factors,
 ) -> tuple[StatementRow, ...]:
     """Return rows of all periods in order, with what was not observed of boards `since` when."""
-    rows = list(_rows(made, spans, factors))
+    rows = list(_rows(amounts, spans, factors))
     if since is not None:
         rows += _missing(rows, since, spans, factors)
     return tuple(sorted(rows, key=_place))
 
 
 def _rows(
-    made: pd.DataFrame, spans: Mapping[datetime, datetime], factors: Factors
+    amounts: pd.DataFrame, spans: Mapping[datetime, datetime], factors: Factors
 ) -> Iterator[StatementRow]:
-    for found in sums_of(made, ["start", "holder", "key"]).reset_index().to_dict("records"):
-        sums: dict[Any, Any] = found
+    for record in sums_of(amounts, ["start", "holder", "key"]).reset_index().to_dict("records"):
+        sums: dict[Any, Any] = record
         start = sums["start"].to_pydatetime()
         yield row_of(
             sums,
@@ -221,8 +221,8 @@ def _rows(
         )
 
 
-def _total(made: pd.DataFrame, start: datetime, end: datetime, factors: Factors) -> StatementRow:
-    everything = sums_of(made.assign(all="all"), ["all"])
+def _total(amounts: pd.DataFrame, start: datetime, end: datetime, factors: Factors) -> StatementRow:
+    everything = sums_of(amounts.assign(all="all"), ["all"])
     sums: Any = everything.iloc[0] if len(everything) else NOTHING
     return row_of(sums, start=start, end=end, holder=Holder.ANY, key="total", factors=factors)
 
@@ -243,14 +243,14 @@ def _missing(
     factors: Factors,
 ) -> list[StatementRow]:
     """Return a row per period for the board-time that nobody observed: all of it unknown."""
-    seen = dict.fromkeys(spans, 0.0)
+    observed = dict.fromkeys(spans, 0.0)
     for row in rows:
-        seen[row.start] += row.board_hours
-    found = []
+        observed[row.start] += row.board_hours
+    gaps = []
     for start, end in spans.items():
-        hours = expected_hours(since, start, end) - seen[start]
+        hours = expected_hours(since, start, end) - observed[start]
         if hours > _NOT_WHOLE:
-            found.append(
+            gaps.append(
                 row_of(
                     NOTHING | {"board_hours": hours},
                     start=start,
@@ -260,11 +260,11 @@ def _missing(
                     factors=factors,
                 )
             )
-    return found
+    return gaps
 
 
-def _model_hours(made: pd.DataFrame) -> "pd.Series[float]":
-    return made.groupby("gpu_model", sort=True)["board_hours"].sum()
+def _model_hours(amounts: pd.DataFrame) -> "pd.Series[float]":
+    return amounts.groupby("gpu_model", sort=True)["board_hours"].sum()
 
 
 _HOLDERS = (Holder.JOB, Holder.ANY, Holder.UNATTRIBUTED, Holder.FREE, Holder.MISSING)
@@ -291,15 +291,15 @@ def _unit_scores(
     if not runs:
         return ()
     parts = read_parts(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
-    made = priced(parts[parts["key"].isin(list(runs))], factors)
-    rows = _rows(made, dict(WHOLE_RANGE.spans(start, end)), factors)
+    amounts = priced(parts[parts["key"].isin(list(runs))], factors)
+    rows = _rows(amounts, dict(WHOLE_RANGE.spans(start, end)), factors)
     return unit_scores(runs, {row.key: _whole_emissions(row) for row in rows})
 
 
 def _whole_emissions(row: StatementRow) -> Range | None:
     """Return location-based and embodied emissions of a row whose whole time is known."""
-    known = min(row.measured_hours, row.embodied_hours) >= 0.99 * row.board_hours
-    if not known or row.location_kgco2e is None or row.embodied_kgco2e is None:
+    is_complete = min(row.measured_hours, row.embodied_hours) >= 0.99 * row.board_hours
+    if not is_complete or row.location_kgco2e is None or row.embodied_kgco2e is None:
         return None
     one, other = row.location_kgco2e, row.embodied_kgco2e
     return Range(

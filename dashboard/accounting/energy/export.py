@@ -38,8 +38,8 @@ def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
     Unknown is None. Each row stands alone: it names its factors, their year and source.
     """
-    told = {entry.name: entry for entry in statement.factors.told}
-    grid = told["grid carbon, location-based"]
+    by_name = {entry.name: entry for entry in statement.factors.told}
+    grid = by_name["grid carbon, location-based"]
     unknown = ", ".join(statement.unknown_models)
     basis = {
         "currency": statement.factors.currency,

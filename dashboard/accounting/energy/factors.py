@@ -122,13 +122,13 @@ def _grid_factor(energy: EnergySettings, grid: GridCarbon) -> Factor:
 
 
 def _market_factor(energy: EnergySettings) -> Factor:
-    known = energy.market_factor is not None
+    has_factor = energy.market_factor is not None
     return Factor(
         name="grid carbon, market-based",
-        value=f"{energy.market_factor:g} gCO2e/kWh" if known else "unknown",
+        value=f"{energy.market_factor:g} gCO2e/kWh" if has_factor else "unknown",
         year=None,
         source="setting energy.market_gco2e_per_kwh (contracts or residual mix)"
-        if known
+        if has_factor
         else "set energy.market_gco2e_per_kwh to your contracts' factor or the residual mix",
     )
 
@@ -138,19 +138,19 @@ def embodied_factors(factors: Factors, models: Mapping[str, float]) -> tuple[Fac
 
     `models` are their board-hours.
     """
-    found = []
+    rows = []
     for model in sorted(models):
-        known = factors.embodied.get(model)
-        found.append(
+        entry = factors.embodied.get(model)
+        rows.append(
             Factor(
                 name=f"making of {model or 'a GPU of unknown model'}",
                 value="unknown"
-                if known is None
-                else f"{known.kgco2e:g} ({known.kgco2e_low:g}–{known.kgco2e_high:g}) kgCO2e",
-                year=None if known is None else known.year,
+                if entry is None
+                else f"{entry.kgco2e:g} ({entry.kgco2e_low:g}–{entry.kgco2e_high:g}) kgCO2e",
+                year=None if entry is None else entry.year,
                 source="no published footprint: state it in energy.embodied_kgco2e"
-                if known is None
-                else known.source,
+                if entry is None
+                else entry.source,
             )
         )
-    return tuple(found)
+    return tuple(rows)

@@ -52,12 +52,12 @@ class Calendar:
         if self.every is Every.HOUR:
             return (Piece(start=start, end=end, grid=Periods(seconds=SECONDS_PER_HOUR)),)
         days = self._days
-        found = []
+        parts = []
         for since, until, offset in stretches_of_offset(start, end, ZoneInfo(self.zone)):
             shift = offset + self._shift_days * SECONDS_PER_DAY
             grid = Periods(seconds=days * SECONDS_PER_DAY, shift_seconds=shift)
-            found.append(Piece(start=since, end=until, grid=grid))
-        return tuple(found)
+            parts.append(Piece(start=since, end=until, grid=grid))
+        return tuple(parts)
 
     @property
     def _days(self) -> int:

@@ -152,36 +152,36 @@ class EsgStatement:
     @property
     def completeness_ratio(self) -> float | None:
         """Share of the board-time that should be known of which energy is, 0..1."""
-        whole = self.total.board_hours if self.expected_hours is None else self.expected_hours
-        return min(1.0, self.total.measured_hours / whole) if whole else None
+        total = self.total.board_hours if self.expected_hours is None else self.expected_hours
+        return min(1.0, self.total.measured_hours / total) if total else None
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """What the statement does not know, and what would mend it."""
-        found = []
+        notes = []
         if self.completeness_ratio is not None and self.completeness_ratio < WHOLE_RATIO:
-            found.append(
+            notes.append(
                 f"{100 * (1 - self.completeness_ratio):.1f} % of the board-time was not measured: "
                 "energy and emissions are those of the rest, so at least what is shown"
             )
         if self.factors.market is None:
-            found.append(
+            notes.append(
                 "market-based emissions: set energy.market_gco2e_per_kwh to your contracts' factor "
                 "or the residual mix"
             )
         if self.unknown_models:
             hours = sum(self.models[model] for model in self.unknown_models)
-            found.append(
+            notes.append(
                 f"the making of {', '.join(model or 'no name' for model in self.unknown_models)} "
                 f"({hours:,.0f} of {sum(self.models.values()):,.0f} board-hours): state it in "
                 "energy.embodied_kgco2e"
             )
         if not self.unit_scores:
-            found.append(
+            notes.append(
                 "emissions per step, sample or token: no run that names its tokens began and "
                 "finished in this time (trimtab submit, data.tokens)"
             )
-        return tuple(found)
+        return tuple(notes)
 
 
 def covered(text: str, ratio: float | None) -> str:

@@ -36,14 +36,14 @@ def finished_runs(
     submissions: Iterable[Submission], *, start: datetime, end: datetime
 ) -> dict[str, float]:
     """Return tokens by job id of what began and finished within [start, end) in one attempt."""
-    found = {}
+    tokens_by_job = {}
     for submission in submissions:
         last, tokens = submission.latest, tokens_of(submission)
-        whole = len(submission.attempts) == 1 and last.state is SubmissionState.FINISHED
+        is_complete = len(submission.attempts) == 1 and last.state is SubmissionState.FINISHED
         inside = last.sent_at >= start and last.ended_at is not None and last.ended_at <= end
-        if whole and inside and last.job_id and tokens is not None:
-            found[last.job_id] = tokens
-    return found
+        if is_complete and inside and last.job_id and tokens is not None:
+            tokens_by_job[last.job_id] = tokens
+    return tokens_by_job
 
 
 def unit_scores(

@@ -154,30 +154,30 @@ def _demand(
     if not groups:
         return {}, {}
     fleet = next(series for group, series in groups if group.kind is GroupKind.FLEET)
-    held = {model: np.where(fleet.known, 0.0, np.nan) for model in models}
-    held |= {
+    demand = {model: np.where(fleet.known, 0.0, np.nan) for model in models}
+    demand |= {
         group.name: series.values.copy()
         for group, series in groups
-        if group.kind is GroupKind.GPU_MODEL and group.name in held
+        if group.kind is GroupKind.GPU_MODEL and group.name in demand
     }
     power = reader.node_power(start=start, end=end)
     for model, nodes in models.items():
         came = power[power["node"].isin(list(nodes))]["slot_start"].min()
         since = 0 if came is pd.NaT else (came.timestamp() - fleet.first_slot) // SECONDS_PER_HOUR
         is_before = np.arange(len(fleet.values)) < since
-        held[model][is_before & (np.nancumsum(held[model]) == 0)] = np.nan
+        demand[model][is_before & (np.nancumsum(demand[model]) == 0)] = np.nan
     waited: dict[str, float] = {}
     for job in reader.jobs():
-        own = [model for model in models if cluster_in(model) == job.cluster]
-        sole = own[0] if len(own) == 1 else ""
+        local = [model for model in models if cluster_in(model) == job.cluster]
+        sole = local[0] if len(local) == 1 else ""
         for wait in _waits(job, end):
-            named = (named_in(name, job.cluster) for name in (wait.gpu_model, job.gpu_model))
-            model = next((name for name in named if name in held), "" if job.gpu_model else sole)
-            if model in held:
-                waits = np.where(np.isfinite(held[model]), _waiting(wait, fleet), 0.0)
-                held[model] = held[model] + waits
+            names = (named_in(name, job.cluster) for name in (wait.gpu_model, job.gpu_model))
+            model = next((name for name in names if name in demand), "" if job.gpu_model else sole)
+            if model in demand:
+                waits = np.where(np.isfinite(demand[model]), _waiting(wait, fleet), 0.0)
+                demand[model] = demand[model] + waits
                 waited[model] = waited.get(model, 0.0) + float(waits.sum())
-    return {model: row[np.isfinite(row)] for model, row in held.items()}, waited
+    return {model: row[np.isfinite(row)] for model, row in demand.items()}, waited
 
 
 def _waits(job: Job, end: datetime) -> tuple[JobWait, ...]:
@@ -204,22 +204,22 @@ def _waiting(wait: JobWait, fleet: "DemandSeries") -> "Values":
     import numpy as np
 
     slots = np.arange(len(fleet.values))
-    since, left = (
+    since, until = (
         (at.timestamp() - fleet.first_slot) / fleet.slot_seconds
         for at in (wait.submitted_at, wait.started_at)
     )
-    share = np.clip(np.minimum(left, slots + 1) - np.maximum(since, slots), 0.0, 1.0)
+    share = np.clip(np.minimum(until, slots + 1) - np.maximum(since, slots), 0.0, 1.0)
     return np.asarray(share * wait.gpu_count, dtype=np.float64)
 
 
-def _prices(found: UnitPrice | None, settings: Settings) -> tuple[HourPrices | None, str]:
-    if found is None:
+def _prices(price: UnitPrice | None, settings: Settings) -> tuple[HourPrices | None, str]:
+    if price is None:
         return None, "no price of this model is stated"
-    if found.listed > found.charged:
-        return HourPrices(kept=found.charged, missing=found.listed), f"{found.kind} and on-demand"
+    if price.listed > price.charged:
+        return HourPrices(kept=price.charged, missing=price.listed), f"{price.kind} and on-demand"
     weight = settings.planning.shortfall_weight
-    prices_from = f"{found.kind}, missing {weight:g} times as much (planning.shortfall_weight)"
-    return HourPrices(kept=found.charged, missing=found.charged * weight), prices_from
+    prices_from = f"{price.kind}, missing {weight:g} times as much (planning.shortfall_weight)"
+    return HourPrices(kept=price.charged, missing=price.charged * weight), prices_from
 
 
 def _row(
@@ -234,28 +234,28 @@ def _row(
 
     boards = by_node.total()
     step = Counter(by_node.values()).most_common(1)[0][0]
-    known = np.zeros(0) if hours is None else hours
+    demand = np.zeros(0) if hours is None else hours
     prices, prices_from = _prices(price, settings)
     to_keep: int | None = None
     span: tuple[int | None, int | None] = (None, None)
     costs: list[float | None] = [None, None]
     missing: float | None = None
-    if prices is not None and len(known) >= MIN_HOURS:
-        to_keep = boards_to_keep(known, prices, step=step)
-        weeks = [known[at : at + _WEEK] for at in range(0, len(known) - _WEEK + 1, _WEEK)]
-        asked = [to_keep, *(boards_to_keep(week, prices, step=step) for week in weeks)]
-        span = (min(asked), max(asked))
+    if prices is not None and len(demand) >= MIN_HOURS:
+        to_keep = boards_to_keep(demand, prices, step=step)
+        weeks = [demand[at : at + _WEEK] for at in range(0, len(demand) - _WEEK + 1, _WEEK)]
+        counts = [to_keep, *(boards_to_keep(week, prices, step=step) for week in weeks)]
+        span = (min(counts), max(counts))
         costs = [
-            HOURS_PER_MONTH * cost_per_hour(count, known, prices) for count in (boards, to_keep)
+            HOURS_PER_MONTH * cost_per_hour(count, demand, prices) for count in (boards, to_keep)
         ]
-        missing = HOURS_PER_MONTH * float((known - to_keep).clip(min=0.0).mean())
+        missing = HOURS_PER_MONTH * float((demand - to_keep).clip(min=0.0).mean())
     return CapacityRow(
         gpu_model=model,
         boards=boards,
         boards_per_node=step,
-        hours_known=len(known),
-        demand_mean=float(known.mean()) if len(known) else None,
-        demand_q95=float(np.quantile(known, 0.95)) if len(known) else None,
+        hours_known=len(demand),
+        demand_mean=float(demand.mean()) if len(demand) else None,
+        demand_q95=float(np.quantile(demand, 0.95)) if len(demand) else None,
         waited_gpu_hours=waited,
         kept_price=prices.kept if prices else None,
         missing_price=prices.missing if prices else None,
@@ -263,12 +263,12 @@ def _row(
         to_keep=to_keep,
         to_keep_low=span[0],
         to_keep_high=span[1],
-        max_boards=int(-(-float(known.max()) // step)) * step if len(known) else None,
+        max_boards=int(-(-float(demand.max()) // step)) * step if len(demand) else None,
         missing_gpu_hours=missing,
         cost_now=costs[0],
         cost_kept=costs[1],
         currency=settings.energy.currency,
-        advice=_advice(boards, to_keep, prices, len(known)),
+        advice=_advice(boards, to_keep, prices, len(demand)),
     )
 
 

@@ -95,8 +95,8 @@ def _row(
     ahead: GroupForecast | None,
     settings: Settings,
 ) -> HeatRow:
-    whole = 1 + settings.power.host_ratio
-    factor = whole / _KILO
+    ratio = 1 + settings.power.host_ratio
+    factor = ratio / _KILO
     path = ahead.path(Quantity.POWER) if ahead is not None else None
     peak = mean = upper = over = at = None
     if ahead is not None and path is not None:
@@ -119,5 +119,5 @@ def _row(
         limit_kw=domain.limit_kw if at is None else domain.limit_at(at),
         over_limit=over,
         cooling_kwh=None if mean is None else mean * _HOURS_AHEAD * (settings.energy.pue - 1),
-        counts="boards alone" if whole == 1 else f"boards and hosts ({whole:g} times the boards)",
+        counts="boards alone" if ratio == 1 else f"boards and hosts ({ratio:g} times the boards)",
     )

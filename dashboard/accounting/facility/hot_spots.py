@@ -25,15 +25,15 @@ def boards_by_warmth(boards: "pd.DataFrame") -> "pd.DataFrame":
     the weaker and the stronger half (Tukey's resistant line, without iteration), which a few badly
     cooled boards do not move. NaN where power or enough boards are unknown.
     """
-    known = boards[boards["temperature_celsius"].notna()].copy()
-    known[HOT_SPOT] = np.nan
-    for _model, of_model in known.groupby("gpu_model"):
+    rows = boards[boards["temperature_celsius"].notna()].copy()
+    rows[HOT_SPOT] = np.nan
+    for _model, of_model in rows.groupby("gpu_model"):
         measured = of_model[of_model["power_watts"].notna()]
         if len(measured) >= _MIN_BOARDS:
             power = measured["power_watts"].to_numpy()
             warm = measured["temperature_celsius"].to_numpy()
-            known.loc[measured.index, HOT_SPOT] = warm - _usual(power, warm)
-    ranked = known.sort_values(
+            rows.loc[measured.index, HOT_SPOT] = warm - _usual(power, warm)
+    ranked = rows.sort_values(
         ["temperature_celsius", "node", "gpu_index"], ascending=[False, True, True]
     )
     return ranked[list(_COLUMNS)].reset_index(drop=True)

@@ -111,8 +111,8 @@ class RunRate:
     @property
     def standing(self) -> str:
         """How many changes it is of."""
-        lacking = f"; of {self.unknown_changes} a part is unknown" * bool(self.unknown_changes)
-        return f"{count_text(self.changes, 'change stands', 'changes stand')} now{lacking}."
+        note = f"; of {self.unknown_changes} a part is unknown" * bool(self.unknown_changes)
+        return f"{count_text(self.changes, 'change stands', 'changes stand')} now{note}."
 
 
 AMOUNTS = {
@@ -206,11 +206,11 @@ def _lasts(group: Sequence[DaySaved]) -> bool:
 
 def _added(rates: Sequence[SavedAmounts], *, days: int) -> SavedAmounts:
     """Return the sum of rates over so many days, of their known parts."""
-    found = {
+    sums = {
         part: sum_of([amount for rate in rates if (amount := getattr(rate, part)) is not None])
         for part in AMOUNTS
     }
-    return SavedAmounts(**{part: amount and amount.times(days) for part, amount in found.items()})
+    return SavedAmounts(**{part: amount and amount.times(days) for part, amount in sums.items()})
 
 
 def _rate(group: Sequence[DaySaved]) -> SavedAmounts:
@@ -218,9 +218,9 @@ def _rate(group: Sequence[DaySaved]) -> SavedAmounts:
     share = _DAY / timedelta(hours=sum(row.measurement.hours for row in group))
 
     def of(parts: Sequence[Range | None]) -> Range | None:
-        known = [part for part in parts if part is not None]
-        whole = sum_of(known) if len(known) == len(parts) else None
-        return whole and whole.times(share)
+        amounts = [part for part in parts if part is not None]
+        total = sum_of(amounts) if len(amounts) == len(parts) else None
+        return total and total.times(share)
 
     return SavedAmounts(
         gpu_hours=of([row.measurement.realised_gpu_hours for row in group]),
@@ -232,7 +232,7 @@ def _rate(group: Sequence[DaySaved]) -> SavedAmounts:
 
 def _sum(name: str, group: Sequence[DaySaved], at: datetime | None) -> SavedSum:
     def of(part: Callable[[Measurement], Range | None]) -> Range | None:
-        return sum_of([found for saved in group if (found := part(saved.measurement)) is not None])
+        return sum_of([each for saved in group if (each := part(saved.measurement)) is not None])
 
     return SavedSum(
         name=name,
@@ -269,7 +269,7 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
     rows: dict[str, list[JournalRow]] = defaultdict(list)
     for row in reader.journal(events=(str(Work.SENDING), *STOOD, *_UNDONE)):
         rows[row.digest].append(row)
-    found = []
+    day_rows = []
     stood = {digest: times for digest in rows if (times := list(standing_times(rows[digest])))}
     stored_by_digest = reader.recommendations_of(stood, now=now)
     for digest, times in stood.items():
@@ -278,7 +278,7 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
             continue
         measured = _MeasuredDays(reader, stored.recommendation, settings)
         for standing in times:
-            found += [
+            day_rows += [
                 DaySaved(
                     reference=stored.reference,
                     recommendation=stored.recommendation,
@@ -289,7 +289,7 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
                 )
                 for start, until, measurement, money in measured.days(standing)
             ]
-    return tuple(sorted(found, key=lambda row: (row.day, row.reference)))
+    return tuple(sorted(day_rows, key=lambda row: (row.day, row.reference)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ class _MeasuredDays:
             return
         begun = self._floor(standing.begun)
         readings = self.reader.power_readings(start=begun - BEFORE, end=begun, most=MAX_READINGS)
-        known = with_measured_idle(load_gpu_catalogue(), readings)
+        catalogue = with_measured_idle(load_gpu_catalogue(), readings)
         before, after = self._history(begun - BEFORE, begun), self._history(start, end)
         # What is like the same hours of the day before the change is found by the hour.
         later = (after["slot_start"] - begun) // _DAY
@@ -345,7 +345,7 @@ class _MeasuredDays:
             midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
             until = min(end, max(start + self._slot, self._floor(midnight)))
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
-            measurement = self._one(before, alike[there], (start, until), known)
+            measurement = self._one(before, alike[there], (start, until), catalogue)
             yield start, until, measurement, self._money(measurement, (start, until))
             start = until
 
@@ -371,20 +371,20 @@ class _MeasuredDays:
     def _money(self, measurement: Measurement, window: tuple[datetime, datetime]) -> Range | None:
         """Return rent and electricity saved; None where a part is unknown."""
         hours, energy = measurement.realised_gpu_hours, measurement.realised_energy_kwh
-        now, wanted = self.recommendation.now, self.recommendation.proposed
+        now, proposed = self.recommendation.now, self.recommendation.proposed
         prices = price_list(self.settings, load_gpu_catalogue())
-        own, other = (
+        rate, other = (
             prices.mean_charge(side.gpu_model, *window)
-            for side in (now, wanted if wanted.gpu_count else now)
+            for side in (now, proposed if proposed.gpu_count else now)
         )
-        if hours is None or energy is None or own is None or other is None:
+        if hours is None or energy is None or rate is None or other is None:
             return None
         if measurement.board_hours_without is None or measurement.board_hours_with is None:
             return None
-        rent = measurement.board_hours_without * own
+        rent = measurement.board_hours_without * rate
         rent -= measurement.board_hours_with * other
         price = self._price(window)
-        parts = ((hours, own), (energy, price))
+        parts = ((hours, rate), (energy, price))
         below = float(np.hypot.reduce([each * (part.central - part.low) for part, each in parts]))
         above = float(np.hypot.reduce([each * (part.high - part.central) for part, each in parts]))
         central = rent + energy.central * price

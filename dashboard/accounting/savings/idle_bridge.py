@@ -38,7 +38,7 @@ class IdleSum:
         if self.held <= 0 and not self.unknown_jobs:
             return ""
         stays = sum(gpus for _cause, gpus, _jobs in self.stays)
-        named = "; ".join(f"{cause}: {gpus:.1f}" for cause, gpus, _jobs in self.stays)
+        causes = "; ".join(f"{cause}: {gpus:.1f}" for cause, gpus, _jobs in self.stays)
         unknown = (
             f" Beside them {count_text(self.unknown_jobs, 'job holds', 'jobs hold')} "
             f"{self.unknown:.1f} GPUs of unknown demand."
@@ -46,7 +46,7 @@ class IdleSum:
         return (
             f"Of {self.held:.1f} GPUs that jobs hold, {self.idle:.1f} are forecast to be idle: the "
             f"recommendations free {self.freed:.1f}, peaks need {self.peaks:.1f}, {stays:.1f} stay"
-            + (f" ({named})" if named else "")
+            + (f" ({causes})" if causes else "")
             + "."
             + (unknown if self.unknown_jobs else "")
             + (f" {self.slices}" if self.slices else "")
@@ -56,17 +56,17 @@ class IdleSum:
 def idle_sum(plan: Plan) -> IdleSum:
     """Return the sum over all jobs of a plan."""
     jobs = [job.idle for job in plan.jobs if job.idle is not None]
-    known = [idle for idle in jobs if idle.work is not None]
+    measured = [idle for idle in jobs if idle.work is not None]
     unknown = [idle for idle in jobs if idle.cause is IdleCause.UNKNOWN]
     stays: dict[IdleCause, list[float]] = defaultdict(list)
-    for idle in known:
+    for idle in measured:
         if idle.cause:
             stays[idle.cause].append(idle.stays)
     return IdleSum(
-        held=sum(idle.held for idle in known),
-        work=sum(idle.work or 0.0 for idle in known),
-        freed=sum(idle.freed_idle for idle in known),
-        peaks=sum(idle.peaks for idle in known),
+        held=sum(idle.held for idle in measured),
+        work=sum(idle.work or 0.0 for idle in measured),
+        freed=sum(idle.freed_idle for idle in measured),
+        peaks=sum(idle.peaks for idle in measured),
         stays=tuple(
             sorted(
                 ((cause, sum(gpus), len(gpus)) for cause, gpus in stays.items()),
@@ -80,16 +80,16 @@ def idle_sum(plan: Plan) -> IdleSum:
 
 
 def _how_slices_count(plan: Plan) -> str:
-    held = {(job.now.mig_profile, job.now.gpu_model) for job in plan.jobs if job.now.mig_profile}
-    if not held:
+    slices = {(job.now.mig_profile, job.now.gpu_model) for job in plan.jobs if job.now.mig_profile}
+    if not slices:
         return ""
     shares = {
         f"a {profile.name}: {model.board_share(profile):.2f}"
-        for name, gpu_model in held
+        for name, gpu_model in slices
         if (model := load_gpu_catalogue().find(gpu_model)) and (profile := model.mig_profile(name))
     }
-    told = f" ({', '.join(sorted(shares))} of a board)" if shares else ""
-    return f"A MIG instance counts as its share of its board's memory{told}."
+    note = f" ({', '.join(sorted(shares))} of a board)" if shares else ""
+    return f"A MIG instance counts as its share of its board's memory{note}."
 
 
 def why_kept(idle: IdleGpus | None) -> str:
@@ -108,13 +108,13 @@ def idle_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _row(job_id: str, idle: IdleGpus) -> dict[str, Any]:
-    known = idle.work is not None
+    is_known = idle.work is not None
     return {
         "job": job_id,
         "held": idle.held,
-        "idle": idle.idle if known else None,
-        "freed": idle.freed_idle if known else None,
-        "peaks": idle.peaks if known else None,
+        "idle": idle.idle if is_known else None,
+        "freed": idle.freed_idle if is_known else None,
+        "peaks": idle.peaks if is_known else None,
         "stays": idle.stays,
         "because": str(idle.cause),
         "reason": idle.reason,

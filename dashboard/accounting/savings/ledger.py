@@ -50,9 +50,9 @@ class Total:
 def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     """Return a row per recommendation that was ever applied, the latest first."""
     applies = {
-        asked.command.command_id
-        for asked in reader.commands()
-        if asked.command.kind is CommandKind.APPLY
+        entry.command.command_id
+        for entry in reader.commands()
+        if entry.command.kind is CommandKind.APPLY
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}
@@ -67,15 +67,15 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     stored_by_digest = reader.recommendations_of(applied, now=now)
     for digest, at in applied.items():
         stored = stored_by_digest[digest]
-        found = measured.get(digest)
+        result = measured.get(digest)
         rows.append(
             LedgerRow(
                 reference=stored.reference,
                 recommendation=stored.recommendation,
                 state=stored.state,
                 applied_at=at,
-                measured_at=found[0] if found else None,
-                measurement=found[1] if found else None,
+                measured_at=result[0] if result else None,
+                measurement=result[1] if result else None,
             )
         )
     return tuple(sorted(rows, key=lambda row: row.applied_at, reverse=True))
@@ -117,16 +117,16 @@ def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
 
 
 def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
-    known = [
+    ranges = [
         (predicted, realised)
         for predicted, realised in pairs
         if predicted is not None and realised is not None
     ]
     return Total(
-        measured=len(known),
-        unknown=len(pairs) - len(known),
-        predicted=sum_of([entry for entry, _other in known]),
-        realised=sum_of([other for _one, other in known]),
+        measured=len(ranges),
+        unknown=len(pairs) - len(ranges),
+        predicted=sum_of([entry for entry, _other in ranges]),
+        realised=sum_of([other for _one, other in ranges]),
     )
 
 
