@@ -22,8 +22,8 @@ _PANEL_PIXELS = 140
 
 def board_history(history: pd.DataFrame) -> go.Figure:
     """Return the picture of StoreReader.board_history; gaps stay gaps."""
-    whole = history.drop_duplicates("slot_start").sort_values("slot_start")
-    heat = [line for line in _HEAT if whole[line[0]].notna().any()]
+    slots = history.drop_duplicates("slot_start").sort_values("slot_start")
+    heat = [line for line in _HEAT if slots[line[0]].notna().any()]
     titles = [title for _column, title, _scale in _PANELS] + ["temperature, °C"] * bool(heat)
     figure = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for number, (_instance, rows) in enumerate(history.groupby("mig_instance")):
@@ -44,8 +44,8 @@ def board_history(history: pd.DataFrame) -> go.Figure:
             )
     for column, name, colour in heat:
         figure.add_scatter(
-            x=whole["slot_start"].dt.tz_localize(None),
-            y=whole[column],
+            x=slots["slot_start"].dt.tz_localize(None),
+            y=slots[column],
             name=name,
             mode="lines",
             connectgaps=False,

@@ -40,14 +40,14 @@ def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
     cells = np.full(shape, np.nan)
     cells[rows, columns] = values
     work = measure.column == "work"
-    known = values[~np.isnan(values)]
+    finite = values[~np.isnan(values)]
     figure = go.Figure(
         go.Heatmap(
             z=cells,
             hoverinfo="skip",
             colorscale=_WORK_SCALE if work else "Cividis",
             zmin=_FREE if work else 0,
-            zmax=measure.top or float(max([1.0, *known])),
+            zmax=measure.top or float(max([1.0, *finite])),
             colorbar={
                 "title": {"text": f"{measure.title}, {measure.unit}", "side": "right"},
                 "thickness": 12,

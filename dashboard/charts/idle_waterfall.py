@@ -6,18 +6,18 @@ from dashboard.accounting.savings.idle_bridge import IdleSum
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, dress
 
 
-def idle_waterfall(found: IdleSum) -> go.Figure:
+def idle_waterfall(idle: IdleSum) -> go.Figure:
     """Return a bar for each step; what is left of the idle GPUs at the end is what is freed."""
     steps = [
-        ("held by jobs", 0.0, found.held, FREE),
-        ("in use", found.idle, found.work, USED),
-        ("idle", 0.0, found.idle, IDLE),
+        ("held by jobs", 0.0, idle.held, FREE),
+        ("in use", idle.idle, idle.work, USED),
+        ("idle", 0.0, idle.idle, IDLE),
     ]
-    top = found.idle
-    for name, gpus in (("needed at peaks", found.peaks), *(row[:2] for row in found.stays)):
+    top = idle.idle
+    for name, gpus in (("needed at peaks", idle.peaks), *(row[:2] for row in idle.stays)):
         top -= gpus
         steps.append((str(name), top, gpus, FREE))
-    steps.append(("freed by recommendations", 0.0, found.freed, PROPOSED))
+    steps.append(("freed by recommendations", 0.0, idle.freed, PROPOSED))
     names, starts, widths, colours = zip(*reversed(steps), strict=True)
     bars = go.Bar(
         y=names,

@@ -46,8 +46,8 @@ def phase_segments(
     """
     figure = go.Figure()
     naive = [at.replace(tzinfo=None) for at in times]
-    shown = [segment for segment in phases.segments if COLOUR_OF_PHASE[segment.kind] is not None]
-    longest = sorted(shown, key=lambda segment: segment.start - segment.end)[:_MAX_BLOCKS]
+    segments = [segment for segment in phases.segments if COLOUR_OF_PHASE[segment.kind] is not None]
+    longest = sorted(segments, key=lambda segment: segment.start - segment.end)[:_MAX_BLOCKS]
     for kind in dict.fromkeys(segment.kind for segment in phases.segments):
         blocks = [
             (naive[entry.start], naive[min(entry.end, len(naive) - 1)])
@@ -73,8 +73,8 @@ def phase_segments(
 
 def _top(values: Sequence[float | None]) -> float:
     """Return the height of the blocks: just above the highest known value."""
-    known = [value for value in values if value is not None and value < float("inf")]
-    return 1.05 * max([*known, 0.0]) or 1.0
+    finite = [value for value in values if value is not None and value < float("inf")]
+    return 1.05 * max([*finite, 0.0]) or 1.0
 
 
 def _add_blocks(

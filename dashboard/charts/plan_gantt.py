@@ -56,7 +56,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
     times.append(times[-1] + slot)
     by_node, ends = _by_node(plan), _ends_of_boards(plan)
     figure = go.Figure()
-    kept, changed, idle, off, marks = _Blocks(), _Blocks(), _Blocks(), _Blocks(), _Blocks()
+    unchanged, changed, idle, off, marks = _Blocks(), _Blocks(), _Blocks(), _Blocks(), _Blocks()
     ticks: list[tuple[float, str]] = []
     row = 0.0
     for node in nodes:
@@ -66,7 +66,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
             stay = job.stays[at]
             begin, end = times[stay.start], times[stay.end]
             is_new = stay.moved or stay.start > 0 or job.steps[stay.start] != job.now
-            blocks = changed if is_new else kept
+            blocks = changed if is_new else unchanged
             text = _hover(plan, job, at, why)
             for base, height in _lanes(lanes, boards, ends, job, at):
                 blocks.add(begin, end, row + base, height, text, job.job_id)
@@ -75,7 +75,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
         _idle(node, lanes, times, row, idle, off)
         ticks.append((row + node.gpus / 2, f"{safe(node.node)}"))
         row += node.gpus + _GAP
-    _bars(figure, kept, "job as it is now", USED, "")
+    _bars(figure, unchanged, "job as it is now", USED, "")
     _bars(figure, changed, "changed by the plan", PROPOSED, "")
     _bars(figure, idle, "idle, node on", FREE, "/")
     _bars(figure, off, "node off", "rgba(0,0,0,0)", "")
@@ -102,13 +102,13 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
 
 def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
     """Return the stays on every node, longest first, so that lanes stay straight."""
-    found: dict[str, list[tuple[JobPlan, int]]] = defaultdict(list)
+    stays_by_node: dict[str, list[tuple[JobPlan, int]]] = defaultdict(list)
     for job in plan.jobs:
         for number, stay in enumerate(job.stays):
-            found[stay.node].append((job, number))
-    for stays in found.values():
+            stays_by_node[stay.node].append((job, number))
+    for stays in stays_by_node.values():
         stays.sort(key=lambda entry: _rank(entry[0], entry[1]))
-    return found
+    return stays_by_node
 
 
 def _ends_of_boards(plan: Plan) -> dict[tuple[str, int], int]:

@@ -30,16 +30,16 @@ def shown(text: object, *, limit: int | None = None) -> str:
     Controls, line ends, directions, joiners and fillers become their number, and letters that pass
     for others have it behind them. Of the marks stacked on one character the first four stay.
     """
-    whole = str(text)
-    cut = whole if limit is None or len(whole) <= limit else f"{whole[:limit]}…"
+    full = str(text)
+    cut = full if limit is None or len(full) <= limit else f"{full[:limit]}…"
     if cut.isprintable() and cut.isascii():
         return cut
-    kept, marks = [], 0
+    characters, marks = [], 0
     for character in cut:
         marks = marks + 1 if unicodedata.combining(character) else 0
         if marks <= _MAX_MARKS:
-            kept.append(character)
-    return marked(visible("".join(kept)))
+            characters.append(character)
+    return marked(visible("".join(characters)))
 
 
 def isolated(text: object, *, limit: int | None = None) -> str:
@@ -97,6 +97,6 @@ def cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    seen = next((entry for entry in value if entry.isprintable() and not entry.isspace()), "")
-    risky = value.startswith(_CELL_BREAKS) or seen in _FORMULA_STARTS
+    first = next((entry for entry in value if entry.isprintable() and not entry.isspace()), "")
+    risky = value.startswith(_CELL_BREAKS) or first in _FORMULA_STARTS
     return f"'{value}" if risky else value

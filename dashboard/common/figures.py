@@ -29,10 +29,10 @@ def range_texts(value: Range) -> tuple[str, str, str]:
 
     What is far below that digit is within the range's own uncertainty of zero.
     """
-    known = (value.low, value.central, value.high)
-    largest = max(abs(amount) for amount in known)
+    amounts = (value.low, value.central, value.high)
+    largest = max(abs(amount) for amount in amounts)
     decimals = _DIGITS - 1 - floor(log10(largest)) if largest > 0 else 0
-    low, central, high = (figure_text(round(amount, max(0, decimals)) + 0.0) for amount in known)
+    low, central, high = (figure_text(round(amount, max(0, decimals)) + 0.0) for amount in amounts)
     return low, central, high
 
 

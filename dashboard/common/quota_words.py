@@ -17,12 +17,12 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
     """Return which limits a waiting job waits for, '' when it does not wait for one."""
     facts = job.scheduler or SchedulerFacts()
     if job.platform is Platform.KUBERNETES:
-        said = dict(facts.extra).get(_KUEUE, "admitted")
-        own = quotas_of_jobs(quotas, (job,))
-        if said.startswith("admitted"):
-            full = (quota for quota in own if _may_hold_back(quota, job))
+        state = dict(facts.extra).get(_KUEUE, "admitted")
+        limits = quotas_of_jobs(quotas, (job,))
+        if state.startswith("admitted"):
+            full = (quota for quota in limits if _may_hold_back(quota, job))
             return "; ".join(limit_words(quota) for quota in full if _is_full(quota, job))
-        rows = [quota for quota in own if quota.kind is QuotaKind.CLUSTER_QUEUE]
+        rows = [quota for quota in limits if quota.kind is QuotaKind.CLUSTER_QUEUE]
         return "; ".join(map(limit_words, rows)) or "a quota that was not read"
     if not facts.reason.startswith(_LIMITS):
         return ""
@@ -37,11 +37,11 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
 def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Iterator[Quota]:
     """Yield the limits that a reason may mean: those of accounts hold for accounts below, too."""
     per = next((each for word, each in _EACH.items() if facts.reason.endswith(f"Per{word}")), "")
-    known = [quota for quota in quotas if quota.source == job.source and quota.per == per]
+    limits = [quota for quota in quotas if quota.source == job.source and quota.per == per]
     if not facts.reason.startswith("Assoc"):
         names = qos_of(facts)
         yield from (
-            quota for quota in known if quota.kind is QuotaKind.QOS and quota.queue in names
+            quota for quota in limits if quota.kind is QuotaKind.QOS and quota.queue in names
         )
         return
     accounts, account = set[str](), facts.account
@@ -50,7 +50,7 @@ def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Ite
         accounts.add(account)
         account = parents.get(account, "")
     user = f"{facts.account}/{facts.user}"
-    for quota in known:
+    for quota in limits:
         of_account = quota.kind is QuotaKind.ACCOUNT and quota.queue in accounts
         if of_account or (quota.kind is QuotaKind.USER and quota.queue == user):
             yield quota

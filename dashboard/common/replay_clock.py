@@ -18,8 +18,8 @@ NOT_APPLIED = "It is what would have been recommended; nothing from a recording 
 
 def present(reader: "StoreReader") -> datetime:
     """Return the time that the store's proposals live in: today's, or the end of a recording."""
-    found = reader.recording()
-    return reader.clock() if found is None else found.end
+    recording = reader.recording()
+    return reader.clock() if recording is None else recording.end
 
 
 def long_time(at: datetime) -> str:
@@ -27,22 +27,22 @@ def long_time(at: datetime) -> str:
     return f"{at.day} {at:%B %Y, %H:%M} UTC"
 
 
-def _named(found: Recording) -> str:
-    several = "s" if len(found.names) > 1 else ""
-    return f"the recording{several} {', '.join(found.names)}"
+def _named(recording: Recording) -> str:
+    several = "s" if len(recording.names) > 1 else ""
+    return f"the recording{several} {', '.join(recording.names)}"
 
 
-def as_of_text(found: Recording) -> str:
+def as_of_text(recording: Recording) -> str:
     """Return the end of a recording and its name, as the beginning of a sentence."""
-    return f"As of {long_time(found.end)}, the end of {_named(found)}"
+    return f"As of {long_time(recording.end)}, the end of {_named(recording)}"
 
 
 def require_live(reader: "StoreReader") -> None:
     """Refuse to decide about what a recording would have had. Errors: ChangeRefusedError."""
-    found = reader.recording()
-    if found is not None:
+    recording = reader.recording()
+    if recording is not None:
         raise ChangeRefusedError(
-            f"the store holds {_named(found)}, which ended on "
-            f"{long_time(found.end)}: its recommendations are what would have been recommended",
+            f"the store holds {_named(recording)}, which ended on "
+            f"{long_time(recording.end)}: its recommendations are what would have been recommended",
             "Nothing from a recording can be applied. Name a live source to plan a fleet of today.",
         )

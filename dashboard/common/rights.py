@@ -103,8 +103,8 @@ def _skeletons(names: Iterable[str]) -> set[str]:
 
     def skeleton(name: str) -> str:
         plain = unicodedata.normalize("NFKD", name.translate(table))
-        seen = "".join(letter for letter in plain if unicodedata.category(letter)[0] not in "CMZ")
-        return seen.translate(table).casefold().translate(_ASCII_TWINS)
+        text = "".join(letter for letter in plain if unicodedata.category(letter)[0] not in "CMZ")
+        return text.translate(table).casefold().translate(_ASCII_TWINS)
 
     return {skeleton(form) for name in names for form in (name, name.casefold())} - {""}
 

@@ -62,12 +62,12 @@ class Background:
             yield
 
 
-def cut(left: Sequence[Background]) -> NoReturn:
+def cut(threads: Sequence[Background]) -> NoReturn:
     """End the process under threads that do not end. Every write to the store is whole or absent.
 
     The store is left as by a killed process: the next one opens it and goes on from its record.
     """
-    for background in left:
+    for background in threads:
         doing = f" while {background.doing}" if background.doing else ""
         logger.warning("%s does not end in time and is cut%s", background.name, doing)
     logging.shutdown()
@@ -111,13 +111,13 @@ def running_together(
         for background in started:
             background.ask_to_stop()
         deadline = time.monotonic() + within.total_seconds()
-        left = [
+        alive = [
             background
             for background in started
             if not background.has_ended(within=max(0.0, deadline - time.monotonic()))
         ]
-        if left:
-            give_up(left)
+        if alive:
+            give_up(alive)
 
 
 class Loop(Background):

@@ -164,7 +164,7 @@ def ask_to_apply(
     stored, person = allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     digest = recommendation.digest
-    if not any(asked.command.kind is CommandKind.APPLY for asked in store.reader.commands(digest)):
+    if not any(entry.command.kind is CommandKind.APPLY for entry in store.reader.commands(digest)):
         if approval is None:
             _require_approved(stored)
         if applier_for(appliers, recommendation) is None:
@@ -174,7 +174,7 @@ def ask_to_apply(
                 "change file.",
             )
     row = approval or store.reader.approval_row(digest)
-    asked = store.commands.ask(
+    command = store.commands.ask(
         kind=CommandKind.APPLY,
         digest=digest,
         subject=digest,
@@ -184,7 +184,7 @@ def ask_to_apply(
         at=now,
     )
     log_decision("apply asked for", stored, person)
-    return asked
+    return command
 
 
 def ask_to_roll_back(
@@ -215,7 +215,7 @@ def ask_to_roll_back(
             "Submit it again.",
         )
     digest = stored.recommendation.digest
-    asked = store.commands.ask(
+    command = store.commands.ask(
         kind=CommandKind.ROLLBACK,
         digest=digest,
         subject=_undone_by_rollback(store.reader, digest, State(stored.state)),
@@ -224,7 +224,7 @@ def ask_to_roll_back(
         at=now,
     )
     log_decision("rollback asked for", stored, person)
-    return asked
+    return command
 
 
 def _require_wanted_way(stored: StoredRecommendation, *, again: bool) -> None:
@@ -248,7 +248,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
     That is the apply, whose change holds the original, whatever attempts came after it. Of what is
     rolled back it is the rollback: undoing that applies again.
     """
-    commands = [asked.command for asked in reader.commands(digest)]
+    commands = [entry.command for entry in reader.commands(digest)]
     attempts = len(commands) - 1
     last = commands[-1]
     if state is State.ROLLING_BACK and not _applies_again(reader, commands):
@@ -302,19 +302,19 @@ def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> No
     if recommendation.action.spec.of_node:
         return
     job = reader.job(recommendation.job_id)
-    seen = recommendation.now
+    plan = recommendation.now
     if job is None:
         raise StalePlanError(
             f"job {recommendation.job_id!r} is not known any more", "Run a new cycle."
         )
     if (job.gpu_model, job.gpu_count, job.mig_profile) != (
-        seen.gpu_model,
-        seen.gpu_count,
-        seen.mig_profile,
+        plan.gpu_model,
+        plan.gpu_count,
+        plan.mig_profile,
     ):
         raise StalePlanError(
             f"job {recommendation.job_id!r} now has {job.gpu_count} × {job.gpu_model}"
-            f" {job.mig_profile}, the plan saw {seen.describe()}",
+            f" {job.mig_profile}, the plan saw {plan.describe()}",
             "Run a new cycle and approve its recommendation.",
         )
 

@@ -44,8 +44,8 @@ class DismissalRow:
 
 def dismissal_row(pattern: DismissalPattern) -> DismissalRow:
     """Return the row of a pattern."""
-    told = asdict(pattern)
-    return DismissalRow(id=told.pop("pattern_id"), **told)
+    fields = asdict(pattern)
+    return DismissalRow(id=fields.pop("pattern_id"), **fields)
 
 
 def dismissal_rows(service: DecisionService) -> list[DismissalRow]:
@@ -57,21 +57,21 @@ def dismissal_rows(service: DecisionService) -> list[DismissalRow]:
 
 def make_dismissal(service: DecisionService, wish: DismissalWish, by: Person) -> DismissalRow:
     """Dismiss by pattern. Errors: NotAllowedError, ChangeRefusedError."""
-    made = dismiss_matching(
+    pattern = dismiss_matching(
         service.store,
         **{name: getattr(wish, name) for name in DismissalWish.model_fields},
         by=by,
         now=service.clock(),
         access=service.settings().access,
     )
-    return dismissal_row(made)
+    return dismissal_row(pattern)
 
 
-def stop_dismissal(service: DecisionService, named: str, by: Person) -> DismissalRow:
+def stop_dismissal(service: DecisionService, pattern_id: str, by: Person) -> DismissalRow:
     """Let what a pattern matches be proposed again. Errors: NotAllowedError, NotKnownError."""
     access = service.settings().access
     return dismissal_row(
-        end_dismissal(service.store, named, by=by, now=service.clock(), access=access)
+        end_dismissal(service.store, pattern_id, by=by, now=service.clock(), access=access)
     )
 
 

@@ -20,14 +20,14 @@ MAX_DAYS = 366
 
 def active_patterns(reader: StoreReader, now: datetime) -> tuple[DismissalPattern, ...]:
     """Return what is dismissed by pattern at a time, the oldest first."""
-    made: dict[str, DismissalPattern] = {}
+    patterns: dict[str, DismissalPattern] = {}
     for entry in reader.entries((MADE, ENDED)):
         if entry.event == MADE:
             pattern = from_json(DismissalPattern, entry.detail)
-            made[pattern.pattern_id] = pattern
+            patterns[pattern.pattern_id] = pattern
         else:
-            made.pop(entry.detail, None)
-    return tuple(pattern for pattern in made.values() if now < pattern.until)
+            patterns.pop(entry.detail, None)
+    return tuple(pattern for pattern in patterns.values() if now < pattern.until)
 
 
 def dismiss_matching(
@@ -62,7 +62,7 @@ def dismiss_matching(
             f"nothing can be dismissed until {until:%Y-%m-%d %H:%M} UTC",
             f"Give a time within the next {MAX_DAYS} days.",
         )
-    made = DismissalPattern(
+    dismissal = DismissalPattern(
         pattern_id="",
         namespace=namespace,
         job=job,
@@ -73,9 +73,9 @@ def dismiss_matching(
         by=by.name,
         comment=comment,
     )
-    made = replace(made, pattern_id=digest_of([asdict(made)])[:SHORT_ID_LENGTH])
-    store.append_audit(at=now, actor=by.actor, event=MADE, digest="", detail=to_json(made))
-    return made
+    dismissal = replace(dismissal, pattern_id=digest_of([asdict(dismissal)])[:SHORT_ID_LENGTH])
+    store.append_audit(at=now, actor=by.actor, event=MADE, digest="", detail=to_json(dismissal))
+    return dismissal
 
 
 def end_dismissal(

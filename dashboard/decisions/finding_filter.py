@@ -44,29 +44,29 @@ class FindingOrder(StrEnum):
                 return 0.0, number
             case FindingOrder.SEEN:
                 return -seen_at.timestamp() if seen_at else 0.0, number
-        said = None if status.revision is None else status.revision.recommendation
-        cost = None if said is None else said.savings.cost
+        revision = None if status.revision is None else status.revision.recommendation
+        cost = None if revision is None else revision.savings.cost
         saving = (-cost.central if cost else 0.0, number)
         if self is FindingOrder.SAVING:
             return saving
-        if said is None or status.state != OPEN:
+        if revision is None or status.state != OPEN:
             return (True, 0.0, *saving)
-        return (*said.urgency, *saving)
+        return (*revision.urgency, *saving)
 
 
-def chosen_findings(found: Iterable[FindingStatus], choice: FindingChoice) -> list[FindingStatus]:
+def chosen_findings(items: Iterable[FindingStatus], choice: FindingChoice) -> list[FindingStatus]:
     """Return the findings that pass the filters, in the order given."""
-    return [status for status in found if _is_chosen(status, choice)]
+    return [status for status in items if _is_chosen(status, choice)]
 
 
 def _is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
     if choice.state is None and status.state == RESOLVED and not choice.all:
         return False
-    said = None if status.revision is None else status.revision.recommendation
-    wanted = (
+    revision = None if status.revision is None else status.revision.recommendation
+    pairs = (
         (choice.state, status.state),
         (choice.kind, status.finding.action),
-        (choice.team, None if said is None else said.namespace),
-        (choice.risk, None if said is None else said.risk),
+        (choice.team, None if revision is None else revision.namespace),
+        (choice.risk, None if revision is None else revision.risk),
     )
-    return all(asked in (None, has) for asked, has in wanted)
+    return all(value in (None, has) for value, has in pairs)

@@ -82,15 +82,15 @@ def findings_now(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in reader.finding_events():
         events[event.number].append(event)
-    found = tuple(
+    statuses = tuple(
         _status(finding, revisions[finding.number], tuple(events[finding.number]))
         for finding in reader.findings()
     )
     patterns = active_patterns(record or reader, now)
     if not patterns:
-        return found
+        return statuses
     namespaces = {job.job_id: job.namespace for job in reader.jobs()}
-    return tuple(_kept_back(status, patterns, namespaces) for status in found)
+    return tuple(_kept_back(status, patterns, namespaces) for status in statuses)
 
 
 def _kept_back(
@@ -114,22 +114,22 @@ def _kept_back(
 def _status(
     finding: Finding, revisions: list[StoredRecommendation], events: tuple[FindingEvent, ...]
 ) -> FindingStatus:
-    meant = max(revisions, key=StoredRecommendation.meant, default=None)
-    state = RESOLVED if meant is None or meant.state in _TIMED else meant.state
+    latest = max(revisions, key=StoredRecommendation.meant, default=None)
+    state = RESOLVED if latest is None or latest.state in _TIMED else latest.state
     last = events[-1] if events else None
     reason = ""
     if state == State.PROPOSED:
         state = OPEN
-    elif meant is not None and state == State.REJECTED:
-        state = REOPENED if _reopened(meant, last) else DISMISSED
-        said = (meant.recommendation.digest, FindingEventKind.DISMISSED)
-        reason = next((event.reason for event in events if (event.digest, event.kind) == said), "")
+    elif latest is not None and state == State.REJECTED:
+        state = REOPENED if _reopened(latest, last) else DISMISSED
+        mark = (latest.recommendation.digest, FindingEventKind.DISMISSED)
+        reason = next((event.reason for event in events if (event.digest, event.kind) == mark), "")
     return FindingStatus(
         finding=finding,
         state=str(state),
         reason=reason,
         until=last.until if last is not None and state == State.SNOOZED else None,
-        revision=meant,
+        revision=latest,
         events=events,
     )
 
@@ -141,13 +141,13 @@ def _reopened(rejected: StoredRecommendation, last: FindingEvent | None) -> bool
     return rejected.decided_at is None or last.at >= rejected.decided_at
 
 
-def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:
+def outcome_rows(statuses: Iterable[FindingStatus]) -> list[dict[str, object]]:
     """Return a row for each kind of change: how many were found, and what became of them.
 
-    The columns of the states add up to `found`; those of the reasons add up to `dismissed`.
+    The columns of the states add up to `statuses`; those of the reasons add up to `dismissed`.
     """
     rows: dict[str, Counter[str]] = defaultdict(Counter)
-    for status in found:
+    for status in statuses:
         row = rows[status.finding.action]
         row["found"] += 1
         row[_OUTCOMES.get(status.state, "under way or applied")] += 1
@@ -226,8 +226,8 @@ def reopen(
     """
     stored, person = allowed(store, id_or_digest, by, now, access)
     require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
-    said = store.reader.finding_events(stored.finding)
-    if stored.state != State.SNOOZED and _reopened(stored, said[-1] if said else None):
+    events = store.reader.finding_events(stored.finding)
+    if stored.state != State.SNOOZED and _reopened(stored, events[-1] if events else None):
         raise StalePlanError(
             f"{stored.reference} was reopened already", "The next cycle may propose it again."
         )

@@ -22,16 +22,16 @@ def as_proposed_now(store: Store, id_or_digest: str, now: datetime) -> StoredRec
     return next(again, stored)
 
 
-def is_proposed_by(newer: Recommendation, shown: Recommendation) -> bool:
+def is_proposed_by(newer: Recommendation, older: Recommendation) -> bool:
     """Return whether a newer recommendation proposes what was shown.
 
     It does if it changes the same from the same, and its saving lies within the range that was
     shown: figures of two cycles differ by noise. Advice changes nothing by itself: it is the same
     as long as it is given.
     """
-    if not newer.is_like(shown):
+    if not newer.is_like(older):
         return False
-    before, after = shown.savings.cost, newer.savings.cost
+    before, after = older.savings.cost, newer.savings.cost
     if before is None or after is None:
         return newer.is_advice or before is after
     return newer.is_advice or before.low <= after.central <= before.high

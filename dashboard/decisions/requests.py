@@ -72,8 +72,8 @@ class WishOutcome(BaseModel):
     fresh: bool = True
 
 
-def carry_out(service: DecisionService, named: str, wish: Wish, person: Person) -> WishOutcome:
-    """Carry a wish out for a person; `named` is TT-12 or what an id begins with.
+def carry_out(service: DecisionService, reference: str, wish: Wish, person: Person) -> WishOutcome:
+    """Carry a wish out for a person; `reference` is TT-12 or what an id begins with.
 
     Errors: NotKnownError, NotAllowedError, StalePlanError, ApprovalMissingError,
     ChangeRefusedError, StoreError.
@@ -83,26 +83,26 @@ def carry_out(service: DecisionService, named: str, wish: Wish, person: Person) 
     match wish.decision:
         case WishKind.APPROVE:
             digest = service.decide(
-                named, Decision.APPROVED, person, wish.comment, wish.change_digest
+                reference, Decision.APPROVED, person, wish.comment, wish.change_digest
             )
         case WishKind.REJECT:
             digest = service.decide(
-                named, Decision.REJECTED, person, wish.comment, reason=wish.reason
+                reference, Decision.REJECTED, person, wish.comment, reason=wish.reason
             )
         case WishKind.KEEP:
-            digest = service.decide(named, Decision.KEPT, person, wish.comment)
+            digest = service.decide(reference, Decision.KEPT, person, wish.comment)
         case WishKind.SNOOZE:
-            digest = service.snooze(named, wish.until or at, person, wish.comment).digest
+            digest = service.snooze(reference, wish.until or at, person, wish.comment).digest
         case WishKind.REOPEN:
-            digest = service.reopen(named, person, wish.comment).digest
+            digest = service.reopen(reference, person, wish.comment).digest
         case WishKind.WRITE:
-            digest, file = _written(service, named, person)
-        case WishKind.APPLY_OR_WRITE if not service.will_apply(named):
-            digest, file = _written(service, named, person)
+            digest, file = _written(service, reference, person)
+        case WishKind.APPLY_OR_WRITE if not service.will_apply(reference):
+            digest, file = _written(service, reference, person)
         case _:
-            asked = _asked(service, named, wish, person)
-            command = asked.command
-            digest, fresh = command.digest, asked.fresh
+            request = _asked(service, reference, wish, person)
+            command = request.command
+            digest, fresh = command.digest, request.fresh
             by, at = command.person.name, command.asked_at
     stored = service.stored(digest)
     # Nothing proposes it again before the next cycle does.
@@ -120,19 +120,19 @@ def carry_out(service: DecisionService, named: str, wish: Wish, person: Person) 
     )
 
 
-def _written(service: DecisionService, named: str, person: Person) -> tuple[str, str]:
+def _written(service: DecisionService, reference: str, person: Person) -> tuple[str, str]:
     """Write the change file; give the digest of the change and the whole path of the file."""
-    file = service.write_change(named, person)
-    return service.stored(named).recommendation.digest, str(file.absolute())
+    file = service.write_change(reference, person)
+    return service.stored(reference).recommendation.digest, str(file.absolute())
 
 
-def _asked(service: DecisionService, named: str, wish: Wish, person: Person) -> Asked:
+def _asked(service: DecisionService, reference: str, wish: Wish, person: Person) -> Asked:
     kind = wish.decision
     if kind is WishKind.APPROVE_AND_APPLY:
-        return service.approve_and_apply(named, person, wish.comment, wish.change_digest)
+        return service.approve_and_apply(reference, person, wish.comment, wish.change_digest)
     if kind in (WishKind.APPLY, WishKind.APPLY_OR_WRITE):
-        return service.apply(named, person)
-    return service.roll_back(named, person, again=kind is WishKind.MAKE_AGAIN)
+        return service.apply(reference, person)
+    return service.roll_back(reference, person, again=kind is WishKind.MAKE_AGAIN)
 
 
 def _require_fields(wish: Wish) -> None:

@@ -209,11 +209,11 @@ class DecisionService:
         change = change_of(applier, recommendation, self.store.reader)
         return Preview(change=change, rehearsal=applier.rehearse(change))
 
-    def will_apply(self, named: str) -> bool:
+    def will_apply(self, reference: str) -> bool:
         """Return whether an apply was asked for, or a worker would carry it out."""
-        stored = self.stored(named)
-        asked = self.store.reader.commands(stored.recommendation.digest)
-        return bool(asked) or self.can_apply(stored.recommendation)
+        stored = self.stored(reference)
+        commands = self.store.reader.commands(stored.recommendation.digest)
+        return bool(commands) or self.can_apply(stored.recommendation)
 
     def can_apply(self, recommendation: Recommendation) -> bool:
         """Return whether a worker would carry the change out, stopped or not."""
@@ -228,22 +228,22 @@ class DecisionService:
         return why_not(person, access, recommendation, job, approving=approving)
 
     def visible(
-        self, person: Person, found: Sequence[StoredRecommendation]
+        self, person: Person, revisions: Sequence[StoredRecommendation]
     ) -> tuple[StoredRecommendation, ...]:
         """Return those of the recommendations that the person may see."""
         access = self.settings().access
         if role_of(person, access) != "owner":
             return tuple(
                 recommendation
-                for recommendation in found
+                for recommendation in revisions
                 if may_look(person, access, recommendation.recommendation, None)
             )
         jobs = self.store.reader.jobs_of(
-            {recommendation.recommendation.job_id for recommendation in found}
+            {recommendation.recommendation.job_id for recommendation in revisions}
         )
         return tuple(
             recommendation
-            for recommendation in found
+            for recommendation in revisions
             if may_look(
                 person,
                 access,
@@ -308,12 +308,12 @@ class DecisionService:
     def stop(self, person: Person, reason: str = "") -> Stopped:
         """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
         path = Path(self.settings().apply.stop_file)
-        made = stop(path, by=person.actor, reason=reason, at=self.clock())
+        state = stop(path, by=person.actor, reason=reason, at=self.clock())
         try:
             ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
         except StoreError as error:  # no applier works without the store either
             logger.warning("applying is stopped, and the record does not say so yet: %s", error)
-        return made
+        return state
 
     def resume(self, person: Person) -> bool:
         """Let applying go on, as an admin; tell whether it was stopped."""

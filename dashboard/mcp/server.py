@@ -53,11 +53,11 @@ class ApiAnswers:
 
         command, path, query = _address(words, rows)
         # A tool has a thread of its own, in which nothing else runs.
-        status, found = asyncio.run(self._get(path, query))
+        status, document = asyncio.run(self._get(path, query))
         if status != 200:
-            said = (found.get("detail", ""), found.get("hint", ""))
-            raise ToolError(". ".join(filter(None, said)))
-        return _as_said(command, found, rows)
+            texts = (document.get("detail", ""), document.get("hint", ""))
+            raise ToolError(". ".join(filter(None, texts)))
+        return _as_said(command, document, rows)
 
     async def _get(self, path: str, query: str) -> tuple[int, Any]:
         """Return status and document of an address of the API."""
@@ -81,45 +81,45 @@ class ApiAnswers:
 
 def _address(words: tuple[str, ...], rows: int | None) -> tuple[str, str, str]:
     """Return the command, and the path and query under which the API answers it."""
-    named = words[words.index("--") + 1 :] if "--" in words else ()
+    names = words[words.index("--") + 1 :] if "--" in words else ()
     options = [word[2:].partition("=") for word in words if word.startswith("--") and word != "--"]
-    command = " ".join(word for word in words[: len(words) - len(named)] if word[:2] != "--")
-    given = [(name, value) for name, _, value in options if name not in ("format", "what-if")]
+    command = " ".join(word for word in words[: len(words) - len(names)] if word[:2] != "--")
+    pairs = [(name, value) for name, _, value in options if name not in ("format", "what-if")]
     knobs = [value.partition("=") for name, _, value in options if name == "what-if"]
     path = _RESOURCES.get(command, command)
     if command == "estimate":
-        given.append(("model", named[0]))
-    elif named:
-        path = path.format(quote(named[0], safe=""))
+        pairs.append(("model", names[0]))
+    elif names:
+        path = path.format(quote(names[0], safe=""))
     if knobs:
-        path, given = "what-if", [(name, value) for name, _, value in knobs]
+        path, pairs = "what-if", [(name, value) for name, _, value in knobs]
     elif command == "plan":
-        given = []  # all of it, whichever rows a table would show
-    elif (command, dict(given).get("by")) in _WHOLE:
-        path, given = _WHOLE[command, dict(given)["by"]], []
+        pairs = []  # all of it, whichever rows a table would show
+    elif (command, dict(pairs).get("by")) in _WHOLE:
+        path, pairs = _WHOLE[command, dict(pairs)["by"]], []
     elif command == "savings":
         path = "savings/to-date"
     if command in _PAGED:
-        given.append(("limit", str(rows)))
-    return command, path, "&".join(f"{quote(name)}={quote(value)}" for name, value in given)
+        pairs.append(("limit", str(rows)))
+    return command, path, "&".join(f"{quote(name)}={quote(value)}" for name, value in pairs)
 
 
-def _as_said(command: str, found: Any, rows: int | None) -> Answer:
+def _as_said(command: str, document: Any, rows: int | None) -> Answer:
     """Return an answer of the API in the shape of the command's."""
     if command in _PAGED:
-        return {"answer": found["items"], "total": found["total"]}
+        return {"answer": document["items"], "total": document["total"]}
     if command == "findings show":
-        found = found["finding"] | {"record": found["record"]}
+        document = document["finding"] | {"record": document["record"]}
     elif command == "recommendations show":
-        finding = found["finding"]
-        found = (finding["revision"] or {}) | {
-            "finding": finding["finding"], "state": finding["state"], "change": found["change"],
+        finding = document["finding"]
+        document = (finding["revision"] or {}) | {
+            "finding": finding["finding"], "state": finding["state"], "change": document["change"],
         }  # fmt: skip
-    elif command == "savings" and isinstance(found, dict):
-        found = {"recommendations": found["items"]}
-    if isinstance(found, list) and rows is not None:
-        return {"answer": found[:rows], "total": len(found)}
-    return {"answer": found}
+    elif command == "savings" and isinstance(document, dict):
+        document = {"recommendations": document["items"]}
+    if isinstance(document, list) and rows is not None:
+        return {"answer": document[:rows], "total": len(document)}
+    return {"answer": document}
 
 
 class AssistantDoor:

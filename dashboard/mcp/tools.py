@@ -28,9 +28,9 @@ Ask = Callable[..., Answer]
 """Called with the words of a command, and `rows`."""
 
 
-def _options(**given: object) -> list[str]:
+def _options(**values: object) -> list[str]:
     """Return the options that were given, each as one word, so that no value is another option."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
 
 
 def build_server(ask: Ask) -> "MCPServer":
@@ -54,8 +54,8 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
         rows: Rows = 20,
     ) -> Answer:
         """List what was found, with the newest recommendation of each. `team` is a namespace."""
-        chosen = _options(team=team, kind=kind, state=state, risk=risk, sort=sort)
-        return ask("findings", "list", "--format=json", *chosen, rows=rows)
+        options = _options(team=team, kind=kind, state=state, risk=risk, sort=sort)
+        return ask("findings", "list", "--format=json", *options, rows=rows)
 
     @server.tool()
     def urgent(rows: Rows = 20) -> Answer:
@@ -194,10 +194,10 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
         framework: str = "",
     ) -> Answer:
         """Estimate the peak GPU memory of a training job, and the plans that fit the fleet."""
-        chosen = _options(batch=batch, seq=seq, method=method, framework=framework)
+        options = _options(batch=batch, seq=seq, method=method, framework=framework)
         if "/" in model or Path(model).exists():
             raise ToolError("name a known model: no file of this machine is read for an answer")
-        return ask("estimate", "--format=json", *chosen, "--", model)
+        return ask("estimate", "--format=json", *options, "--", model)
 
 
 def _add_resources(server: "MCPServer", ask: Ask) -> None:

@@ -40,11 +40,11 @@ class UrgentRounds:
         if URGENT not in entries(notify.events) or not (notify.mail_to or notify.webhook_url):
             return False
         facts = urgent_facts(self.reader, now=now, settings=settings)
-        told = {
+        keys_by_window = {
             length: self.store.report_log.told_since(_TOLD, now - length)
             for length in {fact.told_for for fact in facts}
         }
-        new = [fact for fact in facts if fact.key not in told[fact.told_for]]
+        new = [fact for fact in facts if fact.key not in keys_by_window[fact.told_for]]
         for group in [new] if len(new) > _EACH else [[fact] for fact in new]:
             self._enter(group, now)
         return bool(new)
@@ -54,11 +54,11 @@ class UrgentRounds:
             return
         detail = facts[0].text
         if len(facts) > 1:
-            named = "; ".join(
+            names = "; ".join(
                 scrub(f"{fact.about}: {fact.what}", limit=_LENGTH) for fact in facts[:_NAMED]
             )
             more = f"; and {len(facts) - _NAMED} more" if len(facts) > _NAMED else ""
-            detail = f"{len(facts)} things at once: {named}{more}"
+            detail = f"{len(facts)} things at once: {names}{more}"
         self.store.report_log.tell(
             _TOLD,
             [fact.key for fact in facts],

@@ -32,8 +32,8 @@ def slack_signature(secret: str, at: str, body: bytes) -> str:
 
 def teams_signature(token: str, body: bytes) -> str:
     """Return the signature that Teams gives a body."""
-    made = hmac.new(key_of(token), body, hashlib.sha256).digest()
-    return f"HMAC {base64.b64encode(made).decode()}"
+    digest = hmac.new(key_of(token), body, hashlib.sha256).digest()
+    return f"HMAC {base64.b64encode(digest).decode()}"
 
 
 def require_same(expected: str, stated: Sequence[str]) -> str:

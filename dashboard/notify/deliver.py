@@ -63,8 +63,8 @@ class Notifier:
             approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
                 team = team_of(entry.detail)
-                found = of_team(open_findings(findings_now(reader, now=entry.at)), team)
-                digest = digest_text(found, url, team=team, approvals=approvals)
+                findings = of_team(open_findings(findings_now(reader, now=entry.at)), team)
+                digest = digest_text(findings, url, team=team, approvals=approvals)
             messages = messages_for(
                 entry,
                 settings,
@@ -76,8 +76,8 @@ class Notifier:
             )
             if entry.event in AT_ONCE:
                 return messages
-            held = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
-            return tuple(replace(message, held_until=held) for message in messages)
+            until = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
+            return tuple(replace(message, held_until=until) for message in messages)
 
         self.store.outbox.fill(told, now=self.clock())
         claim = self.store.outbox.claim(
@@ -112,9 +112,9 @@ class Notifier:
                     at=self.clock(), actor="trimtab", event=TICKET, digest=digest, detail=number
                 )
         elif message.channel == REPORT_MAIL:
-            made = mail.mail_of(message, notify)
-            attach(made, ordered_report(message.body, self.store.reader, settings))
-            mail.hand_over(made, message.recipient, notify)
+            letter = mail.mail_of(message, notify)
+            attach(letter, ordered_report(message.body, self.store.reader, settings))
+            mail.hand_over(letter, message.recipient, notify)
         elif message.channel == REPORT_WEBHOOK:
             text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
             if public := settings.access.public_url:
@@ -136,10 +136,10 @@ def quiet_until(now: datetime, hours: str, zone: str) -> datetime | None:
     `hours` is such as 22:00-07:00 by the clock of the zone, '' for none. Where the clock changes,
     they end by its new time.
     """
-    found = HOURS.fullmatch(hours)
-    if found is None:
+    match = HOURS.fullmatch(hours)
+    if match is None:
         return None
-    begin_hour, begin_minute, end_hour, end_minute = map(int, found.groups())
+    begin_hour, begin_minute, end_hour, end_minute = map(int, match.groups())
     begin, end = time(begin_hour, begin_minute), time(end_hour, end_minute)
     local = now.astimezone(ZoneInfo(zone))
     clock = local.time()

@@ -43,8 +43,8 @@ class DigestRounds:
         """
         settings, now = self.settings(), self.clock()
         notify = settings.notify
-        whole = [""] if notify.mail_to or notify.webhook_url else []
-        teams = [*whole, *named_addresses(notify.teams)]
+        general = [""] if notify.mail_to or notify.webhook_url else []
+        teams = [*general, *named_addresses(notify.teams)]
         if DIGEST not in entries(notify.events) or not teams:
             return False
         week = last_whole_week(now, settings.report)
@@ -53,8 +53,8 @@ class DigestRounds:
             return False
         log = self.store.report_log
         teams = [team for team in teams if not log.told_since(_told(team), week.end)]
-        found = open_findings(findings_now(self.reader, now=now)) if teams else []
-        due = {team: part for team in teams if (part := of_team(found, team))}
+        findings = open_findings(findings_now(self.reader, now=now)) if teams else []
+        due = {team: part for team in teams if (part := of_team(findings, team))}
         for team, part in due.items():
             whose = f"{_OF}{team}" if team else ""
             detail = f"{week.name}: {len(part)} open findings{whose}"
@@ -72,44 +72,44 @@ def team_of(detail: str) -> str:
     return detail.partition(_OF)[2]
 
 
-def of_team(found: Iterable[FindingStatus], team: str) -> list[FindingStatus]:
+def of_team(statuses: Iterable[FindingStatus], team: str) -> list[FindingStatus]:
     """Return the findings of a namespace, all for ''."""
     return [
         status
-        for status in found
+        for status in statuses
         if not team or (status.revision and status.revision.recommendation.namespace == team)
     ]
 
 
-def open_findings(found: Iterable[FindingStatus]) -> list[FindingStatus]:
+def open_findings(statuses: Iterable[FindingStatus]) -> list[FindingStatus]:
     """Return the open ones, the urgent first and then the largest saving."""
 
     def order(status: FindingStatus) -> tuple[float, ...]:
-        said = status.revision
-        if said is None:
+        revision = status.revision
+        if revision is None:
             return (float("inf"),)
-        cost = said.recommendation.savings.cost
-        return (*said.recommendation.urgency, -cost.central if cost else 0.0)
+        cost = revision.recommendation.savings.cost
+        return (*revision.recommendation.urgency, -cost.central if cost else 0.0)
 
     return sorted(
-        (finding_status for finding_status in found if finding_status.state == OPEN), key=order
+        (finding_status for finding_status in statuses if finding_status.state == OPEN), key=order
     )
 
 
 def digest_text(
-    found: Iterable[FindingStatus], public_url: str, *, team: str = "", approvals: bool = False
+    statuses: Iterable[FindingStatus], public_url: str, *, team: str = "", approvals: bool = False
 ) -> tuple[str, str]:
     """Return subject and body of the digest of open findings, addresses on lines of their own.
 
     With `approvals` an address names the revision that is shown, so that a chat can offer it.
     """
-    every = list(found)
+    every = list(statuses)
     whose = f"{_OF}{scrub(team, limit=_LENGTH)}" if team else ""
     subject = f"Trimtab: {len(every)} open findings{whose}"
     lines = [subject]
     for status in every[:_NAMED]:
         finding, revision = status.finding, status.revision
-        said = f"{finding.reference} {finding.action} of {finding.target}"
+        line = f"{finding.reference} {finding.action} of {finding.target}"
         if revision is not None:
             recommendation = revision.recommendation
             saves = (
@@ -117,13 +117,13 @@ def digest_text(
                 if recommendation.savings.cost
                 else ""
             )
-            said += f": {recommendation.summary}{saves}, risk {recommendation.risk}"
-        lines.append(scrub(said, limit=_LENGTH))
+            line += f": {recommendation.summary}{saves}, risk {recommendation.risk}"
+        lines.append(scrub(line, limit=_LENGTH))
         if public_url:
-            named = ""
+            query = ""
             if approvals and revision is not None:
-                named = f"&digest={revision.recommendation.digest}"
-            place = f"recommendations?finding={finding.reference}{named}"
+                query = f"&digest={revision.recommendation.digest}"
+            place = f"recommendations?finding={finding.reference}{query}"
             lines.append(f"{public_url.rstrip('/')}/{place}")
     if len(every) > _NAMED:
         lines.append(f"and {len(every) - _NAMED} more")

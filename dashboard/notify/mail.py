@@ -44,10 +44,10 @@ class _BoundedSMTP(smtplib.SMTP):
     """A session that ends after its timeout in all, however slowly the server speaks."""
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        made: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        connection: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
         self._bounds = ExitStack()
-        end_within(self._bounds, made, timeout)
-        return made
+        end_within(self._bounds, connection, timeout)
+        return connection
 
     def close(self) -> None:
         """Close the connection, and wait for its end no more."""

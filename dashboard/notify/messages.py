@@ -60,9 +60,9 @@ def messages_for(
 
 def _without_links(body: str, public_url: str) -> str:
     """Return a body in which a program of mail finds no address but our own, whole lines of it."""
-    own = re.escape(f"{public_url.rstrip('/')}/")
+    address = re.escape(f"{public_url.rstrip('/')}/")
     ours = re.compile(
-        rf"{own}(?:health|recommendations(?:\?finding=TT-\d+)?)" if public_url else ""
+        rf"{address}(?:health|recommendations(?:\?finding=TT-\d+)?)" if public_url else ""
     )
     return "\n".join(line if ours.fullmatch(line) else unlinked(line) for line in body.split("\n"))
 

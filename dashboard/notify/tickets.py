@@ -30,23 +30,23 @@ _NUMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def ticket_for(
-    entry: AuditEntry, settings: NotifySettings, finding: Finding | None, told: tuple[str, str]
+    entry: AuditEntry, settings: NotifySettings, finding: Finding | None, message: tuple[str, str]
 ) -> tuple[Message, ...]:
     """Return the order of a ticket about the finding of an entry, none for what makes none.
 
-    `told` are subject and body of the message about it.
+    `message` are subject and body of the message about it.
     """
-    wanted = settings.ticket_url and entry.event in entries(settings.ticket_events)
-    if not wanted or finding is None:
+    is_due = settings.ticket_url and entry.event in entries(settings.ticket_events)
+    if not is_due or finding is None:
         return ()
-    order = {"number": finding.number, "digest": entry.digest, "text": told[1]}
+    order = {"number": finding.number, "digest": entry.digest, "text": message[1]}
     # The address may hold a secret: it stays in the settings and out of the store.
     return (
         Message(
             entry=entry.sequence,
             channel=TICKET,
             recipient=_RECIPIENT,
-            subject=told[0],
+            subject=message[0],
             body=json.dumps(order),
         ),
     )
@@ -54,8 +54,8 @@ def ticket_for(
 
 def ticket_of(reader: StoreReader, number: int) -> str:
     """Return the ticket of a finding, '' without one."""
-    made = [entry.detail for entry in reader.entries_about(number) if entry.event == TICKET]
-    return made[-1] if made else ""
+    tickets = [entry.detail for entry in reader.entries_about(number) if entry.event == TICKET]
+    return tickets[-1] if tickets else ""
 
 
 def open_ticket(message: Message, settings: NotifySettings, reader: StoreReader) -> tuple[str, str]:
@@ -67,10 +67,10 @@ def open_ticket(message: Message, settings: NotifySettings, reader: StoreReader)
     if ticket_of(reader, order["number"]):
         return order["digest"], ""
     answer = _post(_content(message.subject, order["text"], settings), message, settings)
-    found = answer.get("key") if settings.ticket_kind == "jira" else _result(answer).get("number")
-    if not isinstance(found, str) or not _NUMBER.fullmatch(found):
+    number = answer.get("key") if settings.ticket_kind == "jira" else _result(answer).get("number")
+    if not isinstance(number, str) or not _NUMBER.fullmatch(number):
         raise NotDeliveredError("the answer of notify.ticket_url names no ticket")
-    return order["digest"], found
+    return order["digest"], number
 
 
 def _content(subject: str, text: str, settings: NotifySettings) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _content(subject: str, text: str, settings: NotifySettings) -> dict[str, Any
 
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
-    found = answer.get("result")
-    return found if isinstance(found, dict) else {}
+    result = answer.get("result")
+    return result if isinstance(result, dict) else {}
 
 
 def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -
     if status // 100 != 2:
         raise NotDeliveredError(f"notify.ticket_url answered {status}")
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise NotDeliveredError(
             f"the answer of notify.ticket_url is no JSON: {scrub(str(error), limit=80)}"
         ) from None
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -54,8 +54,8 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
         # A TextRun is shown as it is; a TextBlock would read Markdown.
         runs = [
             {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
-            for told, link in parts
-            for line in (*told.splitlines(), *_teams_words(link))
+            for text, link in parts
+            for line in (*text.splitlines(), *_teams_words(link))
         ]
         card = {
             "type": "AdaptiveCard",
@@ -73,9 +73,9 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
         }
     content: dict[str, Any] = {"text": slack_text(body)}
     blocks: list[dict[str, Any]] = []
-    for told, link in parts if links else ():
-        words = {"type": "plain_text", "text": slack_text(told)[:_MAX_BLOCK], "emoji": False}
-        blocks += [{"type": "section", "text": words}] if told else []
+    for text, link in parts if links else ():
+        words = {"type": "plain_text", "text": slack_text(text)[:_MAX_BLOCK], "emoji": False}
+        blocks += [{"type": "section", "text": words}] if text else []
         if link:
             plain = DIGEST.sub("", link)
             words = {"type": "plain_text", "text": _title(plain)}
@@ -86,21 +86,21 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
 
 def _parts(body: str, public_url: str) -> list[tuple[str, str]]:
     """Return the lines of a body up to each address of the dashboard, and that, '' for none."""
-    found, lines = list[tuple[str, str]](), list[str]()
+    parts, lines = list[tuple[str, str]](), list[str]()
     for line in body.splitlines():
         place = line.removeprefix(f"{public_url.rstrip('/')}/")
         if public_url and place != line and _PLACE.fullmatch(place):
-            found.append(("\n".join(lines), line))
+            parts.append(("\n".join(lines), line))
             lines = []
         else:
             lines.append(line)
-    return [*found, ("\n".join(lines), "")] if lines else found
+    return [*parts, ("\n".join(lines), "")] if lines else parts
 
 
 def _approvable(link: str) -> tuple[str, str] | None:
     """Return finding and digest that an address offers to approve."""
-    found = DIGEST.search(link)
-    return (_title(link[: found.start()])[5:], found[0][8:]) if found else None
+    match = DIGEST.search(link)
+    return (_title(link[: match.start()])[5:], match[0][8:]) if match else None
 
 
 def _approve_button(link: str) -> list[dict[str, Any]]:

@@ -77,13 +77,13 @@ def urgent_facts(
     """
     if reader.recording() is not None:
         return ()
-    found = (
+    facts = (
         *_failed_boards(reader, now),
         *_unwell_boards(reader, now),
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
-    return tuple(sorted(found, key=lambda fact: fact.order))
+    return tuple(sorted(facts, key=lambda fact: fact.order))
 
 
 def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
@@ -101,11 +101,11 @@ def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
         if not meaning.urgent:
             continue
         names = sorted(holders[uuid])
-        held = f"; {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} it" * bool(names)
+        text = f"; {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} it" * bool(names)
         yield UrgentFact(
             key=f"xid:{uuid}:{code}",
             about=f"GPU {row['gpu_index']} of {row['node']}",
-            what=f"XID {code}, {meaning.what}{held}",
+            what=f"XID {code}, {meaning.what}{text}",
             next_step=f"What to do: {meaning.next_step}.",
             at=row["first_seen_at"].to_pydatetime(),
             happened=True,
@@ -114,8 +114,8 @@ def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
 
 def slowed_text(board: Mapping[Any, Any]) -> str:
     """Return for how much of an hour heat or a power brake slowed a board, and how hot it was."""
-    known = board["temperature_celsius"] == board["temperature_celsius"]
-    warm = f" at up to {board['temperature_celsius']:.0f} °C" if known else ""
+    has_heat = board["temperature_celsius"] == board["temperature_celsius"]
+    warm = f" at up to {board['temperature_celsius']:.0f} °C" if has_heat else ""
     return (
         f"{100 * board['throttled_ratio']:.0f} % of the last hour, by heat or a power brake{warm}"
     )

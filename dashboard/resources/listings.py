@@ -81,9 +81,9 @@ class Listing:
         return self.columns or columns_of(self.kind)
 
 
-def said_of_none(reader: StoreReader, said: str) -> str:
-    """Return what to say of a list without rows: `said`, unless the store is empty altogether."""
-    return said if reader.source_reports() else NO_SAMPLES
+def said_of_none(reader: StoreReader, text: str) -> str:
+    """Return what to say of a list without rows: `text`, unless the store is empty altogether."""
+    return text if reader.source_reports() else NO_SAMPLES
 
 
 LISTINGS: Mapping[str, Listing] = MappingProxyType(

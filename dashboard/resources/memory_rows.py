@@ -20,19 +20,19 @@ def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[dict[str, Any
     Memory is in GiB per GPU. `probability` is None where nothing runs out.
     """
     jobs = watched_jobs(reader, slot_seconds=slot_seconds)
-    told = said_to_run_out(reader)
-    findings = {finding.job_id: finding for finding in watch_memory(jobs, reported=told)}
+    reported = said_to_run_out(reader)
+    findings = {finding.job_id: finding for finding in watch_memory(jobs, reported=reported)}
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda job: (order.get(job.job_id, len(order)), job.job_id))
     return [_row(job, findings.get(job.job_id)) for job in ordered]
 
 
 def _row(job: WatchedJob, finding: MemoryFinding | None) -> dict[str, Any]:
-    known = job.used_mib[job.used_mib == job.used_mib]
+    measured = job.used_mib[job.used_mib == job.used_mib]
     row: dict[str, Any] = {
         "job_id": job.job_id,
         "gpu_model": job.gpu_model,
-        "used_gib": round(float(known[-1]) / MIB_PER_GIB, 2) if len(known) else None,
+        "used_gib": round(float(measured[-1]) / MIB_PER_GIB, 2) if len(measured) else None,
         "limit_gib": round(job.limit_mib / MIB_PER_GIB, 2),
         "outlook": "" if finding is None else str(finding.outlook),
     }

@@ -53,18 +53,18 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
 
     A reader for one owner does not see who is ahead: places are for readers of the whole fleet.
     """
-    known = reader.jobs()
-    if not known:
+    stored = reader.jobs()
+    if not stored:
         return ()
     from forecasting.groups.queue_waits import (
         places_in_line,  # with NumPy, which other lists do without
     )
 
-    as_of = max(job.last_seen_at for job in known)
-    jobs, quotas = {job.job_id: job for job in known}, reader.quotas()
-    elsewhere = _Elsewhere.of(reader, known)
+    as_of = max(job.last_seen_at for job in stored)
+    jobs, quotas = {job.job_id: job for job in stored}, reader.quotas()
+    elsewhere = _Elsewhere.of(reader, stored)
     rows = []
-    for place in places_in_line(known, as_of):
+    for place in places_in_line(stored, as_of):
         job, wait = jobs[place.job_id], place.wait
         facts = job.scheduler or SchedulerFacts()
         timed = wait if wait is not None and wait.known else None
@@ -123,14 +123,14 @@ class _Elsewhere:
 
     def words(self, job: Job) -> str:
         """Return where a job would find its boards free: on one node, if one is large enough."""
-        found = []
+        texts = []
         for cluster, nodes in sorted(self.nodes.items()):
-            own = [node for node in nodes if node.gpu_type == job.gpu_model]
+            same = [node for node in nodes if node.gpu_type == job.gpu_model]
             spoken_for = self.awaited.get((cluster, job.gpu_model), 0.0)
             spoken_for += self.awaited.get((cluster, ""), 0.0)
-            free = sum(node.free_gpus for node in own) - spoken_for
-            largest = max((node.gpus for node in own), default=0)
-            fits = max((node.free_gpus for node in own), default=0) >= min(job.gpu_count, largest)
-            if cluster != job.cluster and own and fits and free >= job.gpu_count:
-                found.append(f"{cluster or MAIN}: {free:g} {job.gpu_model} free")
-        return "; ".join(found)
+            free = sum(node.free_gpus for node in same) - spoken_for
+            largest = max((node.gpus for node in same), default=0)
+            fits = max((node.free_gpus for node in same), default=0) >= min(job.gpu_count, largest)
+            if cluster != job.cluster and same and fits and free >= job.gpu_count:
+                texts.append(f"{cluster or MAIN}: {free:g} {job.gpu_model} free")
+        return "; ".join(texts)

@@ -27,10 +27,10 @@ def columns_of(row: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(row))
 
 
-def row_of(kind: type[Row], record: object, /, **own: Any) -> Row:
-    """Return a row with its `own` columns, and else what the record has by the same names."""
-    taken = {name: getattr(record, name) for name in columns_of(kind) if name not in own}
-    return kind(**taken, **own)
+def row_of(kind: type[Row], record: object, /, **columns: Any) -> Row:
+    """Return a row with its `columns` columns, and else what the record has by the same names."""
+    values = {name: getattr(record, name) for name in columns_of(kind) if name not in columns}
+    return kind(**values, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

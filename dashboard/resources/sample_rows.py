@@ -104,17 +104,17 @@ def traced_range(
 
 
 def reading_rows(
-    reader: StoreReader, wanted: TracedRange, *, most: int, after: Place | None = None
+    reader: StoreReader, span: TracedRange, *, most: int, after: Place | None = None
 ) -> list[ReadingRow]:
     """Return at most `most` readings, those after a place."""
-    return [ReadingRow(**row) for row in _plain(reader.readings(wanted, most=most, after=after))]
+    return [ReadingRow(**row) for row in _plain(reader.readings(span, most=most, after=after))]
 
 
 def slot_rows(
-    reader: StoreReader, wanted: TracedRange, *, most: int, after: Place | None = None
+    reader: StoreReader, span: TracedRange, *, most: int, after: Place | None = None
 ) -> list[SlotRow]:
     """Return at most `most` slots, those after a place."""
-    return [SlotRow(**row) for row in _plain(reader.slots(wanted, most=most, after=after))]
+    return [SlotRow(**row) for row in _plain(reader.slots(span, most=most, after=after))]
 
 
 def _plain(frame: "pd.DataFrame") -> list[dict[Any, Any]]:

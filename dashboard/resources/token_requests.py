@@ -58,10 +58,10 @@ def token_row(token: ApiToken, now: datetime) -> TokenRow:
 
 def make_token(service: DecisionService, wish: TokenWish, by: Person) -> MadeToken:
     """Make a token. Errors: NotAllowedError, ChangeRefusedError."""
-    made, text = service.make_token(
+    token, text = service.make_token(
         holder=wish.person, role=wish.role, lasts=timedelta(days=wish.days), person=by
     )
-    return MadeToken(token_id=made.token_id, token=text, expires_at=made.expires_at)
+    return MadeToken(token_id=token.token_id, token=text, expires_at=token.expires_at)
 
 
 def add_tokens(api: FastAPI, service: DecisionService, anyone: Any) -> None:

@@ -34,10 +34,10 @@ def cost_ahead(
     """
     hours, price = dict(total.sums).get(Quantity.ALLOCATED_GPUS), 0.0
     for model, share in forecast.gpu_models:
-        found = prices.find(model, utc_now())
-        if found is None:
+        price_now = prices.find(model, utc_now())
+        if price_now is None:
             return None
-        price += share * found.charged
+        price += share * price_now.charged
     return None if hours is None else replace(hours.times(price), unit=currency)
 
 
@@ -76,12 +76,12 @@ def total_lines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         subject = {key: row[key] for key in ("name", "kind", "runs")}
         for total in row["totals"]:
-            held, cost = total["gpu_hours"] or {}, total["cost"] or {}
+            gpu_hours, cost = total["gpu_hours"] or {}, total["cost"] or {}
             lines.append(
                 subject
                 | {
                     "days": total["days"],
-                    **{f"gpu_hours{end}": held.get(name) for end, name in _ENDS},
+                    **{f"gpu_hours{end}": gpu_hours.get(name) for end, name in _ENDS},
                     "gpu_hours_before": total["gpu_hours_before"],
                     **{
                         name: (total[name] or {}).get("central")
@@ -104,7 +104,7 @@ def _total_row(total: WorkloadTotal, cost: Range | None) -> dict[str, Any]:
     }
 
 
-def _range_row(found: Range | None) -> dict[str, Any] | None:
-    if found is None:
+def _range_row(value: Range | None) -> dict[str, Any] | None:
+    if value is None:
         return None
-    return {"low": found.low, "central": found.central, "high": found.high, "unit": found.unit}
+    return {"low": value.low, "central": value.central, "high": value.high, "unit": value.unit}

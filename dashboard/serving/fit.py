@@ -46,7 +46,7 @@ def with_fits(
     """
     types_of = cache(lambda family: known_types(reader, family))
     jobs = reader.jobs_of([outlook.job_id for outlook in outlooks if outlook.job_id])
-    found = []
+    fitted = []
     for outlook in outlooks:
         job = jobs.get(outlook.job_id)
         launched = None if job is None else _launched(job)
@@ -58,8 +58,8 @@ def with_fits(
                 rows = launched_rows(filled, types, calibration=calibration)
                 fits = _fits(outlook, job, filled, rows, catalogue, objective)
                 outlook = replace(outlook, fits=tuple(_with_room(fits, fleet)))
-        found.append(outlook)
-    return tuple(found)
+        fitted.append(outlook)
+    return tuple(fitted)
 
 
 def _with_room(fits: Iterable[ModelFit], fleet: SubmissionFleet) -> Iterator[ModelFit]:
@@ -123,8 +123,8 @@ def _launched(job: Job) -> LaunchedJob | None:
         launched = launched_job(words, LaunchOptions())
     except TrimtabError:
         return None
-    whole = launched.job.parallelism.gpus == unit_of(job)
-    return launched if whole and not launched.unread else None
+    complete = launched.job.parallelism.gpus == unit_of(job)
+    return launched if complete and not launched.unread else None
 
 
 def _replicas(

@@ -89,35 +89,35 @@ class LearnedService:
 def learned_service(history: ServedHistory) -> LearnedService:
     """Return what the history of a service teaches."""
     readings = readings_of(history.engine, history.starts, history.columns)
-    own, arrivals = readings.where(history.like_now), readings.arrivals
-    taught = [_taught(own, history.like_now, readings, arrivals)]
-    is_short = len(own.starts) < SLOTS_OF_A_DAY and not (taught[0] and taught[0].carries.seen_full)
-    if own is not readings and (taught[0] is None or is_short):
+    now, arrivals = readings.where(history.like_now), readings.arrivals
+    taught = [_taught(now, history.like_now, readings, arrivals)]
+    is_short = len(now.starts) < SLOTS_OF_A_DAY and not (taught[0] and taught[0].carries.seen_full)
+    if now is not readings and (taught[0] is None or is_short):
         taught.append(_taught(readings, np.full_like(history.like_now, True), readings, arrivals))
-    known = tuple(found for found in taught if found is not None)
-    coming = [arrivals / SLOT_SECONDS, *(found.work for found in known if found.tokens)]
+    models = tuple(model for model in taught if model is not None)
+    coming = [arrivals / SLOT_SECONDS, *(model.work for model in models if model.tokens)]
     return LearnedService(
         history=history,
         readings=readings,
-        own=own,
+        own=now,
         arrivals=arrivals,
-        taught=known,
-        series=tuple(_by_ten_minutes(readings.starts, came) for came in coming if known),
+        taught=models,
+        series=tuple(_by_ten_minutes(readings.starts, came) for came in coming if models),
     )
 
 
 def _taught(
-    chosen: ServiceReadings, slots: Flags, readings: ServiceReadings, arrivals: Floats
+    selected: ServiceReadings, slots: Flags, readings: ServiceReadings, arrivals: Floats
 ) -> Taught | None:
     """Return what the readings of the chosen slots teach, None where that is too little."""
-    carries = learnt(chosen)
+    carries = learnt(selected)
     if carries is None:
         return None
-    if chosen is not readings:
+    if selected is not readings:
         carries = replace(carries, arrival_scv=arrival_scv(readings))
-    each = token_seconds(chosen)
+    each = token_seconds(selected)
     work = (arrivals if each is None else demand(readings, carries, each)) / SLOT_SECONDS
-    return Taught(readings=chosen, carries=carries, tokens=each, work=work, came=work[slots])
+    return Taught(readings=selected, carries=carries, tokens=each, work=work, came=work[slots])
 
 
 def readings_of(engine: str, starts: Times, columns: Mapping[str, Any]) -> ServiceReadings:

@@ -68,7 +68,7 @@ def foreseen_serving(
 ) -> tuple[ServiceOutlook, ...]:
     """Return the services that were read in the last hour of readings up to `now`, by name."""
     services = reader.services(start=now - HISTORY, end=now, within=_GONE)
-    found: list[ServiceOutlook] = []
+    outlooks: list[ServiceOutlook] = []
     starts: dict[str, dict[str, list[float]]] | None = None
     silent: dict[str, int] = {}
     while batch := list(islice(services, _BATCH)):
@@ -82,10 +82,10 @@ def foreseen_serving(
         for service in learned:
             job_id = service.history.job_id
             starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
-            foreseen = [next(quantiles) for _ in service.series]
-            sized = _outlook(service, foreseen, jobs.get(job_id), starting, settings)
-            found.append(_beside(sized, silent.get(job_id, 0)))
-    return tuple(found)
+            quantiles_by_series = [next(quantiles) for _ in service.series]
+            sized = _outlook(service, quantiles_by_series, jobs.get(job_id), starting, settings)
+            outlooks.append(_beside(sized, silent.get(job_id, 0)))
+    return tuple(outlooks)
 
 
 def _beside(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
@@ -96,7 +96,7 @@ def _beside(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
     if not silent:
         return outlook
     there = outlook.replicas + silent
-    said = (
+    reason = (
         f"no engine was read of {silent} of {there} replicas for an hour (is it scraped?), so that "
         "required replicas are a lower bound"
     )
@@ -106,23 +106,23 @@ def _beside(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
         required_replicas=tuple(max(there, count) for count in outlook.required_replicas),
         bounds=None,
         peak_load_ratio=None,
-        reason="; ".join(filter(None, (said, outlook.reason))),
+        reason="; ".join(filter(None, (reason, outlook.reason))),
     )
 
 
 def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:
     """Return the seconds that replicas took to start, by service and source."""
-    found: dict[str, dict[str, list[float]]] = {}
-    told = reader.replica_starts(start=now - _STARTS_FROM, end=now)
-    columns = (told["job_id"], told["source"], told["seconds"])
+    starts: dict[str, dict[str, list[float]]] = {}
+    rows = reader.replica_starts(start=now - _STARTS_FROM, end=now)
+    columns = (rows["job_id"], rows["source"], rows["seconds"])
     for job_id, source, seconds in zip(*columns, strict=True):
-        found.setdefault(str(job_id), {}).setdefault(str(source), []).append(float(seconds))
-    return found
+        starts.setdefault(str(job_id), {}).setdefault(str(source), []).append(float(seconds))
+    return starts
 
 
 def _outlook(
     service: LearnedService,
-    foreseen: Sequence[Quantiles | None],
+    forecast: Sequence[Quantiles | None],
     job: Job | None,
     starting: ColdStart,
     settings: ServingSettings,
@@ -158,7 +158,7 @@ def _outlook(
     )
     if not service.taught:
         return _unlearnt(plain, service, settings, _least(job))
-    sized = _sized(plain, service, foreseen, starting, settings, _least(job))
+    sized = _sized(plain, service, forecast, starting, settings, _least(job))
     rules = NeedRules(
         objective=objective_of(settings),
         reactive_ratio=settings.reactive_ratio,
@@ -173,8 +173,8 @@ def _least(job: Job | None) -> int:
     Only where another trigger starts one when it is asked: else requests that come unforeseen
     would not be served, and not be read either, so that the next are not foreseen.
     """
-    told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
-    return 0 if SCALES_TO_ZERO in told else 1
+    labels = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    return 0 if SCALES_TO_ZERO in labels else 1
 
 
 def _unlearnt(
@@ -213,8 +213,8 @@ def _bounds(
     job: Job | None, service: LearnedService, carries: ReplicaCarries, rules: NeedRules
 ) -> BoundsUse | None:
     """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
-    told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
-    low, high = (told.get(name, "") for name in ("min_replicas", "max_replicas"))
+    labels = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    low, high = (labels.get(name, "") for name in ("min_replicas", "max_replicas"))
     if not low.isdecimal() and not high.isdecimal():
         return None
     try:
@@ -260,7 +260,7 @@ def service_history(
         carried = {
             count: carried_rate(load, count, objective) for count in map(int, set(rows["replicas"]))
         }
-    found = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "slot_start": rows["slot_start"],
             "replicas": rows["replicas"].astype("float64"),
@@ -269,14 +269,14 @@ def service_history(
             "carried_per_second": rows["replicas"].map(carried).astype("float64"),
         }
     )
-    found = found.set_index("slot_start").asfreq(f"{SLOT_SECONDS}s").reset_index()
-    return found.assign(is_late=found["is_late"].eq(True))
+    table = table.set_index("slot_start").asfreq(f"{SLOT_SECONDS}s").reset_index()
+    return table.assign(is_late=table["is_late"].eq(True))
 
 
 def _sized(
     plain: ServiceOutlook,
     service: LearnedService,
-    foreseen: Sequence[Quantiles | None],
+    forecast: Sequence[Quantiles | None],
     starting: ColdStart,
     settings: ServingSettings,
     least: int,
@@ -285,17 +285,17 @@ def _sized(
 
     Rates are of requests; where tokens tell the work that comes, replicas follow that.
     """
-    first, seen = service.series[0]
-    begins = first + len(seen) * RATE_SLOT_SECONDS
-    middle, high = _middle_and_high(foreseen[0])
+    first, past = service.series[0]
+    begins = first + len(past) * RATE_SLOT_SECONDS
+    middle, high = _middle_and_high(forecast[0])
     fresh = _fresh_slots(settings)
-    by_tokens, taught = iter(foreseen[1:]), service.taught[0]
+    by_tokens, taught = iter(forecast[1:]), service.taught[0]
     works = [
-        _middle_and_high(foreseen[0] if each.tokens is None else next(by_tokens))[1]
+        _middle_and_high(forecast[0] if each.tokens is None else next(by_tokens))[1]
         for each in service.taught
     ]
     if least == 0:
-        idle = slots_without_requests(seen, _SLOTS)
+        idle = slots_without_requests(past, _SLOTS)
         works = [tuple(np.where(idle[: len(rates)], 0.0, rates)) for rates in works]
     if not all(works):
         works = [(0.0,) * fresh for _each in service.taught]
@@ -310,7 +310,7 @@ def _sized(
         reactive = int(min(reactive, proven[0][0]))  # nobody waits: what was proven is enough
     carried = carried_rate(taught.carries.load(0.0), plain.replicas, objective)
     few = "" if high else "too little history for a forecast: what the reactive rule asks"
-    known = replace(
+    measured = replace(
         plain,
         carried_per_second=carried,
         slots_per_replica=taught.carries.slots,
@@ -332,7 +332,7 @@ def _sized(
             for each, rates in zip(service.taught, works, strict=True)
         ]
     except ImpossibleProblemError as error:
-        return replace(known, reason=str(error))
+        return replace(measured, reason=str(error))
     answers = (*by_formula, *(by_rate for _now, *by_rate in proven))
     required = to_order(
         [max(least, int(min(slot))) for slot in zip(*answers, strict=True)],
@@ -341,7 +341,7 @@ def _sized(
         first=fresh,
     )
     return replace(
-        known,
+        measured,
         required_replicas=required,
         slot_starts=_slot_starts(begins, len(required)),
     )
@@ -360,21 +360,21 @@ def _peak_load(
 ) -> float | None:
     """Return the highest rate of the last day and ahead, of what the replicas of now carry."""
     _first, rates = service.series[0 if service.taught[0].tokens is None else 1]
-    seen = rates[-_RATE_SLOTS_OF_A_DAY:]
-    known = np.concatenate([seen[np.isfinite(seen)], work])
-    return float(known.max()) / carried if carried and len(known) else None
+    rates_seen = rates[-_RATE_SLOTS_OF_A_DAY:]
+    values = np.concatenate([rates_seen[np.isfinite(rates_seen)], work])
+    return float(values.max()) / carried if carried and len(values) else None
 
 
-def _middle_and_high(found: Quantiles | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if found is None:
+def _middle_and_high(quantiles: Quantiles | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if quantiles is None:
         return (), ()
-    return tuple(found.q50.tolist()), tuple(found.q95.tolist())
+    return tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist())
 
 
 def _fullest(ratios: Floats) -> float | None:
     """Return the highest of them, None where less than a day of slots is known."""
-    known = ratios[np.isfinite(ratios)]
-    return float(known.max()) if len(known) >= SLOTS_OF_A_DAY else None
+    measured = ratios[np.isfinite(ratios)]
+    return float(measured.max()) if len(measured) >= SLOTS_OF_A_DAY else None
 
 
 def _known(value: float) -> float | None:

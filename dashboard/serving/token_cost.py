@@ -65,8 +65,8 @@ def token_values(
     parts = charges.assign(cost=charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1))
     boards = reader.served_boards(start=start, end=until)
     service_of = dict(zip(boards["held_by"], boards["job_id"], strict=True))
-    named = parts["job"].map(lambda name: service_of.get(name, name))
-    of_jobs = named.where(named.isin(set(services)), OTHER_JOBS)
+    services_of_parts = parts["job"].map(lambda name: service_of.get(name, name))
+    of_jobs = services_of_parts.where(services_of_parts.isin(set(services)), OTHER_JOBS)
     parts["held_by"] = of_jobs.where(parts["holder"] == "job", parts["job"])
     hours = parts.groupby(["held_by", "start"])[_AMOUNTS].sum(min_count=1).reset_index()
     tokens = reader.served_tokens(start=start, end=until).rename(
@@ -98,13 +98,13 @@ def kept_values(
 
 def _value(holder: str, hours: pd.DataFrame) -> TokenValue:
     """Return the value of one holder from its hours."""
-    told = hours["generation_tokens"].notna()
-    read = hours[told & hours["all_read"].notna()]
+    mask = hours["generation_tokens"].notna()
+    read = hours[mask & hours["all_read"].notna()]
     tokens = _known(read["generation_tokens"])
     cost, joules = _known(read["cost"]), _known(read["gpu_kwh"])
     unread = "" if len(read) else "its engines were read in no whole hour of boards that it held"
-    if told.any() and not len(read):
-        unread = f"in none of the {told.sum()} h of its engines were all its boards read throughout"
+    if mask.any() and not len(read):
+        unread = f"in none of the {mask.sum()} h of its engines were all its boards read throughout"
     unpriced, dark = (read[name].sum() for name in ("unpriced_hours", "unmeasured_hours"))
     no_cost = unread or (
         f"the price of {unpriced:.1f} board-hours is unknown: state it in statement.prices"
