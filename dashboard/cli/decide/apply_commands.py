@@ -60,13 +60,13 @@ def apply(options: argparse.Namespace) -> int:
     if asks_a_server(options):
         return _left_to_server(ask(options, None, "write" if options.file else "apply-or-write"))
     with open_for_reading(settings_of(options)) as store:
-        told = ask(options, store, "write" if options.file else "apply-or-write")
-        if told.file is not None:
-            say(told.file)
+        row = ask(options, store, "write" if options.file else "apply-or-write")
+        if row.file is not None:
+            say(row.file)
             return 0
-        if not told.fresh:
-            say(f"already asked for by {told.by} at {told.at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
-        return _work_until_known(options, store, told.digest)
+        if not row.fresh:
+            say(f"already asked for by {row.by} at {row.at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
+        return _work_until_known(options, store, row.digest)
 
 
 def rollback(options: argparse.Namespace) -> int:
@@ -74,17 +74,17 @@ def rollback(options: argparse.Namespace) -> int:
     if asks_a_server(options):
         return _left_to_server(ask(options, None, "make-again" if options.undo else "roll-back"))
     with open_for_reading(settings_of(options)) as store:
-        told = ask(options, store, "make-again" if options.undo else "roll-back")
-        return _work_until_known(options, store, told.digest)
+        outcome = ask(options, store, "make-again" if options.undo else "roll-back")
+        return _work_until_known(options, store, outcome.digest)
 
 
-def _left_to_server(told: "WishOutcome") -> int:
+def _left_to_server(outcome: "WishOutcome") -> int:
     """Say what a server was asked for: its worker carries it out."""
-    if told.file is not None:
-        say(f"{told.file} on the host of the server")
+    if outcome.file is not None:
+        say(f"{outcome.file} on the host of the server")
         return 0
-    say(f"{told.recommendation_id} {told.state}: see trimtab findings show {told.finding}")
-    return FINDINGS if State(told.state) in OPEN else 0
+    say(f"{outcome.recommendation_id} {outcome.state}: see trimtab findings show {outcome.finding}")
+    return FINDINGS if State(outcome.state) in OPEN else 0
 
 
 def keep(options: argparse.Namespace) -> int:
@@ -99,7 +99,7 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     give_up = time.monotonic() + 60 * (
         settings_of(options).settings.apply.rollout_timeout_minutes + 1
     )
-    said = ""
+    reason = ""
     with _working(options, store) as (worker, ending):
         while True:
             if worker is not None:
@@ -109,9 +109,9 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
             over = _is_over(worker, ending) or time.monotonic() > give_up
             if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
                 break
-            if status.held not in ("", said):
-                said = status.held
-                say(f"{stored.state}: {said}", file=sys.stderr)
+            if status.held not in ("", reason):
+                reason = status.held
+                say(f"{stored.state}: {reason}", file=sys.stderr)
             time.sleep(_PAUSE_SECONDS)
     if worker is not None:
         _tell_people(options, store)
@@ -213,13 +213,13 @@ def status(options: argparse.Namespace) -> int:
 
 def _switches(settings: Settings) -> list[dict[str, object]]:
     path = stop_file_of(settings)
-    found = stopped(path)
+    stop_state = stopped(path)
     targets: list[dict[str, object]] = [
         {
             "what": named_in(f"{section}.enabled", cluster),
-            "state": _on(getattr(own, section).enabled),
+            "state": _on(getattr(local, section).enabled),
         }
-        for cluster, own in settings_by_cluster(settings).items()
+        for cluster, local in settings_by_cluster(settings).items()
         for section in ("apply_kubernetes", "apply_git", "apply_slurm", "apply_power")
     ]
     return [
@@ -227,7 +227,7 @@ def _switches(settings: Settings) -> list[dict[str, object]]:
         *targets,
         {
             "what": f"stop file {path}",
-            "state": found.describe() if found else "absent: not stopped",
+            "state": stop_state.describe() if stop_state else "absent: not stopped",
         },
     ]
 

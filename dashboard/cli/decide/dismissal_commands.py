@@ -44,16 +44,16 @@ def one_way(options: argparse.Namespace) -> bool:
 
 def _parts(text: str) -> dict[str, str]:
     """Return the parts of namespace=search,job=search/*. Errors: SettingsError."""
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
-        if not (equals and value) or name not in _PARTS or name in found:
+        if not (equals and value) or name not in _PARTS or name in parts:
             raise SettingsError(
                 f"--matching {text[:100]!a} is no pattern",
                 f"Give each of {', '.join(_PARTS)} once at most: namespace=search,kind=fewer-gpus.",
             )
-        found[name] = value
-    return found
+        parts[name] = value
+    return parts
 
 
 def make(options: argparse.Namespace) -> int:
@@ -73,12 +73,12 @@ def make(options: argparse.Namespace) -> int:
         )
         answer = ask_holder(options, store, "POST", _ADDRESS, wish.model_dump(mode="json"))
         if answer is not None:
-            made = _ROW.validate_json(answer)
+            row = _ROW.validate_json(answer)
         else:
-            made = make_dismissal(decision_service_of(options, store), wish, person_of(options))
+            row = make_dismissal(decision_service_of(options, store), wish, person_of(options))
     say(
-        f"{made.id}: {options.matching} is dismissed by {made.by} until "
-        f"{made.until:%Y-%m-%d %H:%M} UTC: {made.reason}"
+        f"{row.id}: {options.matching} is dismissed by {row.by} until "
+        f"{row.until:%Y-%m-%d %H:%M} UTC: {row.reason}"
     )
     return 0
 
@@ -97,8 +97,8 @@ def end(options: argparse.Namespace) -> int:
 def list_(options: argparse.Namespace) -> int:
     """List what is dismissed by pattern now."""
     with open_for_reading(settings_of(options)) as store:
-        found = active_patterns(store.reader, present(store.reader))
-    rows = [asdict(dismissal_row(pattern)) for pattern in found]
+        patterns = active_patterns(store.reader, present(store.reader))
+    rows = [asdict(dismissal_row(pattern)) for pattern in patterns]
     empty = "Nothing is dismissed by pattern."
     print_rows(rows, options.format, columns=columns_of(DismissalRow), empty=empty)
     return 0

@@ -36,18 +36,18 @@ def estimate(options: argparse.Namespace) -> int:
     url = settings_of(options).settings.store.url
     there = is_postgres_url(url) or is_there(store_path(url))
     with open_or_ask(url) if there else nullcontext() as store:
-        found = answered(None if store is None else store.reader)
-    for kind, texts in (("warning", found.warnings), ("note", found.notes)):
+        answer = answered(None if store is None else store.reader)
+    for kind, texts in (("warning", answer.warnings), ("note", answer.notes)):
         for text in texts:
             say(f"{kind}: {text}", file=sys.stderr)
     if options.format == "json":
-        print_json(found.document())
+        print_json(answer.document())
         return 0
     if options.format == "table":
-        _say(found)
-    print_rows(found.rows, options.format, columns=tuple(found.rows[0]), empty="")
+        _say(answer)
+    print_rows(answer.rows, options.format, columns=tuple(answer.rows[0]), empty="")
     if options.format == "table":
-        first = found.estimates[0]
+        first = answer.estimates[0]
         say(f"\nThe first of them at its {first.binding_event}:")
         print_rows(breakdown_rows(first), "table", columns=("part", "gib"), empty="")
     return 0
@@ -66,8 +66,8 @@ def _asked(options: argparse.Namespace) -> Callable[[StoreReader | None], Estima
             if name not in (*names, "gpu", "top")
             and getattr(options, name) not in (None, "", [], False)
         }
-        given = LaunchOptions(**{name: getattr(options, name) for name in names}, same=same)
-        launched = launched_job(options.model, given)
+        launch = LaunchOptions(**{name: getattr(options, name) for name in names}, same=same)
+        launched = launched_job(options.model, launch)
         return lambda reader: launched_answer(launched, reader, gpu=options.gpu)
     for name in ("batch", "seq"):
         if getattr(options, name) is None:
@@ -80,9 +80,9 @@ def _asked(options: argparse.Namespace) -> Callable[[StoreReader | None], Estima
         service.launched(model, service.tensor or 1)
         return lambda reader: served_answer(service, model, reader)
     _refuse_serving(options)
-    asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
-    asked.job(model.shape)
-    return lambda reader: estimate_answer(asked, model, reader)
+    query = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
+    query.job(model.shape)
+    return lambda reader: estimate_answer(query, model, reader)
 
 
 def _refuse_serving(options: argparse.Namespace) -> None:
@@ -95,16 +95,16 @@ def _refuse_serving(options: argparse.Namespace) -> None:
             )
 
 
-def _say(found: EstimateAnswer) -> None:
+def _say(answer: EstimateAnswer) -> None:
     """Say on stderr what the figures rest on."""
-    first = found.estimates[0]
+    first = answer.estimates[0]
     lines = [
-        f"{model_line(found.job)}; GPU types of {found.origin}.",
+        f"{model_line(answer.job)}; GPU types of {answer.origin}.",
         f"A plan fits where its peak stays within the usable memory with {LIMIT} or more.",
     ]
-    if "told" in found.rows[0]:
+    if "told" in answer.rows[0]:
         lines.append("What is free now comes first. A command must name what stands under told.")
-    lines += [f"config.json: {entry}" for entry in found.assumed]
+    lines += [f"config.json: {entry}" for entry in answer.assumed]
     lines += [
         f"tier {first.tier}" + (f"; missing: {', '.join(first.missing)}" * bool(first.missing))
     ]

@@ -45,26 +45,26 @@ def list_(options: argparse.Namespace) -> int:
 
 def _print_list(options: argparse.Namespace) -> None:
     with open_for_reading(settings_of(options)) as store:
-        found = findings_now(store.reader, now=present(store.reader))
-    given = vars(options)
-    choice = _choice(given)
-    order = FindingOrder(given.get("sort", FindingOrder.URGENT))
-    chosen = sorted(chosen_findings(found, choice), key=order.key)
-    hidden = sum(status.state == RESOLVED for status in found)
-    print_findings([_shown(status) for status in chosen], options.format, hidden=hidden)
+        statuses = findings_now(store.reader, now=present(store.reader))
+    values = vars(options)
+    choice = _choice(values)
+    order = FindingOrder(values.get("sort", FindingOrder.URGENT))
+    selected = sorted(chosen_findings(statuses, choice), key=order.key)
+    hidden = sum(status.state == RESOLVED for status in statuses)
+    print_findings([_shown(status) for status in selected], options.format, hidden=hidden)
 
 
 Shown = tuple[FindingRow, Recommendation | None]
 """A finding and what is proposed of it."""
 
 
-def print_findings(shown: Sequence[Shown], form: str, *, hidden: int) -> None:
+def print_findings(findings: Sequence[Shown], form: str, *, hidden: int) -> None:
     """Print findings; `hidden` are resolved ones that are not among them."""
     if form == "json":
-        print_json([row for row, _said in shown])
+        print_json([row for row, _said in findings])
         return
     print_rows(
-        [_row(*finding) for finding in shown],
+        [_row(*finding) for finding in findings],
         form,
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
@@ -81,41 +81,41 @@ def shown_of(row: FindingRow) -> Shown:
     if row.revision is None:
         return row, None
     names = {field.name for field in fields(Recommendation)}
-    told = {name: value for name, value in row.revision.items() if name in names}
-    return row, build(Recommendation, told).as_kept(str(row.revision["digest"]))
+    content = {name: value for name, value in row.revision.items() if name in names}
+    return row, build(Recommendation, content).as_kept(str(row.revision["digest"]))
 
 
-def _choice(given: Mapping[str, Any]) -> FindingChoice:
+def _choice(values: Mapping[str, Any]) -> FindingChoice:
     """Return what is to be listed. Errors: SettingsError for a word that no finding has."""
-    known = {"state": STATES, "kind": frozenset(Action)}
-    for name, words in known.items():
-        if (word := given.get(name)) is not None and word not in words:
+    terms = {"state": STATES, "kind": frozenset(Action)}
+    for name, words in terms.items():
+        if (word := values.get(name)) is not None and word not in words:
             raise SettingsError(
                 f"--{name} {word[:50]!a} is no {name} of findings",
                 f"Give one of {', '.join(sorted(words))}.",
             )
-    kind, risk = given.get("kind"), given.get("risk")
+    kind, risk = values.get("kind"), values.get("risk")
     return FindingChoice(
-        state=given.get("state"),
+        state=values.get("state"),
         kind=kind and Action(kind),
-        team=given.get("team"),
+        team=values.get("team"),
         risk=risk and Risk(risk),
-        all=given.get("all", False),
+        all=values.get("all", False),
     )
 
 
-def _row(row: FindingRow, said: Recommendation | None) -> dict[str, object]:
+def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
     return {
         "finding": row.finding,
         "state": row.state,
         "action": row.action,
         "job": row.target,
-        "name": "" if said is None else said.job_name,
-        "namespace": "" if said is None else said.namespace,
-        "proposed": "" if said is None else said.summary,
-        "saves": "" if said is None else range_text(said.savings.cost),
-        "energy": "" if said is None else range_text(said.savings.energy_kwh),
-        "risk": "" if said is None else str(said.risk),
+        "name": "" if revision is None else revision.job_name,
+        "namespace": "" if revision is None else revision.namespace,
+        "proposed": "" if revision is None else revision.summary,
+        "saves": "" if revision is None else range_text(revision.savings.cost),
+        "energy": "" if revision is None else range_text(revision.savings.energy_kwh),
+        "risk": "" if revision is None else str(revision.risk),
         "opened": row.opened_at,
         "seen": row.seen_at,
         "until": row.until,
@@ -138,23 +138,23 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def print_finding(shown: Shown, said_of_it: Sequence[RecordRow], form: str) -> None:
+def print_finding(pair: Shown, said_of_it: Sequence[RecordRow], form: str) -> None:
     """Print one finding with its record."""
-    finding, said = shown
+    finding, revision = pair
     record = [asdict(row) for row in said_of_it]
     if form == "json":
         print_json(asdict(finding) | {"record": record})
         return
     say(f"{finding.finding}  {finding.action}  {finding.state}")
-    rows = _row(finding, said)
+    rows = _row(finding, revision)
     print_rows(
         [{"field": name, "value": rows[name]} for name in _COLUMNS[3:]],
         "table",
         columns=("field", "value"),
         empty="",
     )
-    if said is not None:
-        say(f"\nEvidence and change: trimtab recommendations show {said.recommendation_id}\n")
+    if revision is not None:
+        say(f"\nEvidence and change: trimtab recommendations show {revision.recommendation_id}\n")
     print_rows(
         record,
         "table",
@@ -165,9 +165,9 @@ def print_finding(shown: Shown, said_of_it: Sequence[RecordRow], form: str) -> N
 
 def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
     """Return the end of a snooze. Errors: ChangeRefusedError."""
-    asked: datetime | None = options.until
-    if asked is not None:
-        return asked
+    until: datetime | None = options.until
+    if until is not None:
+        return until
     if not 0 < options.days <= MAX_SNOOZE.days:
         raise ChangeRefusedError(
             f"a finding cannot be snoozed for {options.days:g} days",
@@ -180,12 +180,12 @@ def snooze(options: argparse.Namespace) -> int:
     """Keep a finding from being proposed before a time."""
     if asks_a_server(options):
         until = _snooze_until(options, utc_now())
-        told = ask(options, None, "snooze", until=until, comment=options.comment)
+        outcome = ask(options, None, "snooze", until=until, comment=options.comment)
     else:
         with open_for_reading(settings_of(options)) as store:
             until = _snooze_until(options, present(store.reader))
-            told = ask(options, store, "snooze", until=until, comment=options.comment)
-    say(f"{told.finding} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
+            outcome = ask(options, store, "snooze", until=until, comment=options.comment)
+    say(f"{outcome.finding} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
     return 0
 
 
@@ -195,8 +195,8 @@ def reopen(options: argparse.Namespace) -> int:
 
     if dismissal_commands.one_way(options):
         return dismissal_commands.end(options)
-    told = decided(options, "reopen")
-    say(f"{told.finding} may be proposed again, by the next cycle")
+    outcome = decided(options, "reopen")
+    say(f"{outcome.finding} may be proposed again, by the next cycle")
     return 0
 
 
@@ -206,6 +206,6 @@ def dismiss(options: argparse.Namespace) -> int:
 
     if dismissal_commands.one_way(options):
         return dismissal_commands.make(options)
-    told = decided(options, "reject", reason=options.reason)
-    say(f"{options.id} is dismissed by {told.by}: {options.reason}")
+    outcome = decided(options, "reject", reason=options.reason)
+    say(f"{options.id} is dismissed by {outcome.by}: {options.reason}")
     return 0

@@ -35,12 +35,12 @@ _COLUMNS = (
 
 def list_(options: argparse.Namespace) -> int:
     """List the recommendations and what became of each."""
-    wanted = getattr(options, "state", None)
+    state = getattr(options, "state", None)
     with open_for_reading(settings_of(options)) as store:
         stored = [
             recommendation
             for recommendation in store.reader.recommendations(now=present(store.reader))
-            if wanted in (None, recommendation.state)
+            if state in (None, recommendation.state)
         ]
         _warn_of_recording(store)
     if options.format == "json":
@@ -93,11 +93,11 @@ def idle(options: argparse.Namespace) -> int:
     if options.format != "table":
         print_rows(rows, options.format, columns=IDLE_COLUMNS, empty="")
         return 0
-    shown = [
+    documents = [
         {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in row.items()}
         for row in rows
     ]
-    print_rows(shown, "table", columns=IDLE_COLUMNS, empty="No plan yet: run `trimtab cycle`.")
+    print_rows(documents, "table", columns=IDLE_COLUMNS, empty="No plan yet: run `trimtab cycle`.")
     if plan is not None and (sentence := idle_sum(plan).sentence()):
         say(sentence)
     return 0
@@ -181,9 +181,9 @@ def _transition(recommendation: Recommendation) -> str:
 
 def approve(options: argparse.Namespace) -> int:
     """Approve this recommendation, as the newest plan has it; with --look, these steps alone."""
-    seen = _looked(options) if options.look else ""
-    told = decided(options, "approve", change_digest=seen)
-    say(f"approved {told.digest} by {told.by}{_newer(options, told.digest)}")
+    digest = _looked(options) if options.look else ""
+    outcome = decided(options, "approve", change_digest=digest)
+    say(f"approved {outcome.digest} by {outcome.by}{_newer(options, outcome.digest)}")
     return 0
 
 
@@ -213,7 +213,7 @@ def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
 
     path = f"findings/{quote(options.id, safe='')}/preview"
     if asks_a_server(options):
-        found = server_of(options).one(path, ChangePreview)
+        preview = server_of(options).one(path, ChangePreview)
     else:
         with open_for_reading(settings_of(options)) as store:
             answer = ask_holder(options, store, "GET", f"/api/v1/{path}")
@@ -221,10 +221,10 @@ def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
                 service = decision_service_of(options, store)
                 digest = service.stored(options.id).recommendation.digest
                 return digest, looked_at(service, digest, person_of(options))
-        found = TypeAdapter(ChangePreview).validate_json(answer)
-    if found.live is None:
-        raise ChangeRefusedError(found.not_live.rstrip("."), "Nothing was approved.")
-    return found.recommendation_id or options.id, found.live
+        preview = TypeAdapter(ChangePreview).validate_json(answer)
+    if preview.live is None:
+        raise ChangeRefusedError(preview.not_live.rstrip("."), "Nothing was approved.")
+    return preview.recommendation_id or options.id, preview.live
 
 
 def _newer(options: argparse.Namespace, digest: str) -> str:
@@ -236,6 +236,6 @@ def _newer(options: argparse.Namespace, digest: str) -> str:
 
 def reject(options: argparse.Namespace) -> int:
     """Reject this recommendation."""
-    told = decided(options, "reject", reason=options.reason)
-    say(f"rejected {told.digest} by {told.by}{_newer(options, told.digest)}")
+    outcome = decided(options, "reject", reason=options.reason)
+    say(f"rejected {outcome.digest} by {outcome.by}{_newer(options, outcome.digest)}")
     return 0

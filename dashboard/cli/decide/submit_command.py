@@ -51,8 +51,8 @@ def submit(options: argparse.Namespace) -> int:
     open_ = partial(open_or_ask, create=True) if options.dry_run else open_store
     with open_(settings.store.url) as store:
         proposal = proposal_now(job, target, store.reader, settings, by=by, now=utc_now())
-        said = target.check(proposal.manifest) if options.dry_run else ""
-        _show(proposal, options, said)
+        reply = target.check(proposal.manifest) if options.dry_run else ""
+        _show(proposal, options, reply)
         if options.dry_run:
             return 0
         if reason := why_not(settings):
@@ -77,10 +77,10 @@ def _agreed(target: str) -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def _show(proposal: SubmissionProposal, options: argparse.Namespace, said: str) -> None:
+def _show(proposal: SubmissionProposal, options: argparse.Namespace, reply: str) -> None:
     """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
     if options.format == "json":
-        print_json(proposal_document(proposal, said))
+        print_json(proposal_document(proposal, reply))
         return
     placement = proposal.placement
     plan = placement.plan
@@ -95,26 +95,26 @@ def _show(proposal: SubmissionProposal, options: argparse.Namespace, said: str) 
     # The chosen plan first, then the best of those that it was chosen from.
     offers = (*proposal.offers.plans, *proposal.offers.left_out)
     others = [offer for offer in proposal.offers.plans if offer.plan is not plan]
-    chosen = [offer for offer in offers if offer.plan is plan]
-    shown = [*chosen, *others][:_SHOWN_PLANS]
-    rows = [plan_row(offer, tokens=proposal.job.tokens) for offer in shown]
+    first = [offer for offer in offers if offer.plan is plan]
+    listed = [*first, *others][:_SHOWN_PLANS]
+    rows = [plan_row(offer, tokens=proposal.job.tokens) for offer in listed]
     print_rows(rows, "table", columns=tuple(rows[0]), empty="")
     for note in proposal.notes:
         say(f"note: {note}")
     say(f"\nlaunch: {proposal.manifest.launch}\n\n{proposal.manifest.text}")
-    if said:
-        say(f"\n{proposal.submission.target} says: {said}")
+    if reply:
+        say(f"\n{proposal.submission.target} says: {reply}")
 
 
 def list_(options: argparse.Namespace) -> int:
     """List every submitted job and where it stands."""
     with open_for_reading(settings_of(options)) as store:
-        found = store.reader.submissions()
+        submissions = store.reader.submissions()
         cycle = store.reader.last_cycle()
-    rows = [asdict(submission_row(submission)) for submission in found]
+    rows = [asdict(submission_row(submission)) for submission in submissions]
     columns = columns_of(SubmissionRow)
     print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
-    if any(submission.state.is_open for submission in found):
+    if any(submission.state.is_open for submission in submissions):
         looked = None if cycle is None else cycle.started_at
         say(looked_at(looked, utc_now()), file=sys.stderr)
     return 0
@@ -190,6 +190,6 @@ def _look(store: Store, settings: Settings) -> bool:
     looks = watch_all(store, settings, now=utc_now())
     for look in looks:
         sent = look.submission
-        said = look.error or sent.latest.reason
-        say(f"{sent.submission_id}  {sent.name}  {sent.state}  {said}".rstrip())
+        text = look.error or sent.latest.reason
+        say(f"{sent.submission_id}  {sent.name}  {sent.state}  {text}".rstrip())
     return any(look.error for look in looks)

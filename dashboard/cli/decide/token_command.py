@@ -33,15 +33,15 @@ def make(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         answer = ask_holder(options, store, "POST", _TOKENS, wish.model_dump(mode="json"))
         if answer is not None:
-            made = MadeToken.model_validate_json(answer)
+            token = MadeToken.model_validate_json(answer)
         else:
-            made = make_token(decision_service_of(options, store), wish, person_of(options))
+            token = make_token(decision_service_of(options, store), wish, person_of(options))
     say(
-        f"Token {made.token_id} of {wish.person} as {wish.role}, until "
-        f"{made.expires_at:%Y-%m-%d %H:%M} UTC. It is shown this once:",
+        f"Token {token.token_id} of {wish.person} as {wish.role}, until "
+        f"{token.expires_at:%Y-%m-%d %H:%M} UTC. It is shown this once:",
         file=sys.stderr,
     )
-    say(made.token)
+    say(token.token)
     return 0
 
 

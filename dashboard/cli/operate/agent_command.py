@@ -32,8 +32,8 @@ def agent(options: argparse.Namespace) -> int:
     state_file = Path(options.state_file)
     with only_agent(state_file):
         node = options.node or socket.gethostname().partition(".")[0]
-        held = HeldLimits(state_file)
-        power = PowerAgent(node, _exchange(settings, options), held, clock=utc_now)
+        limits = HeldLimits(state_file)
+        power = PowerAgent(node, _exchange(settings, options), limits, clock=utc_now)
         if options.once or options.restore:
             with nvml_session(settings.nvml):
                 if options.once:

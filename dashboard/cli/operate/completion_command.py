@@ -60,12 +60,12 @@ def manual(_options: argparse.Namespace) -> int:
 
 def manual_page(parser: argparse.ArgumentParser, *, made_on: date) -> str:
     """Return the manual page of a parser as roff: each command with its help."""
-    whole, *commands = parsers_of(parser)
+    root, *commands = parsers_of(parser)
     lines = [
         f'.TH TRIMTAB 1 {made_on} "trimtab {version("trimtab")}" "User Commands"',
-        f".SH NAME\ntrimtab \\- {_escaped(str(whole.description))}",
-        f".SH SYNOPSIS\n.nf\n{_escaped(whole.format_usage().removeprefix('usage: '))}.fi",
-        f".SH OPTIONS AND COMMANDS\n.nf\n{_body(whole)}.fi\n.SH EACH COMMAND",
+        f".SH NAME\ntrimtab \\- {_escaped(str(root.description))}",
+        f".SH SYNOPSIS\n.nf\n{_escaped(root.format_usage().removeprefix('usage: '))}.fi",
+        f".SH OPTIONS AND COMMANDS\n.nf\n{_body(root)}.fi\n.SH EACH COMMAND",
     ]
     lines += [f".SS {_escaped(command.prog)}\n.nf\n{_body(command)}.fi" for command in commands]
     return "\n".join(lines) + _TAIL.rstrip()

@@ -32,24 +32,24 @@ from planner.proposals.portfolio import Portfolio
 _CENT = 0.005
 
 
-def planning_time(world: World, asked: datetime | None) -> datetime:
+def planning_time(world: World, time: datetime | None) -> datetime:
     """Return the time to plan at: as asked, else the wall clock, else the newest sample.
 
     Without any live source the store holds a recording, whose newest sample is its present.
     """
-    if asked is not None:
-        return asked
+    if time is not None:
+        return time
     latest = world.store.reader.latest_sample_at()
     return latest if not world.collectors and latest is not None else utc_now()
 
 
-def _without_forgetting(world: World, asked: datetime | None) -> World:
+def _without_forgetting(world: World, time: datetime | None) -> World:
     """Return world that deletes nothing when the time asked for has not come yet, and say so."""
     now = utc_now()
-    if asked is None or asked <= now + MAX_SKEW:
+    if time is None or time <= now + MAX_SKEW:
         return world
     say(
-        f"trimtab: --now {asked:%Y-%m-%d %H:%M} UTC lies after this machine's clock "
+        f"trimtab: --now {time:%Y-%m-%d %H:%M} UTC lies after this machine's clock "
         f"({now:%Y-%m-%d %H:%M} UTC): nothing is deleted for its age",
         file=sys.stderr,
     )
@@ -125,46 +125,46 @@ def print_outcome(outcome: CycleOutcome) -> None:
         say(sentence)
 
 
-def portfolio_line(found: Portfolio) -> str:
+def portfolio_line(sums: Portfolio) -> str:
     """Say what all recommendations save together, and how that stands to what the plan saves."""
-    unit = found.unit
+    unit = sums.unit
     parts = {
-        "jobs": found.recommended,
-        "nodes powered down": found.nodes,
-        "keeping jobs from running out of memory": found.for_memory,
-        "advice on services": found.services,
-        "work that is slow": found.programs,
-        "growing elastic training": found.growth,
+        "jobs": sums.recommended,
+        "nodes powered down": sums.nodes,
+        "keeping jobs from running out of memory": sums.for_memory,
+        "advice on services": sums.services,
+        "work that is slow": sums.programs,
+        "growing elastic training": sums.growth,
     }
     rest = {
-        "changes that are not worth or not safe to recommend": found.not_recommended,
-        "further changes of these jobs over time": found.timing,
-        "work that is expected to be missed, priced": found.service,
-        "nodes and limits that jobs share": found.shared,
+        "changes that are not worth or not safe to recommend": sums.not_recommended,
+        "further changes of these jobs over time": sums.timing,
+        "work that is expected to be missed, priced": sums.service,
+        "nodes and limits that jobs share": sums.shared,
     }
-    others = (found.nodes, found.for_memory, found.services, found.programs, found.growth)
-    beside = sum(abs(saved) for saved in others)
-    made_of = _named(parts) if beside >= _CENT else ""
-    named = _named(rest)
+    others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.growth)
+    total = sum(abs(saved) for saved in others)
+    made_of = _named(parts) if total >= _CENT else ""
+    others_text = _named(rest)
     return (
-        f"Together they save {found.together:.2f} {unit} and {found.gpu_hours:.0f} GPU-hours"
+        f"Together they save {sums.together:.2f} {unit} and {sums.gpu_hours:.0f} GPU-hours"
         + (f" ({made_of})" if made_of else "")
         + (
-            f"; {found.taken:.2f} {unit} are already taken off for changes that serve jobs and cost"
-            if found.taken >= _CENT
+            f"; {sums.taken:.2f} {unit} are already taken off for changes that serve jobs and cost"
+            if sums.taken >= _CENT
             else ""
         )
-        + f". The plan counts {found.total:.2f} {unit}: {found.recommended:.2f} for these jobs"
-        + (f"; {named}" if named else "")
+        + f". The plan counts {sums.total:.2f} {unit}: {sums.recommended:.2f} for these jobs"
+        + (f"; {others_text}" if others_text else "")
         + "."
         + (
-            f" Advice would save another {found.advised:.2f} {unit} if somebody followed it."
-            if abs(found.advised) >= _CENT
+            f" Advice would save another {sums.advised:.2f} {unit} if somebody followed it."
+            if abs(sums.advised) >= _CENT
             else ""
         )
         + (
             " No plan counts the idle power of boards in nodes that are off."
-            if found.nodes >= _CENT
+            if sums.nodes >= _CENT
             else ""
         )
     )

@@ -152,8 +152,8 @@ def demo(options: argparse.Namespace) -> int:
     """Fill a store of its own from the simulated fleet, run a cycle, serve the dashboard."""
 
     def load() -> LoadedSettings:
-        own = f"duckdb:///{state_folder(os.environ)}/demo.duckdb"
-        extra = {"store.url": own} if options.store is None else {}
+        url = f"duckdb:///{state_folder(os.environ)}/demo.duckdb"
+        extra = {"store.url": url} if options.store is None else {}
         return demo_settings(settings_of(options, extra=extra | serve_overrides(options)))
 
     def say(text: str) -> None:
@@ -206,31 +206,31 @@ def demo(options: argparse.Namespace) -> int:
 
 def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     """Return demo's settings: of the user's own, what reaches neither a source nor a cluster."""
-    own = loaded.settings
+    now = loaded.settings
     # Elsewhere than on loopback nobody is known, so everybody may look and nobody may apply.
-    alone = is_loopback(own.serve.host)
+    alone = is_loopback(now.serve.host)
     fleet = replace(
-        own.simulated_fleet,
+        now.simulated_fleet,
         enabled=True,
-        state_file=own.simulated_fleet.state_file or f"{_beside(own.store.url)}-cluster.json",
+        state_file=now.simulated_fleet.state_file or f"{_beside(now.store.url)}-cluster.json",
     )
     settings = Settings(
-        store=own.store,
-        serve=own.serve,
-        planning=own.planning,
-        energy=own.energy,
-        retention=own.retention,
-        tenants=replace(own.tenants, shares=_SHARES),
-        power=own.power if own.power.domains else replace(own.power, domains=_RACKS),
-        serving=replace(own.serving, stale_minutes=max(own.serving.stale_minutes, _STALE_MINUTES)),
+        store=now.store,
+        serve=now.serve,
+        planning=now.planning,
+        energy=now.energy,
+        retention=now.retention,
+        tenants=replace(now.tenants, shares=_SHARES),
+        power=now.power if now.power.domains else replace(now.power, domains=_RACKS),
+        serving=replace(now.serving, stale_minutes=max(now.serving.stale_minutes, _STALE_MINUTES)),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
-        apply=replace(own.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        apply=replace(now.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
         apply_simulated=SimulatedApplySettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )
     origins = {
-        name: origin if _value(settings, name) == _value(own, name) else "demo"
+        name: origin if _value(settings, name) == _value(now, name) else "demo"
         for name, origin in loaded.origins.items()
     }
     return LoadedSettings(settings=settings, origins=origins)

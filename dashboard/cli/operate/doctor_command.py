@@ -51,9 +51,9 @@ def _check_store(settings: Settings) -> tuple[str, str]:
 
 def _check_shares(settings: Settings) -> tuple[str, str]:
     with open_or_ask(settings.store.url) as store:
-        quotas, known = store.reader.quotas(), store.reader.jobs()
-    newest = max((job.last_seen_at for job in known), default=utc_now())
-    otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(known, newest)))
+        quotas, jobs = store.reader.quotas(), store.reader.jobs()
+    newest = max((job.last_seen_at for job in jobs), default=utc_now())
+    otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(jobs, newest)))
     if otherwise:
         return "missing", f"tenants.shares: {'; '.join(otherwise)}."
     return "ok", "no scheduler says otherwise than tenants.shares"
@@ -128,16 +128,16 @@ def _check_prices(settings: Settings) -> tuple[str, str]:
 def _check_services(settings: Settings) -> tuple[str, str]:
     """Tell what was read of inference engines, and of which services no number can be told."""
     with open_or_ask(settings.store.url) as store:
-        found = store.reader.serving_outlook()
-    unknown = [outlook for outlook in found if not outlook.required_replicas]
-    replicas = sum(outlook.replicas for outlook in found)
-    read = f"the latest cycle read {count_text(len(found), 'service')} on {replicas} replicas"
+        outlooks = store.reader.serving_outlook()
+    unknown = [outlook for outlook in outlooks if not outlook.required_replicas]
+    replicas = sum(outlook.replicas for outlook in outlooks)
+    read = f"the latest cycle read {count_text(len(outlooks), 'service')} on {replicas} replicas"
     if not unknown:
-        return "ok", f"{read}, each with a number" if found else f"{read}: no engine is scraped"
-    named = [f"{outlook.service}: {outlook.reason}" for outlook in unknown[:_NAMED_SERVICES]]
-    more = len(unknown) - len(named)
+        return "ok", f"{read}, each with a number" if outlooks else f"{read}: no engine is scraped"
+    texts = [f"{outlook.service}: {outlook.reason}" for outlook in unknown[:_NAMED_SERVICES]]
+    more = len(unknown) - len(texts)
     rest = f"; {more} more: `trimtab serving services`" if more else ""
-    return "warning", f"{read}, {len(unknown)} without a number: {'; '.join(named)}{rest}"
+    return "warning", f"{read}, {len(unknown)} without a number: {'; '.join(texts)}{rest}"
 
 
 def _check_serving_settings(settings: Settings) -> tuple[str, str]:

@@ -40,23 +40,23 @@ def import_(options: argparse.Namespace) -> int:
     with progress_on_stderr(options) as progress:
         if options.kind != "trace":
             collected = _recording(path, options)
-            kept, told = _keep(settings, [collected], progress)
+            sums, last = _keep(settings, [collected], progress)
             dropped = dict(collected.report.dropped)
-            return _report(kept, told, len(collected.samples), rows_lost={}, refused=dropped)
+            return _report(sums, last, len(collected.samples), rows_lost={}, refused=dropped)
         if not options.map:
             raise SettingsError(
                 f"{options.path} is a trace and needs a column map",
                 "Give --map MAP.toml; docs/examples/alibaba-genai.toml is one.",
             )
         trace = Trace(path, load_map(Path(options.map)), now=utc_now())
-        kept, told = _keep(settings, trace.pieces(), progress)
+        sums, last = _keep(settings, trace.pieces(), progress)
     lost, refused = dict(trace.dropped_rows), dict(trace.refused_readings)
-    code = _report(kept, told, trace.rows, rows_lost=lost, refused=refused)
+    code = _report(sums, last, trace.rows, rows_lost=lost, refused=refused)
     if trace.without_job:
         words = ", ".join(scrub(repr(word), limit=20) for word in sorted(trace.absent_jobs)[:5])
-        said = f" ({words})" if words else ""
+        note = f" ({words})" if words else ""
         say(
-            f"{trace.without_job} rows name no job{said}: nobody is said to hold their boards then."
+            f"{trace.without_job} rows name no job{note}: nobody is said to hold their boards then."
         )
     for target in trace.mostly_refused():
         code = PARTIAL
@@ -87,19 +87,19 @@ def _keep(
 
     progress("import", 1, 2)
     with open_store(settings.store.url) as store:
-        kept = store.keep_pieces(noted())
+        sums = store.keep_pieces(noted())
     progress("import", 2, 2)
-    return kept, last[0]
+    return sums, last[0]
 
 
 def _report(
-    kept: Kept, last: Collected, rows: int, *, rows_lost: dict[str, int], refused: dict[str, int]
+    sums: Kept, last: Collected, rows: int, *, rows_lost: dict[str, int], refused: dict[str, int]
 ) -> int:
     """Say what became of every row; return 3 when most are lost."""
-    lost = dict(rows_lost) | ({"older-than-retention": kept.late} if kept.late else {})
-    repeated = rows - kept.new - sum(lost.values())
+    lost = dict(rows_lost) | ({"older-than-retention": sums.late} if sums.late else {})
+    repeated = rows - sums.new - sum(lost.values())
     say(
-        f"{count_text(kept.new, 'new sample')} of {count_text(rows, 'row')} and "
+        f"{count_text(sums.new, 'new sample')} of {count_text(rows, 'row')} and "
         f"{count_text(len(last.jobs), 'job')} kept from "
         f"{last.report.source}; repeated: {repeated}; dropped: {_counted(lost)}."
     )
@@ -112,9 +112,9 @@ def _report(
     if last.jobs and last.jobs[0].assumed:
         assumed = ", ".join(f"{name} = {value}" for name, value in last.jobs[0].assumed)
         say(f"Assumed, not in the file: {assumed}.")
-    if kept.late and kept.kept_since is not None:
+    if sums.late and sums.kept_since is not None:
         say(
-            f"{kept.late} rows are from before {kept.kept_since:%Y-%m-%d %H:%M} UTC: what is older "
+            f"{sums.late} rows are from before {sums.kept_since:%Y-%m-%d %H:%M} UTC: what is older "
             "than retention.raw_days is kept as totals only, which cannot take new samples. "
             "Import the trace into a store of its own: --store duckdb:///trace.duckdb.",
             file=sys.stderr,

@@ -148,12 +148,12 @@ def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
 
     def follow_and_cycle() -> None:
         claim.require()
-        _follow_and_cycle(told)
+        _follow_and_cycle(context)
 
     def look_early() -> bool:
         from dashboard.cycle.replanning import look_again
 
-        return look_again(told, now=utc_now())
+        return look_again(context, now=utc_now())
 
     thread = CycleThread(
         follow_and_cycle,
@@ -161,7 +161,7 @@ def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
         early=look_early,
         look_every=timedelta(minutes=settings.planning.slot_minutes),
     )
-    told = replace(world, progress=thread.at)
+    context = replace(world, progress=thread.at)
     return thread
 
 
@@ -173,13 +173,13 @@ def _recording_thread(world: World, claim: SoleHolder) -> CycleThread:
         from dashboard.cycle.run_cycle import run_cycle
 
         claim.require()
-        found = told.store.reader.recording()
-        if found is not None and found not in planned:
-            run_cycle(told, now=found.end)
-            planned[:] = [found]
+        recording = context.store.reader.recording()
+        if recording is not None and recording not in planned:
+            run_cycle(context, now=recording.end)
+            planned[:] = [recording]
 
     thread = CycleThread(plan_once, _LOOK_FOR_IMPORTS, keeps_time=False)
-    told = replace(world, progress=thread.at)
+    context = replace(world, progress=thread.at)
     return thread
 
 

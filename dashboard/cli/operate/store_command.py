@@ -67,8 +67,8 @@ def backup(options: argparse.Namespace) -> int:
                 f"{busy.message}, which is of an earlier version of Trimtab",
                 "Restart that process, or back up with the version that it runs.",
             ) from busy
-        said = holder.ask("POST", BACKUP, {"file": str(file.absolute())}, seconds=None)
-        proofs = tuple(TableProof(**proof) for proof in json.loads(said))
+        reply = holder.ask("POST", BACKUP, {"file": str(file.absolute())}, seconds=None)
+        proofs = tuple(TableProof(**proof) for proof in json.loads(reply))
     _print_proofs(proofs, options)
     return 0
 

@@ -25,8 +25,8 @@ def deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return the function of a module, which is imported when it runs."""
 
     def run(options: argparse.Namespace) -> int:
-        given = vars(options)
-        if given.get("server") is not None or given.get("token_file") is not None:
+        values = vars(options)
+        if values.get("server") is not None or values.get("token_file") is not None:
             return _on_a_server(options, module, function)
         if module in _READERS and function != "settings":
             from dashboard.cli.terminal.context import require_a_store

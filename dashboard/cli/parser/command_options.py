@@ -40,11 +40,11 @@ def add_energy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _groups(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    unknown = [part for part in found if part not in GROUPS]
+    groups = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [part for part in groups if part not in GROUPS]
     if unknown:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(GROUPS)}")
-    return found
+    return groups
 
 
 def add_statement(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

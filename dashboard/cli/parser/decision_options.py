@@ -124,8 +124,8 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
         "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
         lists=True,
     )
-    whole = ("decide.recommendation_commands", "show")
-    show = add_command(actions, "show", whole, "one recommendation whole: why, evidence, change")
+    target = ("decide.recommendation_commands", "show")
+    show = add_command(actions, "show", target, "one recommendation whole: why, evidence, change")
     show.add_argument("id", help=_ID)
     show.add_argument("--format", choices=("table", "json"), default="table")
     for name, module, summary in (

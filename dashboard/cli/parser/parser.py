@@ -341,13 +341,13 @@ class HelpfulParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with a usage error."""
-        found = _NO_CHOICE.search(message)
-        if found is not None:
-            known = _WORD.findall(found["known"])
-            near = difflib.get_close_matches(found["given"], known, n=1, cutoff=0.5)
-            if near:
-                begin = message[: found.start()]
-                message = f"{begin}{found['given']!r} is unknown; did you mean {near[0]}?"
+        match = _NO_CHOICE.search(message)
+        if match is not None:
+            choices = _WORD.findall(match["known"])
+            similar = difflib.get_close_matches(match["given"], choices, n=1, cutoff=0.5)
+            if similar:
+                begin = message[: match.start()]
+                message = f"{begin}{match['given']!r} is unknown; did you mean {similar[0]}?"
         late = _LATE.match(message)
         if late is not None:
             message = f"{message}; {late[1]} stands before the command: trimtab {late[1]} … jobs"

@@ -77,9 +77,9 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
     from dashboard.cli.decide.finding_commands import print_findings, shown_of
 
     _refuse(options, "watch")
-    given = vars(options)
+    values = vars(options)
     names = ("state", "kind", "team", "risk", "sort", "all")
-    query = {name: given[name] for name in names if given.get(name)}
+    query = {name: values[name] for name in names if values.get(name)}
     rows: list[FindingRow] = server.rows("findings", FindingRow, query)
     hidden = (
         0 if rows else server.one("findings?state=resolved&limit=1", PageOfRows[FindingRow]).total
@@ -92,8 +92,8 @@ def _finding(options: argparse.Namespace, server: RemoteServer) -> int:
     from dashboard.api.app import WholeFinding
     from dashboard.cli.decide.finding_commands import print_finding, shown_of
 
-    whole = server.one(f"findings/{quote(options.id, safe='')}", WholeFinding)
-    print_finding(shown_of(whole.finding), whole.record, options.format)
+    answer = server.one(f"findings/{quote(options.id, safe='')}", WholeFinding)
+    print_finding(shown_of(answer.finding), answer.record, options.format)
     return 0
 
 
@@ -112,8 +112,8 @@ def _document(
                 f"--format {options.format} of it is not to be had with --server",
                 "Give --format json.",
             )
-        given = {name: _text(value) for name, value in query(options).items()}
-        query_of = {name: value for name, value in given.items() if value is not None}
+        values = {name: _text(value) for name, value in query(options).items()}
+        query_of = {name: value for name, value in values.items() if value is not None}
         print_json(server.one(path, dict[str, Any] | list[Any], query_of))
         return 0
 

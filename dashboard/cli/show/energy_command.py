@@ -43,8 +43,8 @@ def energy(options: argparse.Namespace) -> int:
         sys.stdout.write(statement_csv(statement))
     else:
         rows = [_row(row, statement.calendar, row.measured_ratio) for row in statement.rows]
-        whole = statement.completeness_ratio
-        total = _row(statement.total, WHOLE_RANGE, whole) if rows else None
+        ratio = statement.completeness_ratio
+        total = _row(statement.total, WHOLE_RANGE, ratio) if rows else None
         print_rows(
             [*rows, *([total] if total else [])],
             "table",

@@ -39,13 +39,13 @@ class UsedJobRow(JobRow):
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
     fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
-    wanted = JobFilter(fields=fields, search=options.search, running=options.running)
+    query = JobFilter(fields=fields, search=options.search, running=options.running)
     if options.by == "application" and (options.use or options.sort):
         raise SettingsError(
             "applications have no --use and no order of their own",
             "Leave --use and --sort out, or list jobs.",
         )
-    said = LISTINGS["jobs"].empty if wanted == JobFilter() else "No job is like that."
+    empty_text = LISTINGS["jobs"].empty if query == JobFilter() else "No job is like that."
     kind: type[Any] = JobRow
     with open_for_reading(settings_of(options)) as store:
         reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
@@ -53,30 +53,30 @@ def jobs(options: argparse.Namespace) -> int:
         if options.by == "application":
             since = running_since(reader, partial(present, reader))
             kind = ApplicationRow
-            rows = list(application_rows(_chosen(reader, wanted), running_since=since))
+            rows = list(application_rows(_chosen(reader, query), running_since=since))
         elif options.use:
-            kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, wanted, order)]
+            kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, query, order)]
         elif options.sort:
-            rows = [job_row(used.job) for used in _used_jobs(reader, wanted, order)]
+            rows = [job_row(used.job) for used in _used_jobs(reader, query, order)]
         else:
-            rows = [job_row(job) for job in _chosen(reader, wanted)]
-        empty = "" if rows else said_of_none(reader, said)
-    shown = [asdict(row) for row in rows]
-    print_rows(shown, options.format, columns=columns_of(kind), empty=empty)
+            rows = [job_row(job) for job in _chosen(reader, query)]
+        empty = "" if rows else said_of_none(reader, empty_text)
+    documents = [asdict(row) for row in rows]
+    print_rows(documents, options.format, columns=columns_of(kind), empty=empty)
     return 0
 
 
-def _chosen(reader: StoreReader, wanted: JobFilter) -> Iterable[Job]:
-    if wanted == JobFilter():
+def _chosen(reader: StoreReader, query: JobFilter) -> Iterable[Job]:
+    if query == JobFilter():
         return reader.jobs()
-    return [used.job for used in _used_jobs(reader, wanted, JOB_ORDERS["name"])]
+    return [used.job for used in _used_jobs(reader, query, JOB_ORDERS["name"])]
 
 
-def _used_jobs(reader: StoreReader, wanted: JobFilter, order: str) -> Iterable[JobUse]:
+def _used_jobs(reader: StoreReader, query: JobFilter, order: str) -> Iterable[JobUse]:
     """Return these jobs with what they held in the day before the newest sample."""
     end = reader.latest_sample_at() or present(reader)
     return reader.job_page(
-        wanted,
+        query,
         start=end - timedelta(days=1),
         end=end,
         running_since=running_since(reader, partial(present, reader)),
@@ -101,8 +101,8 @@ def list_(options: argparse.Namespace) -> int:
     listing, loaded = LISTINGS[options.listed], settings_of(options)
     with open_for_reading(loaded) as store:
         reader = store.reader
-        found = listing.read(reader, loaded.settings, partial(present, reader))
-        rows = [listing.row(entry) for entry in found]
+        entries = listing.read(reader, loaded.settings, partial(present, reader))
+        rows = [listing.row(entry) for entry in entries]
         empty = "" if rows else said_of_none(reader, listing.empty)
     return print_listing(options, rows, empty=empty)
 

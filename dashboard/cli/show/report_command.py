@@ -52,16 +52,16 @@ def _rendered(report: WeeklyReport, form: str) -> bytes:
 def write_whole(body: bytes, path: Path) -> None:
     """Write a file whole or not at all, so that an earlier one stays if this process dies."""
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if target.exists() and not target.is_file():
             target.write_bytes(body)  # a pipe or a device cannot be replaced
         else:
-            beside.write_bytes(body)
-            beside.replace(target)
+            temporary.write_bytes(body)
+            temporary.replace(target)
     except OSError as error:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise TrimtabError(
             f"cannot write {path}: {error.strerror}",
             "Give --out a path in a folder that exists and can be written.",

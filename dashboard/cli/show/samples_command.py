@@ -27,7 +27,7 @@ def samples(options: argparse.Namespace) -> int:
     """Print the readings of a board, or the slots of a board or a job."""
     _require_a_board(options)
     with open_for_reading(settings_of(options)) as store:
-        wanted = traced_range(
+        span = traced_range(
             store.reader,
             start=options.since,
             end=options.until,
@@ -35,21 +35,21 @@ def samples(options: argparse.Namespace) -> int:
             job_id=options.job,
         )
         read = slot_rows if options.slots else reading_rows
-        found: list[Any] = list(read(store.reader, wanted, most=_EVERY))
-    return _print(options, found)
+        entries: list[Any] = list(read(store.reader, span, most=_EVERY))
+    return _print(options, entries)
 
 
 def remote_samples(options: argparse.Namespace, server: "RemoteServer") -> int:
     """Print them as a server tells them."""
     _require_a_board(options)
-    given = {
+    values = {
         "gpu": options.gpu,
         "from": options.since and options.since.isoformat(),
         "to": options.until and options.until.isoformat(),
     }
     if options.slots:
-        given["job"] = options.job
-    query = {name: value for name, value in given.items() if value}
+        values["job"] = options.job
+    query = {name: value for name, value in values.items() if value}
     path, kind = ("slots", SlotRow) if options.slots else ("samples", ReadingRow)
     return _print(options, server.rows(path, kind, query))
 
@@ -66,8 +66,8 @@ def _require_a_board(options: argparse.Namespace) -> None:
         )
 
 
-def _print(options: argparse.Namespace, found: list[Any]) -> int:
+def _print(options: argparse.Namespace, entries: list[Any]) -> int:
     kind = SlotRow if options.slots else ReadingRow
-    rows = [asdict(row) for row in found]
+    rows = [asdict(row) for row in entries]
     print_rows(rows, options.format, columns=columns_of(kind), empty=_NONE)
     return 0

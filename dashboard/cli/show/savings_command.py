@@ -55,10 +55,10 @@ def savings(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    shown = [_row(row) for row in rows]
+    documents = [_row(row) for row in rows]
     if rows:
-        shown.append(_total_row(gpu_hours, energy))
-    print_rows(shown, options.format, columns=_COLUMNS, empty="Nothing has been applied yet.")
+        documents.append(_total_row(gpu_hours, energy))
+    print_rows(documents, options.format, columns=_COLUMNS, empty="Nothing has been applied yet.")
     return 0
 
 

@@ -180,7 +180,7 @@ def replicas(options: argparse.Namespace) -> int:
         share=promised.wait_ratio if options.share is None else options.share,
     )
     needed = replicas_needed(load, objective)
-    found = [
+    sizes = [
         outlook(load, number, objective.wait_seconds)
         for number in range(max(1, needed - 2), needed + 2)
     ]
@@ -192,7 +192,7 @@ def replicas(options: argparse.Namespace) -> int:
             "late_ratio": each.late_ratio,
             "mean_wait_s": each.mean_wait_seconds,
         }
-        for each in found
+        for each in sizes
     ]
     print_rows(rows, options.format, columns=tuple(rows[0]), empty="")
     return 0

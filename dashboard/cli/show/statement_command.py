@@ -44,7 +44,7 @@ def statement(options: argparse.Namespace) -> int:
             "Give --every hour or day, and no --by board or cluster.",
         )
     with open_for_reading(loaded) as store:
-        made = asked_cost_statement(
+        bill = asked_cost_statement(
             store.reader,
             loaded.settings,
             by=options.by,
@@ -52,53 +52,53 @@ def statement(options: argparse.Namespace) -> int:
             start=options.since,
             end=options.until,
         )
-        budgets = budget_rows(store.reader, loaded.settings, at=made.end) if options.budgets else ()
-    body = _body(options, made, budgets, loaded.settings)
+        budgets = budget_rows(store.reader, loaded.settings, at=bill.end) if options.budgets else ()
+    body = _body(options, bill, budgets, loaded.settings)
     if options.out is None:
         sys.stdout.buffer.write(body)
     else:
         write_whole(body, Path(options.out))
-    for line in made.unknown:
+    for line in bill.unknown:
         say(f"unknown: {line}", file=sys.stderr)
-    return PARTIAL if made.total.cost is None else 0
+    return PARTIAL if bill.total.cost is None else 0
 
 
 def _body(
     options: argparse.Namespace,
-    made: CostStatement,
+    bill: CostStatement,
     budgets: tuple[BudgetRow, ...],
     settings: Settings,
 ) -> bytes:
     form = options.format
     if form == "focus-parquet":
-        return focus_parquet(focus_rows(made, settings))
+        return focus_parquet(focus_rows(bill, settings))
     if form == "focus-csv":
-        return focus_csv(focus_rows(made, settings)).encode()
+        return focus_csv(focus_rows(bill, settings)).encode()
     if form == "csv" and not options.budgets:
-        return statement_csv(made).encode()
+        return statement_csv(bill).encode()
     with redirect_stdout(io.StringIO()) as text:
         if form == "json":
-            print_json(statement_document(made, budgets))
+            print_json(statement_document(bill, budgets))
         elif form == "opencost":
-            print_json(allocation_document(made))
+            print_json(allocation_document(bill))
         elif options.budgets:
             _print_budgets(budgets, form)
         else:
-            _print_table(made)
+            _print_table(bill)
     return text.getvalue().encode()
 
 
-def _print_table(made: CostStatement) -> None:
-    rows = [flat_row(row, made) for row in made.rows]
+def _print_table(bill: CostStatement) -> None:
+    rows = [flat_row(row, bill) for row in bill.rows]
     if rows:
-        rows.append(flat_row(made.total, made) | {"period": "total"})
-    for invoice in made.invoices:
-        named: dict[str, Any] = {"period": f"residual of invoice {invoice.invoice.name}"}
-        rows.append(named | {"cost": invoice.residual, "currency": made.currency})
+        rows.append(flat_row(bill.total, bill) | {"period": "total"})
+    for invoice in bill.invoices:
+        cells: dict[str, Any] = {"period": f"residual of invoice {invoice.invoice.name}"}
+        rows.append(cells | {"cost": invoice.residual, "currency": bill.currency})
     print_rows(
         rows,
         "table",
-        columns=("period", *made.by, *COLUMNS, "currency"),
+        columns=("period", *bill.by, *COLUMNS, "currency"),
         empty=NOT_OBSERVED,
     )
 

@@ -22,9 +22,9 @@ def compare(options: argparse.Namespace) -> int:
     settings = loaded.settings
     with open_for_reading(loaded) as store:
         basis = read_basis(store.reader, settings)
-    found = what_if(basis, settings, knobs)
+    result = what_if(basis, settings, knobs)
     if options.format == "json":
-        print_json(what_if_document(found, knobs, in_force(basis)))
+        print_json(what_if_document(result, knobs, in_force(basis)))
     else:
-        print_rows(difference_rows(found), options.format, columns=_COLUMNS, empty="")
+        print_rows(difference_rows(result), options.format, columns=_COLUMNS, empty="")
     return 0

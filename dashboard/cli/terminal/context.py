@@ -72,9 +72,9 @@ class FreshSettings:
 
     def __call__(self) -> Settings:
         """Return the settings. Errors: SettingsError."""
-        mark, kept = self._mark(), self._kept
-        if kept is not None and kept[0] == mark:
-            return kept[1]
+        mark, cached = self._mark(), self._kept
+        if cached is not None and cached[0] == mark:
+            return cached[1]
         settings = self._load()
         changed_at = max(mark[:2], default=0)
         self._kept = (mark, settings) if time.time_ns() - changed_at > _UNSURE_NS else None
@@ -83,10 +83,10 @@ class FreshSettings:
     def _mark(self) -> tuple[int, ...]:
         """Return what changes with the file; () where there is none."""
         try:
-            found = self._file.stat()
+            stat = self._file.stat()
         except OSError:
             return ()
-        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
+        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, stat.st_dev
 
 
 @contextmanager
@@ -183,10 +183,10 @@ def _asked_of_server(options: argparse.Namespace, path: str, body: object) -> "W
     from dashboard.decisions.requests import WishOutcome
 
     server = server_of(options)
-    told: WishOutcome = server.read(WishOutcome, server.ask("POST", path, body=body))
-    if told.by != options.by:
-        say(f"The token is of {told.by}: it is by them.", file=sys.stderr)
-    return told
+    outcome: WishOutcome = server.read(WishOutcome, server.ask("POST", path, body=body))
+    if outcome.by != options.by:
+        say(f"The token is of {outcome.by}: it is by them.", file=sys.stderr)
+    return outcome
 
 
 def decided(options: argparse.Namespace, kind: str, **more: object) -> "WishOutcome":

@@ -25,8 +25,8 @@ TEXT = "%(asctime)s %(levelname)s %(name)s%(in_cycle)s: %(message)s"
 class OneLine(logging.LogRecord):
     """What is logged, by us or a library: no name in it forges a line or speaks to a terminal."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.in_cycle = f" [{mark}]" if (mark := cycle_mark()) else ""
 
     def getMessage(self) -> str:  # noqa: N802 - the name that logging asks for
@@ -84,17 +84,17 @@ def _entry(at: float, level: str, name: str, message: str) -> dict[str, str | No
 def logging_as(options: argparse.Namespace) -> Iterator[None]:
     """Log in the level and format of the options; for JSON, all of stderr is such lines."""
     as_json = options.log_format == "json"
-    chosen = "debug" if options.debug else options.log_level
+    level = "debug" if options.debug else options.log_level
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter(TEXT, datefmt="%Y-%m-%dT%H:%M:%S%z")
     handler.setFormatter(JsonLines() if as_json else text)
     logging.setLogRecordFactory(OneLine)
     # Libraries say at INFO what no operator asks for.
-    root = logging.WARNING if chosen in (None, "info") else getattr(logging, chosen.upper())
+    root = logging.WARNING if level in (None, "info") else getattr(logging, level.upper())
     logging.basicConfig(level=root, handlers=[handler])
     # What keeps running logs each cycle, decision, step and outcome.
     keeps_running = getattr(options, "keeps_running", False) and not options.quiet
-    if chosen == "info" or (chosen is None and keeps_running):
+    if level == "info" or (level is None and keeps_running):
         for package in _PACKAGES:
             logging.getLogger(package).setLevel(logging.INFO)
     # Its debug lines hold whole addresses, and a webhook's address is a secret.

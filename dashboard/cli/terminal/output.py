@@ -39,8 +39,8 @@ def print_json(value: object) -> None:
     sys.stdout.write(_BEYOND_ASCII.sub(_as_number, text) + "\n")
 
 
-def _as_number(found: re.Match[str]) -> str:
-    character = found.group()
+def _as_number(match: re.Match[str]) -> str:
+    character = match.group()
     return character if character.isprintable() else json.dumps(character)[1:-1]
 
 

@@ -148,10 +148,10 @@ def _require_safe(url: str) -> None:
     try:
         parts = urlsplit(url)
         host, plain = parts.hostname or "", (parts.path.strip("/"), parts.query, parts.fragment)
-        known = bool(host) and parts.port != 0 and parts.username is None and not any(plain)
+        valid = bool(host) and parts.port != 0 and parts.username is None and not any(plain)
     except ValueError:
-        known, parts, host = False, urlsplit(""), ""
-    if known and (parts.scheme == "https" or (parts.scheme == "http" and _is_this_host(host))):
+        valid, parts, host = False, urlsplit(""), ""
+    if valid and (parts.scheme == "https" or (parts.scheme == "http" and _is_this_host(host))):
         return
     raise SettingsError(
         f"--server {url[:100]!a} is no address that a token may be sent to",
