@@ -130,8 +130,8 @@ def build_api(world: ApiWorld) -> FastAPI:
         request: Request, who: Anyone, query: Annotated[FindingQuery, Query()]
     ) -> Response:
         def make() -> PageOfRows[FindingRow]:
-            chosen = keyed(chosen_findings(world.findings(who), query.choice()), query.sort.key)
-            return page_of(chosen, finding_row, query)
+            ordered = keyed(chosen_findings(world.findings(who), query.choice()), query.sort.key)
+            return page_of(ordered, finding_row, query)
 
         keep = who.role != "owner" and query.is_first()
         return response(request, world.page(("findings", query), make, keep=keep))
@@ -189,12 +189,12 @@ def _offered(role: str) -> tuple[str, ...]:
 
 
 def _whole_finding(world: ApiWorld, status: FindingStatus) -> Document:
-    whole = WholeFinding(
+    answer = WholeFinding(
         finding=finding_row(status),
         record=record_of(world.reader, status.finding.number),
         change=_change_text(world, status),
     )
-    return document(_WHOLE.dump_json(whole), tag_of(world.reader, status))
+    return document(_WHOLE.dump_json(answer), tag_of(world.reader, status))
 
 
 def _change_text(world: ApiWorld, status: FindingStatus) -> str | None:
@@ -206,8 +206,8 @@ def _change_text(world: ApiWorld, status: FindingStatus) -> str | None:
         return None
 
 
-def _require_tag(reader: StoreReader, status: FindingStatus, wanted: str) -> None:
-    if wanted.strip() not in ("*", tag_of(reader, status)):
+def _require_tag(reader: StoreReader, status: FindingStatus, tag: str) -> None:
+    if tag.strip() not in ("*", tag_of(reader, status)):
         raise PreconditionError(
             f"{status.finding.reference} is not what If-Match names: it is {status.state} now",
             "Read it again, and decide on what it says.",

@@ -42,8 +42,8 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
     """Return what the socket answers."""
 
     def hello(_request: Request) -> Response:
-        told = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}
-        return JSONResponse(told | {"now": clock().isoformat(), "backs_up": True})
+        fields = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}
+        return JSONResponse(fields | {"now": clock().isoformat(), "backs_up": True})
 
     async def told(request: Request, answer: Callable[[Any], Response]) -> Response:
         body = await request.body()
@@ -55,16 +55,16 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
             return problem_of(StoreError(f"this is no query: {failure}"))
 
     async def query(request: Request) -> Response:
-        def answer(asked: Any) -> Response:
+        def answer(content: Any) -> Response:
             form = request.path_params["form"]
-            found = store.answer_query(form, asked["text"], asked["values"])
-            return Response(found, media_type="application/octet-stream")
+            answer_bytes = store.answer_query(form, content["text"], content["values"])
+            return Response(answer_bytes, media_type="application/octet-stream")
 
         return await told(request, answer)
 
     async def backup(request: Request) -> Response:
-        def answer(asked: Any) -> Response:
-            proofs = back_up(store, Path(asked["file"]), progress=lambda *_state: None)
+        def answer(content: Any) -> Response:
+            proofs = back_up(store, Path(content["file"]), progress=lambda *_state: None)
             return JSONResponse([asdict(proof) for proof in proofs])
 
         return await told(request, answer)

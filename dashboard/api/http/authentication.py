@@ -35,8 +35,8 @@ OPEN = Person(name="anybody", via="open")
 
 def proxied(stated: str) -> Person:
     """Return the person that the middleware wrote into its header."""
-    found = json.loads(stated)
-    return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
+    fields = json.loads(stated)
+    return Person(name=fields["name"], groups=tuple(fields["groups"]), via="proxy")
 
 
 def carries_token(headers: "list[tuple[bytes, bytes]]") -> bool:
@@ -114,14 +114,14 @@ class WebCallers:
 
     def _by_token(self, text: str) -> Person:
         service, mode = self._service, self._mode
-        found = service.store.reader.token_of(text)
-        if found is None or found.mode != mode or not found.is_valid(service.clock()):
-            why = "is not known" if found is None else "is revoked or has expired"
-            if found is not None and found.mode != mode:
-                why = f"was made while access.mode was {found.mode or 'not noted'}, and is void in "
+        token = service.store.reader.token_of(text)
+        if token is None or token.mode != mode or not token.is_valid(service.clock()):
+            why = "is not known" if token is None else "is revoked or has expired"
+            if token is not None and token.mode != mode:
+                why = f"was made while access.mode was {token.mode or 'not noted'}, and is void in "
                 why += mode
             raise NotSignedInError(f"the token {why}", _HINT)
-        return found.holder()
+        return token.holder()
 
 
 def _network_of(address: str) -> str:

@@ -30,13 +30,13 @@ def document(body: bytes, tag: str = "") -> Document:
     return Document(body=body, tag=tag or f'"{hashlib.sha256(body).hexdigest()[:_TAG_LENGTH]}"')
 
 
-def response(request: Request, found: Document) -> Response:
+def response(request: Request, stored: Document) -> Response:
     """Return the answer to a request: 304 without it where If-None-Match names it."""
-    headers = {"ETag": found.tag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
-    asked = request.headers.get("if-none-match", "")
-    if found.tag in {part.strip().removeprefix("W/") for part in asked.split(",")}:
+    headers = {"ETag": stored.tag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    tags = request.headers.get("if-none-match", "")
+    if stored.tag in {part.strip().removeprefix("W/") for part in tags.split(",")}:
         return Response(status_code=304, headers=headers)
-    return Response(found.body, media_type="application/json", headers=headers)
+    return Response(stored.body, media_type="application/json", headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

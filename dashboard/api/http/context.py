@@ -53,8 +53,8 @@ class ApiWorld:
         if who.person.via in LIMITED:
             most = self.service.settings().access.requests_per_minute
             self.limit.take((bucket, who.person.via, who.person.name), most)
-        given = [name for name, _ in request.query_params.multi_items()]
-        if len(set(given)) < len(given):
+        names = [name for name, _ in request.query_params.multi_items()]
+        if len(set(names)) < len(names):
             raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
         return who
 
@@ -100,10 +100,10 @@ class ApiWorld:
 
     def latest_plan(self) -> Plan:
         """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
-        found = self.reader.latest_plan()
-        if found is None:
+        plan = self.reader.latest_plan()
+        if plan is None:
             raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
-        return found
+        return plan
 
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""
@@ -112,18 +112,18 @@ class ApiWorld:
         def now() -> tuple[FindingStatus, ...]:
             return findings_now(mine.reader, now=self.clock(), record=self.reader)
 
-        found = mine.kept.get(("findings",), now)
+        statuses = mine.kept.get(("findings",), now)
         if who.role != "owner":
-            return found
-        revisions = [status.revision for status in found if status.revision is not None]
-        seen = {stored.finding for stored in self.service.visible(who.person, revisions)}
-        return tuple(status for status in found if status.finding.number in seen)
+            return statuses
+        revisions = [status.revision for status in statuses if status.revision is not None]
+        visible = {stored.finding for stored in self.service.visible(who.person, revisions)}
+        return tuple(status for status in statuses if status.finding.number in visible)
 
-    def finding(self, named: str, who: Caller) -> FindingStatus:
+    def finding(self, reference: str, who: Caller) -> FindingStatus:
         """Return one of them. Errors: NotKnownError, for what belongs to others too."""
-        seen = {status.finding.number: status for status in self.findings(who)}
+        visible = {status.finding.number: status for status in self.findings(who)}
         with suppress(NotKnownError):
-            number = self.reader.finding_number(named)
-            if number in seen:
-                return seen[number]
-        raise NotKnownError(f"{named!r} names no finding", "/api/v1/findings lists them.")
+            number = self.reader.finding_number(reference)
+            if number in visible:
+                return visible[number]
+        raise NotKnownError(f"{reference!r} names no finding", "/api/v1/findings lists them.")

@@ -21,10 +21,10 @@ class OwnThreads:
         self._limiter = anyio.CapacityLimiter(most)
 
     async def run(
-        self, work: Callable[Asked, Answer], *args: Asked.args, **named: Asked.kwargs
+        self, work: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs
     ) -> Answer:
         """Return what `work` gives in one of them."""
-        return await run_sync(partial(work, *args, **named), limiter=self._limiter)
+        return await run_sync(partial(work, *args, **options), limiter=self._limiter)
 
 
 class SharedAnswer(Generic[Answer]):

@@ -51,7 +51,7 @@ def keyed(rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[Ke
 
 
 def page_of(
-    ordered: Sequence[Keyed[Any]], made: Callable[[Any], Row], query: PageQuery
+    ordered: Sequence[Keyed[Any]], row_of: Callable[[Any], Row], query: PageQuery
 ) -> PageOfRows[Row]:
     """Return one page of what is ordered, each made to a row.
 
@@ -63,9 +63,9 @@ def page_of(
         start = 0 if begun is None else bisect_right(ordered, begun, key=lambda pair: pair[0])
     except TypeError as error:
         raise bad_cursor() from error
-    chosen = ordered[start : start + limit]
-    token = cursor_of(chosen[-1][0]) if len(ordered) > start + limit else None
-    return PageOfRows(items=[made(row) for _key, row in chosen], total=len(ordered), next=token)
+    page = ordered[start : start + limit]
+    token = cursor_of(page[-1][0]) if len(ordered) > start + limit else None
+    return PageOfRows(items=[row_of(row) for _key, row in page], total=len(ordered), next=token)
 
 
 def cursor_of(key: tuple[Any, ...]) -> str:
@@ -81,12 +81,12 @@ def key_after(cursor: str) -> tuple[Any, ...] | None:
     if not cursor:
         return None
     try:
-        found = json.loads(base64.urlsafe_b64decode(cursor))
+        key = json.loads(base64.urlsafe_b64decode(cursor))
     except (ValueError, RecursionError) as error:
         raise bad_cursor() from error
-    if not isinstance(found, list):
+    if not isinstance(key, list):
         raise bad_cursor()
-    return tuple(found)
+    return tuple(key)
 
 
 def bad_cursor() -> BadCursorError:

@@ -93,9 +93,9 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """Return the answer to a request that failed."""
-    told = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    fields = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     more = {name: text for name, text in (("hint", hint), ("error", error)) if text}
-    return JSONResponse(told | more, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+    return JSONResponse(fields | more, status_code=status, media_type=MEDIA_TYPE, headers=headers)
 
 
 def problem_of(failure: TrimtabError) -> JSONResponse:

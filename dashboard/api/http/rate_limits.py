@@ -76,7 +76,7 @@ class RepeatedAsks:
         self._lock = threading.Lock()
 
     def once(
-        self, caller: str, key: str | None, asked: Hashable, do: Callable[[], Answer]
+        self, caller: str, key: str | None, request: Hashable, do: Callable[[], Answer]
     ) -> Answer:
         """Return what `do` gave under this key of the caller.
 
@@ -86,7 +86,7 @@ class RepeatedAsks:
             return do()
         with self._lock:
             before, answer = self._done.get((caller, key), (None, None))
-            if before is not None and before != asked:
+            if before is not None and before != request:
                 raise KeyTakenError(
                     f"the Idempotency-Key {key[:100]!a} stands for something else that was asked",
                     "Give each ask a key of its own.",
@@ -95,14 +95,14 @@ class RepeatedAsks:
                 return cast("Answer", answer)
             if before is not None:
                 raise StillUnderWayError("this is being done already", "Ask again in a moment.")
-            self._done[caller, key] = (asked, None)
+            self._done[caller, key] = (request, None)
         try:
             answer = do()
         finally:
             with self._lock:
                 self._done.pop((caller, key))
                 if answer is not None:
-                    self._done[caller, key] = (asked, answer)
+                    self._done[caller, key] = (request, answer)
                 while len(self._done) > _MOST_KEYS:
                     self._done.popitem(last=False)
         return answer

@@ -72,12 +72,12 @@ class ChatDoor:
 
     def settings_of(self, chat: str) -> ChatSettings:
         """Return the settings. Errors: NotKnownError where the chat is switched off."""
-        found = self.service.settings().chat
-        if not found.takes(chat):
+        chat_settings = self.service.settings().chat
+        if not chat_settings.takes(chat):
             raise NotKnownError(
                 f"approvals from {chat} are off", "Set its secret in the section chat."
             )
-        return found
+        return chat_settings
 
     def from_slack(self, request: Request, body: bytes) -> Wished | None:
         """Return what a press of a button asks for, None for any other. Errors: TrimtabError."""
@@ -131,8 +131,8 @@ class ChatDoor:
                 f"the digest is not of {wished.finding}", "Take both from one message."
             )
         person = Person(name=name, via=chat)
-        told = f"from {chat}, as {wished.account.partition(':')[2]}"
-        self.service.decide(wished.digest, Decision.APPROVED, person, told)
+        comment = f"from {chat}, as {wished.account.partition(':')[2]}"
+        self.service.decide(wished.digest, Decision.APPROVED, person, comment)
         return f"{wished.finding} is approved by {name}. It is applied from its page."
 
 
@@ -143,18 +143,18 @@ def add_chats(api: FastAPI, service: DecisionService) -> None:
     @api.post("/chat/slack", response_model=dict[str, Any], openapi_extra=_BODY)
     async def slack(request: Request) -> Response:
         """Take a press of the button of a finding, signed by Slack."""
-        wished, said = await _heard(door, request, "slack", door.from_slack)
+        wished, reply = await _heard(door, request, "slack", door.from_slack)
         if wished is None:
             return JSONResponse({})
-        told = {"response_type": "ephemeral", "replace_original": False, "text": slack_text(said)}
-        later = BackgroundTask(_post, wished.answer_to, told) if wished.answer_to else None
-        return JSONResponse(told, background=later)
+        body = {"response_type": "ephemeral", "replace_original": False, "text": slack_text(reply)}
+        later = BackgroundTask(_post, wished.answer_to, body) if wished.answer_to else None
+        return JSONResponse(body, background=later)
 
     @api.post("/chat/teams", response_model=dict[str, Any], openapi_extra=_BODY)
     async def teams(request: Request) -> Response:
         """Take a message to the outgoing webhook, signed by Teams."""
-        wished, said = await _heard(door, request, "teams", door.from_teams)
-        return JSONResponse(content_of(said if wished else _NO_WISH, TEAMS))
+        wished, reply = await _heard(door, request, "teams", door.from_teams)
+        return JSONResponse(content_of(reply if wished else _NO_WISH, TEAMS))
 
 
 async def _heard(
@@ -195,9 +195,9 @@ def _pressed(body: bytes, answers: str) -> Wished | None:
     )
 
 
-def _post(address: str, told: dict[str, Any]) -> None:
+def _post(address: str, content: dict[str, Any]) -> None:
     try:
-        with sent("POST", address, seconds=_ANSWER_SECONDS, trust_env=True, json=told):
+        with sent("POST", address, seconds=_ANSWER_SECONDS, trust_env=True, json=content):
             pass
     except (requests.RequestException, OSError) as error:
         # Its text may hold the address, which lets anybody answer.
@@ -207,20 +207,20 @@ def _post(address: str, told: dict[str, Any]) -> None:
 def _document(body: bytes) -> dict[str, Any]:
     """Return a JSON object, {} for anything else."""
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _part(sent: dict[str, Any], name: str) -> dict[str, Any]:
-    found = sent.get(name)
-    return found if isinstance(found, dict) else {}
+    value = sent.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(sent: dict[str, Any], name: str) -> str:
-    found = sent.get(name)
-    return found if isinstance(found, str) else ""
+    value = sent.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _of_epoch(text: str) -> datetime | None:
@@ -230,7 +230,7 @@ def _of_epoch(text: str) -> datetime | None:
 
 def _moment(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        value = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return found if found is not None and found.tzinfo is not None else None
+    return value if value is not None and value.tzinfo is not None else None

@@ -135,21 +135,21 @@ def preview_of(
 
 def looked_at(service: DecisionService, digest: str, person: Person) -> LivePreview:
     """Return what a look at the target gives. Errors: those of `DecisionService.preview`."""
-    seen = service.preview(digest, person)
+    preview = service.preview(digest, person)
     return LivePreview(
-        **_change_fields(seen.change),
-        rehearsed=seen.rehearsal.rehearsed,
-        refusals=list(seen.rehearsal.refusals),
-        differences=list(seen.rehearsal.differences),
-        warnings=list(seen.rehearsal.warnings),
+        **_change_fields(preview.change),
+        rehearsed=preview.rehearsal.rehearsed,
+        refusals=list(preview.rehearsal.refusals),
+        differences=list(preview.rehearsal.differences),
+        warnings=list(preview.rehearsal.warnings),
     )
 
 
 def _change_fields(change: Change) -> dict[str, Any]:
     def steps(which: str) -> list[PreviewStep]:
-        found = [asdict(step) for step in getattr(change, which)]
+        rows = [asdict(step) for step in getattr(change, which)]
         return [
-            PreviewStep(**{name: step[name] for name in PreviewStep.__slots__}) for step in found
+            PreviewStep(**{name: step[name] for name in PreviewStep.__slots__}) for step in rows
         ]
 
     return {
@@ -189,12 +189,12 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
                 # Kept once, not for every minute: it holds the history of the fleet.
                 read = partial(read_basis, world.reader, settings)
                 basis = world.reader.remember(("what-if", settings), read)
-                found = what_if(basis, settings, query.knobs)
+                result = what_if(basis, settings, query.knobs)
             except SettingsError as error:
                 raise ImpossibleProblemError(error.message, error.hint) from error
             finally:
                 solving.release()
-            return document(to_json(what_if_document(found, query.knobs, in_force(basis))))
+            return document(to_json(what_if_document(result, query.knobs, in_force(basis))))
 
         world.latest_plan()
         return response(request, world.kept.get(("what-if", query, settings), made))
@@ -206,9 +206,9 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         """Return the peak GPU memory of a training job, and the plans that fit the fleet."""
 
         def made() -> Document:
-            asked = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
+            fields = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
             model = read_model(name=query.model, config="", folder=Path(), place="model")
-            answer = estimate_answer(AskedEstimate.of(asked), model, world.reader)
+            answer = estimate_answer(AskedEstimate.of(fields), model, world.reader)
             return document(to_json(answer.document(), inf_nan_mode="null"))
 
         return response(request, world.kept.get(("estimate", query), made))

@@ -23,9 +23,9 @@ def docs_html(schema: Mapping[str, Any]) -> str:
         loader=PackageLoader("dashboard.api.routes", ""), autoescape=True, undefined=StrictUndefined
     )
     operations = [
-        _operation(schema, path, method, told)
+        _operation(schema, path, method, operation)
         for path, methods in schema["paths"].items()
-        for method, told in methods.items()
+        for method, operation in methods.items()
     ]
     info = schema["info"]
     return environment.get_template("docs.html.j2").render(
@@ -37,28 +37,28 @@ def docs_html(schema: Mapping[str, Any]) -> str:
 
 
 def _operation(
-    schema: Mapping[str, Any], path: str, method: str, told: Mapping[str, Any]
+    schema: Mapping[str, Any], path: str, method: str, operation: Mapping[str, Any]
 ) -> dict[str, Any]:
     parameters = [
         {"name": entry["name"], "required": entry["required"], "schema": entry["schema"]}
         | {"about": entry.get("description", "")}
-        for entry in told.get("parameters", ())
+        for entry in operation.get("parameters", ())
     ]
     tables = [("parameters", parameters)]
-    body = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     if body:
         tables.append(("body", _fields(schema, body["schema"])))
-    good = next(answer for code, answer in told["responses"].items() if code.startswith("2"))
+    good = next(answer for code, answer in operation["responses"].items() if code.startswith("2"))
     answer = good.get("content", {}).get("application/json", {}).get("schema", {})
     tables.append(("answer", _fields(schema, answer)))
     data = " -H 'Content-Type: application/json' -d '{…}'" if body else ""
     way = "" if method == "get" else f" -X {method.upper()}"
     return {
-        "anchor": told["operationId"],
+        "anchor": operation["operationId"],
         "method": method.upper(),
         "path": path,
-        "summary": told["summary"],
-        "about": told.get("description", told["summary"]),
+        "summary": operation["summary"],
+        "about": operation.get("description", operation["summary"]),
         "tables": [
             {"title": title, "rows": [_row(row) for row in rows]} for title, rows in tables if rows
         ],

@@ -151,8 +151,8 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
     ) -> Response:
         """Return what the fleet costs, by whom; also as FOCUS or OpenCost have it."""
         settings = world.service.settings()
-        made = partial(_statement, world, settings, query)
-        return _answer(world, request, ("statement", query, settings), made)
+        compute = partial(_statement, world, settings, query)
+        return _answer(world, request, ("statement", query, settings), compute)
 
     _add_accounts(api, world, anyone)
 
@@ -171,8 +171,8 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
     def energy(request: Request, who: anyone, query: Annotated[EnergyQuery, Query()]) -> Response:
         """Return energy, emissions and cost with their factors, and what was not measured."""
         mine, settings = world.of(who), world.service.settings()
-        made = partial(_energy, mine, settings, query)
-        return _answer(mine, request, ("energy", query, settings), made)
+        compute = partial(_energy, mine, settings, query)
+        return _answer(mine, request, ("energy", query, settings), compute)
 
     @api.get("/savings/to-date", response_model=list[dict[str, Any]])
     def savings(request: Request, who: anyone, query: Annotated[SavedQuery, Query()]) -> Response:
@@ -203,8 +203,8 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
 
 def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
     if query.by == "job":
-        found = world.reader.forecasts()
-        return [forecast_row(forecast, points=query.points) for forecast in found]
+        forecasts = world.reader.forecasts()
+        return [forecast_row(forecast, points=query.points) for forecast in forecasts]
     if query.by == "workload":
         settings = world.service.settings()
         return workload_rows(world.reader, settings, points=query.points)
@@ -219,7 +219,7 @@ def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> dict[str
 
 
 def _statement(world: ApiWorld, settings: Settings, query: StatementQuery) -> dict[str, Any]:
-    made = asked_cost_statement(
+    statement = asked_cost_statement(
         world.reader,
         settings,
         by=list(dict.fromkeys(query.by.split(","))),
@@ -228,8 +228,8 @@ def _statement(world: ApiWorld, settings: Settings, query: StatementQuery) -> di
         end=query.end,
     )
     if query.form == "focus":
-        return {"version": VERSION, "rows": focus_rows(made, settings)}
+        return {"version": VERSION, "rows": focus_rows(statement, settings)}
     if query.form == "opencost":
-        return allocation_document(made)
-    budgets = budget_rows(world.reader, settings, at=made.end) if query.budgets else ()
-    return cost_document(made, budgets)
+        return allocation_document(statement)
+    budgets = budget_rows(world.reader, settings, at=statement.end) if query.budgets else ()
+    return cost_document(statement, budgets)

@@ -74,21 +74,21 @@ async def _events(
 ) -> AsyncIterator[ServerSentEvent]:
     end = anyio.current_time() + seconds
     version = await run_sync(_version, world)
-    seen, position = version[1], version[2] if after is None else after
+    cycle, position = version[1], version[2] if after is None else after
     while True:
-        told: tuple[AuditEntry, ...] = ()
+        entries: tuple[AuditEntry, ...] = ()
         if version[2] > position:
             news = await run_sync(_news, world, request, position)
             if news is None:
                 return
-            told, shown = news
-            for event in shown:
+            entries, visible = news
+            for event in visible:
                 yield event
-            position = told[-1].sequence if told else position
-        if version[1] != seen:
-            seen = version[1]
-            yield ServerSentEvent(event="cycle", data={"cycle": seen}, id=str(position))
-        if len(told) < _BATCH:
+            position = entries[-1].sequence if entries else position
+        if version[1] != cycle:
+            cycle = version[1]
+            yield ServerSentEvent(event="cycle", data={"cycle": cycle}, id=str(position))
+        if len(entries) < _BATCH:
             if anyio.current_time() >= end:
                 return
             await anyio.sleep(_PAUSE_SECONDS)
@@ -122,6 +122,6 @@ def _shown(
     for entry in entries:
         about = world.reader.finding_about(entry.digest)
         if mine is None or (about is not None and about.number in mine):
-            named = "" if about is None else about.reference
-            told = asdict(audit_row(entry)) | {"finding": named}
-            yield ServerSentEvent(event="record", data=told, id=str(entry.sequence))
+            reference = "" if about is None else about.reference
+            fields = asdict(audit_row(entry)) | {"finding": reference}
+            yield ServerSentEvent(event="record", data=fields, id=str(entry.sequence))

@@ -44,10 +44,8 @@ def add_switch(api: FastAPI, world: ApiWorld) -> None:
     Anyone = Annotated[Caller, Depends(anyone)]  # noqa: N806 - a type
 
     def row() -> SwitchRow:
-        found = world.service.stopped()
-        return (
-            SwitchRow(stopped=False) if found is None else SwitchRow(stopped=True, **asdict(found))
-        )
+        stop = world.service.stopped()
+        return SwitchRow(stopped=False) if stop is None else SwitchRow(stopped=True, **asdict(stop))
 
     @api.get("/stop")
     async def stopped(_who: Anyone) -> SwitchRow:

@@ -16,8 +16,8 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     def lists(name: str, listed: Listing, who_may: Any) -> None:
         def ordered(mine: ApiWorld) -> list[Keyed[Any]]:
             def read() -> list[Keyed[Any]]:
-                found = listed.read(mine.reader, mine.service.settings(), mine.clock)
-                return keyed(found, listed.key)
+                entries = listed.read(mine.reader, mine.service.settings(), mine.clock)
+                return keyed(entries, listed.key)
 
             return mine.kept.get((name,), read)
 

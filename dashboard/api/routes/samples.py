@@ -45,33 +45,33 @@ def add_traces(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> No
     def samples(_who: viewer, query: Annotated[ReadingQuery, Query()]) -> PageOfRows[ReadingRow]:
         """Return the readings of a board as collected."""
         reader = world.reader
-        wanted = traced_range(reader, start=query.start, end=query.end, gpu_uuid=query.gpu)
-        return _page(reading_rows, reader.count_readings, world, wanted, query)
+        span = traced_range(reader, start=query.start, end=query.end, gpu_uuid=query.gpu)
+        return _page(reading_rows, reader.count_readings, world, span, query)
 
     @api.get("/slots")
     def slots(who: anyone, query: Annotated[SlotQuery, Query()]) -> PageOfRows[SlotRow]:
         """Return what each five minutes of a device were counted as: whose, how long, its J."""
         mine = world.of(who)
-        wanted = traced_range(
+        span = traced_range(
             mine.reader, start=query.start, end=query.end, gpu_uuid=query.gpu, job_id=query.job
         )
-        return _page(slot_rows, mine.reader.count_slots, mine, wanted, query)
+        return _page(slot_rows, mine.reader.count_slots, mine, span, query)
 
 
 def _page(
     rows: Callable[..., list[Any]],
     count: Callable[[TracedRange], int],
     mine: ApiWorld,
-    wanted: TracedRange,
+    span: TracedRange,
     query: PageQuery,
 ) -> PageOfRows[Any]:
-    found = rows(mine.reader, wanted, most=query.limit + 1, after=_place(query.cursor))
-    items = found[: query.limit]
-    more = len(found) > query.limit
-    at, *names = items[-1].place if more else (wanted.end,)
+    rows_found = rows(mine.reader, span, most=query.limit + 1, after=_place(query.cursor))
+    items = rows_found[: query.limit]
+    more = len(rows_found) > query.limit
+    at, *names = items[-1].place if more else (span.end,)
     return PageOfRows(
         items=items,
-        total=count(wanted),
+        total=count(span),
         next=cursor_of((at.isoformat(), *names)) if more else None,
     )
 

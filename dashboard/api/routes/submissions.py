@@ -98,8 +98,8 @@ def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
                 submit(proposal, target, store, settings=settings, by=by, now=now)
             )
 
-        asked = wish.model_dump_json()
-        return world.asked.once(who.person.name, idempotency_key, asked, sent)
+        body = wish.model_dump_json()
+        return world.asked.once(who.person.name, idempotency_key, body, sent)
 
 
 def _proposal(
@@ -112,7 +112,7 @@ def _proposal(
     model = None
     if wish.model_shape is not None:
         model = config_from_text(json.dumps(wish.model_shape).encode(), name="model_shape")
-    elif isinstance(named := values.get("model"), dict) and named.get("config"):
+    elif isinstance(model_table := values.get("model"), dict) and model_table.get("config"):
         raise ChangeRefusedError(
             "the job names a file of its model", "Give its text as model_shape."
         )
