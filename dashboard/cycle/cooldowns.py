@@ -41,21 +41,21 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
     A job that only telemetry names has no scheduler to ask; a scheduler that could not be asked has
     said nothing.
     """
-    named = {
+    jobs_by_source = {
         entry.report.source: {job.job_id: job for job in entry.jobs}
         for entry in collected
         if entry.report.state is SourceState.RAN
     }
-    found = {}
+    reasons = {}
     for job in jobs:
-        if job.scheduler is None or job.source not in named:
+        if job.scheduler is None or job.source not in jobs_by_source:
             continue
-        told = named[job.source].get(job.job_id)
-        if told is None:
-            found[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
-        elif told.scheduler is not None and told.scheduler.state in OVER:
-            found[job.job_id] = f"its scheduler says that it is {told.scheduler.state}"
-    return found
+        present = jobs_by_source[job.source].get(job.job_id)
+        if present is None:
+            reasons[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
+        elif present.scheduler is not None and present.scheduler.state in OVER:
+            reasons[job.job_id] = f"its scheduler says that it is {present.scheduler.state}"
+    return reasons
 
 
 def resting(
@@ -67,7 +67,7 @@ def resting(
     be over.
     """
     present = {job.job_id: job for job in jobs}
-    found = {
+    reasons = {
         job.job_id: f"it was last read at {job.last_seen_at:%Y-%m-%d %H:%M} UTC and may be over"
         for job in present.values()
         if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
@@ -83,10 +83,10 @@ def resting(
         recommendation = stored[digest].recommendation
         why = _why(done, recommendation, state, present.get(recommendation.job_id), now)
         if why:
-            found[recommendation.target] = (
+            reasons[recommendation.target] = (
                 f"{why} (recommendation {recommendation.recommendation_id})"
             )
-    return found
+    return reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +129,8 @@ def _why(
     if state in _UNDONE:
         at = done.ended_at[recommendation.digest, state]
         over = at + REST
-        said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
-        return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
+        text = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
+        return f"{text}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
     if not recommendation.job_id and state in STANDING:
         return "a change of it is applied and stands"
     if (
@@ -163,7 +163,7 @@ def rejections(
     facts = {job.job_id: target_facts(job) for job in jobs}
     lasts = timedelta(days=days)
     last_said = {event.number: event for event in reader.finding_events()}
-    found, done = [], _Done.read(reader)
+    rows, done = [], _Done.read(reader)
     for stored in reader.spoken_of_since(now - lasts, now=now):
         event, recommendation = last_said.get(stored.finding), stored.recommendation
         if event is not None and event.snoozes(now):
@@ -172,29 +172,29 @@ def rejections(
         reopened = event is not None and event.kind is FindingEventKind.REOPENED
         if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
             continue
-        said, refused = _NOT_AGAIN[State(stored.state)], stored.state == State.REFUSED
+        outcome, refused = _NOT_AGAIN[State(stored.state)], stored.state == State.REFUSED
         if refused:
-            seen = dict(recommendation.evidence.factors).get(TARGET_FACTS, "")
+            facts_then = dict(recommendation.evidence.factors).get(TARGET_FACTS, "")
             if stored.recommendation.digest not in done.refusals or (
-                seen != facts.get(recommendation.job_id, seen)
+                facts_then != facts.get(recommendation.job_id, facts_then)
             ):
                 continue
             words = scrub(done.refusals[recommendation.digest], limit=_MAX_REFUSAL)
-            said = f"refused by its applier ({words}), which holds until facts of it change,"
-        found.append(
+            outcome = f"refused by its applier ({words}), which holds until facts of it change,"
+        rows.append(
             Rejection(
                 recommendation=recommendation,
                 at=at,
                 until=at + lasts,
-                said=said,
+                said=outcome,
                 whatever_it_saves=refused,
             )
         )
     snoozed = [event for event in last_said.values() if event.snoozes(now)]
-    meant = reader.recommendations_of([event.digest for event in snoozed], now=now)
-    found += [
+    snoozes = reader.recommendations_of([event.digest for event in snoozed], now=now)
+    rows += [
         Rejection(
-            recommendation=meant[event.digest].recommendation,
+            recommendation=snoozes[event.digest].recommendation,
             at=event.at,
             until=event.until,
             said=FindingEventKind.SNOOZED,
@@ -205,7 +205,7 @@ def rejections(
     ]
     return {
         (rejection.recommendation.target, rejection.recommendation.action): rejection
-        for rejection in sorted(found, key=lambda rejection: rejection.at)
+        for rejection in sorted(rows, key=lambda rejection: rejection.at)
     }
 
 

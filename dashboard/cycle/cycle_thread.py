@@ -106,8 +106,8 @@ class CycleThread(Background):
     def _rest(self, until: float) -> None:
         """Wait until the next cycle is due, told to stop, or called for early."""
         every = self._look_every.total_seconds()
-        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
-            self._stop.wait(min(left, every))
+        while not self._stop.is_set() and (seconds := until - time.monotonic()) > 0:
+            self._stop.wait(min(seconds, every))
             if self._stop.is_set() or time.monotonic() >= until or self._early is None:
                 continue
             try:

@@ -16,8 +16,8 @@ def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Fi
 
     A source of a further cluster is called SECTION@CLUSTER. Errors: SettingsError for its file.
     """
-    for cluster, own in settings_by_cluster(settings).items():
-        for name, finding in _of_one_cluster(own, now):
+    for cluster, local in settings_by_cluster(settings).items():
+        for name, finding in _of_one_cluster(local, now):
             yield named_in(name, cluster), finding
 
 
@@ -27,31 +27,31 @@ def reads_engines(settings: Settings) -> bool:
 
 
 def _of_one_cluster(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
-    found: dict[str, tuple[Finding, ...]] = {}
+    findings_by_source: dict[str, tuple[Finding, ...]] = {}
     for name, source in sources_in_use(settings).items():
         try:
-            found[name] = tuple(source.findings(settings, now))
+            findings_by_source[name] = tuple(source.findings(settings, now))
         except TrimtabError as error:
-            found[name] = (("answers", "missing", str(error)),)
-    for name, findings in found.items():
+            findings_by_source[name] = (("answers", "missing", str(error)),)
+    for name, findings in findings_by_source.items():
         for finding in findings:
-            if (told := _beside(finding, found)) is not None:
-                yield name, told
+            if (adapted := _beside(finding, findings_by_source)) is not None:
+                yield name, adapted
 
 
-def _beside(finding: Finding, found: Mapping[str, tuple[Finding, ...]]) -> Finding | None:
+def _beside(finding: Finding, rows: Mapping[str, tuple[Finding, ...]]) -> Finding | None:
     """Return the finding as the other sources leave it, None where another one says the same.
 
     Who holds a board on Slurm is seen from two sides: in the labels of samples, and in the
     configuration that should bring them there.
     """
     what, state, _detail = finding
-    others = {entry[0]: entry for entry in (*found.get("prometheus", ()), *found.get("slurm", ()))}
+    others = {entry[0]: entry for entry in (*rows.get("prometheus", ()), *rows.get("slurm", ()))}
     if what == _MAPPING and state == "missing":
         if NAMES_SLURM in others.get(_LABELS, ("", "", ""))[2]:
             return what, "ok", "samples name Slurm jobs, by other means than Prolog of slurm.conf"
     elif what == _LABELS and state == "missing" and _MAPPING in others:
-        if others[_MAPPING][1] == "missing" and "kubernetes" not in found:
+        if others[_MAPPING][1] == "missing" and "kubernetes" not in rows:
             return None
         if others[_MAPPING][1] == "ok":
             return (

@@ -70,11 +70,11 @@ def _at(hours: Hours, times: Sequence[datetime]) -> Hours:
     """
     starts = sorted(hours)
     step = min((later - earlier for earlier, later in pairwise(starts)), default=timedelta(hours=1))
-    found: Hours = {}
+    hours_at: Hours = {}
     past = -1
     for at in times:
         while past + 1 < len(starts) and starts[past + 1] <= at:
             past += 1
         if past >= 0 and at < starts[past] + step:
-            found[at] = hours[starts[past]]
-    return found
+            hours_at[at] = hours[starts[past]]
+    return hours_at

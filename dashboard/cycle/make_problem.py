@@ -101,7 +101,9 @@ def fleet_rules(
     proposed that one of them would not take.
     """
     slurms = [
-        own.apply_slurm for own in settings_by_cluster(settings).values() if own.apply_slurm.enabled
+        local.apply_slurm
+        for local in settings_by_cluster(settings).values()
+        if local.apply_slurm.enabled
     ]
     return FleetRules(
         nodes=settings.nodes,

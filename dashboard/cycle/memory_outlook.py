@@ -87,12 +87,12 @@ def growing_memory(reader: StoreReader) -> tuple[MemoryFinding, ...]:
     if latest is None:
         return ()
     lately = memory_lately(reader, latest)
-    told = said_to_run_out(reader)
+    reported = said_to_run_out(reader)
     growing = [
         job
         for job in reader.jobs(seen_since=latest - _LATELY)
         if job.gpu_memory_mib
-        and job.job_id not in told
+        and job.job_id not in reported
         and growth_towards(lately.get(job.job_id, _NOTHING), USABLE * job.gpu_memory_mib)
     ]
     if not growing:
@@ -110,14 +110,14 @@ def growing_memory(reader: StoreReader) -> tuple[MemoryFinding, ...]:
         latest=latest,
         lately=lately,
     )
-    found = watch_memory(watched)
-    return tuple(finding for finding in found if finding.outlook is MemoryOutlook.RUNS_OUT)
+    findings = watch_memory(watched)
+    return tuple(finding for finding in findings if finding.outlook is MemoryOutlook.RUNS_OUT)
 
 
 def said_to_run_out(reader: StoreReader) -> frozenset[str]:
     """Return the jobs that the latest cycle said may run out of memory."""
-    found = reader.memory_outlook() or ()
-    return frozenset(finding.job_id for finding in found if finding.probability is not None)
+    findings = reader.memory_outlook() or ()
+    return frozenset(finding.job_id for finding in findings if finding.probability is not None)
 
 
 def watched_in(
@@ -135,7 +135,7 @@ def watched_in(
     """
     recent = history[history["slot_start"] >= latest - _HISTORY]
     used = {name: rows.memory_used_mib for name, rows in job_histories(recent).items()}
-    known = {
+    forecast_by_job = {
         forecast.job_id: forecast for forecast in forecasts if isinstance(forecast, DemandForecast)
     }
     catalogue = load_gpu_catalogue()
@@ -146,7 +146,7 @@ def watched_in(
             gpu_model=job.gpu_model,
             limit_mib=job.gpu_memory_mib,
             used_mib=used[job.job_id],
-            forecast=known[job.job_id],
+            forecast=forecast_by_job[job.job_id],
             recipe=recipes.get(job.job_id),
             gpu_types=types_of(job.gpu_model),
             lately_mib=(lately or {}).get(job.job_id, _NOTHING),
@@ -155,7 +155,7 @@ def watched_in(
         for job in jobs
         if job.gpu_memory_mib
         and job.job_id in used
-        and job.job_id in known
+        and job.job_id in forecast_by_job
         and job.last_seen_at >= latest - _LATELY
     )
 

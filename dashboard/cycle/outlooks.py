@@ -73,8 +73,8 @@ def foreseen_slow_work(
         return ()
     recipes = recipes_of(reader.submissions())
     return tuple(
-        replace(found, remedy=remedy_of(found.cause, recipes.get(found.job_id)))
-        for found in slow_work(activity, {job.job_id: job for job in jobs})
+        replace(entry, remedy=remedy_of(entry.cause, recipes.get(entry.job_id)))
+        for entry in slow_work(activity, {job.job_id: job for job in jobs})
     )
 
 
@@ -82,8 +82,8 @@ def foreseen_workloads(
     reader: StoreReader, view: PlanningView, settings: Settings, now: datetime
 ) -> tuple[WorkloadForecast, ...] | None:
     """Return the forecasts of workloads, None where those of this hour were made before."""
-    made = reader.workloads_made_at()
-    if made is not None and _hour(made) == _hour(now):
+    last_at = reader.workloads_made_at()
+    if last_at is not None and _hour(last_at) == _hour(now):
         return None
     fleet = view.groups[view.groups["kind"] == str(GroupKind.FLEET)]
     if fleet.empty:
@@ -96,14 +96,14 @@ def foreseen_workloads(
         return ()
     jobs = [job for workload in workloads for job in workload.jobs]
     ids = tuple(sorted(job.job_id for job in jobs))
-    held = of_these_jobs(
+    holdings = of_these_jobs(
         reader.job_holdings(ids, start=first, end=end), jobs, slot_seconds=SECONDS_PER_HOUR
     )
     # A run that waits, or never held a GPU, makes no job a recurring one.
-    seen = set(held["job_id"])
+    with_gpus = set(holdings["job_id"])
     return forecast_workloads(
-        workloads_of([job for job in jobs if job.job_id in seen], view.as_of),
-        held,
+        workloads_of([job for job in jobs if job.job_id in with_gpus], view.as_of),
+        holdings,
         fleet,
         as_of=view.as_of,
         settings=settings.planning,

@@ -197,11 +197,11 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
     does not once the newest reading of every board names another job or none.
     """
     last = view.history.groupby("job_id")["slot_start"].max()
-    held = {job_id for gpu in view.cluster.gpus for job_id in gpu.holders}
+    holders = {job_id for gpu in view.cluster.gpus for job_id in gpu.holders}
     quiet = {
         job_id
         for job_id in over
-        if job_id not in held or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
+        if job_id not in holders or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
     }
     return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
 

@@ -33,11 +33,11 @@ def prepare_answers(store: Store, settings: Settings, *, now: datetime) -> None:
     A failure is logged, no error: the cycle is kept already, and pages then make their own.
     """
     try:
-        made = prepare(store, lambda reader: _ask(reader, settings, now), at=now)
+        count = prepare(store, lambda reader: _ask(reader, settings, now), at=now)
     except TrimtabError as error:
         logger.warning("no answers are prepared for the pages: %s", error)
     else:
-        logger.info("%d answers are prepared for the pages", made)
+        logger.info("%d answers are prepared for the pages", count)
 
 
 def _ask(reader: StoreReader, settings: Settings, now: datetime) -> None:

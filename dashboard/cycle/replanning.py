@@ -24,10 +24,10 @@ _OUT_OF_MEMORY = ("OOM", "OUT_OF_MEMORY", "OUTOFMEMORY")
 def look_again(world: World, *, now: datetime) -> bool:
     """Collect, and say whether something has happened that the plan in force did not foresee."""
     collect_and_keep(world, now)
-    found = reasons_to_plan(world, now=now)
-    for reason in found:
+    reasons = reasons_to_plan(world, now=now)
+    for reason in reasons:
         logger.info("planning again: %s", reason)
-    return bool(found)
+    return bool(reasons)
 
 
 def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ def _growing_memory(reader: StoreReader) -> tuple[str, ...]:
 
 def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
     """Return the nodes with planned jobs that stopped taking jobs since the plan."""
-    held = {stay.node for job in plan.jobs for stay in job.stays}
-    busy = {node.node for node in plan.nodes if node.open and node.node in held}
+    names = {stay.node for job in plan.jobs for stay in job.stays}
+    busy = {node.node for node in plan.nodes if node.open and node.node in names}
     return tuple(
         f"node {node.name} takes no jobs any more: {node.state} {node.reason}".rstrip()
         for node in world.store.reader.nodes()

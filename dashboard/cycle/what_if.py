@@ -91,8 +91,8 @@ def read_basis(reader: StoreReader, settings: Settings) -> PlanBasis:
         history_days=settings.planning.history_days,
     )
     forecasts = reader.forecasts(plan.plan_id)
-    known = {forecast.job_id for forecast in forecasts}
-    view = replace(view, jobs=tuple(job for job in view.jobs if job.job_id in known))
+    job_ids = {forecast.job_id for forecast in forecasts}
+    view = replace(view, jobs=tuple(job for job in view.jobs if job.job_id in job_ids))
     catalogue = load_gpu_catalogue()
     return PlanBasis(
         settings=settings,
@@ -199,7 +199,7 @@ def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
     terms = problem.terms
     costs = [path_cost(job, path, terms) for job, path in paths]
     energies = [_energy(job, path, problem) for job, path in paths]
-    known = [energy for energy in energies if energy is not None]
+    amounts = [energy for energy in energies if energy is not None]
     gpu_hours = terms.slot_hours * sum(
         job.options[number].boards * there
         for job, path in paths
@@ -209,9 +209,9 @@ def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
         money=sum(cost.money for cost in costs),
         service_cost=sum(cost.shortfall for cost in costs),
         gpu_hours=gpu_hours,
-        energy_kwh=sum(kwh for kwh, _kg in known) if known else None,
-        emissions_kgco2e=sum(kg for _kwh, kg in known) if known else None,
-        unknown_jobs=len(energies) - len(known),
+        energy_kwh=sum(kwh for kwh, _kg in amounts) if amounts else None,
+        emissions_kgco2e=sum(kg for _kwh, kg in amounts) if amounts else None,
+        unknown_jobs=len(energies) - len(amounts),
         changes=sum(
             sum(before != after for before, after in pairwise((0, *path))) for _job, path in paths
         ),
@@ -237,9 +237,9 @@ def _energy(
     return float(kwh.sum()), float((kwh * terms.tariff.gco2e).sum()) / GRAMS_PER_KILOGRAM
 
 
-def difference_rows(found: WhatIf) -> list[dict[str, object]]:
+def difference_rows(result: WhatIf) -> list[dict[str, object]]:
     """Return a row per figure: the plan in force, the copy, and the difference."""
-    currency = found.settings.energy.currency
+    currency = result.settings.energy.currency
     figures = (
         ("cost", currency, "money"),
         ("price of expected shortfall", currency, "service_cost"),
@@ -250,29 +250,29 @@ def difference_rows(found: WhatIf) -> list[dict[str, object]]:
     )
     rows: list[dict[str, object]] = []
     for title, unit, name in figures:
-        before, after = getattr(found.current, name), getattr(found.changed, name)
-        known = before is not None and after is not None
+        before, after = getattr(result.current, name), getattr(result.changed, name)
+        both = before is not None and after is not None
         rows.append(
             {
                 "figure": title,
                 "unit": unit,
                 "plan in force": before,
                 "what if": after,
-                "difference": after - before if known else None,
+                "difference": after - before if both else None,
             }
         )
     return rows
 
 
-def what_if_document(found: WhatIf, knobs: Mapping[str, float], plan: Plan) -> dict[str, Any]:
+def what_if_document(result: WhatIf, knobs: Mapping[str, float], plan: Plan) -> dict[str, Any]:
     """Return one object for programs: the knobs, both plans priced alike, the gap."""
     return {
         "knobs": dict(knobs),
-        "currency": found.settings.energy.currency,
-        "plan_in_force": asdict(found.current),
-        "what_if": asdict(found.changed),
-        "gap": found.gap_ratio,
-        "seconds": found.seconds,
-        "jobs_left_out": found.left_out,
+        "currency": result.settings.energy.currency,
+        "plan_in_force": asdict(result.current),
+        "what_if": asdict(result.changed),
+        "gap": result.gap_ratio,
+        "seconds": result.seconds,
+        "jobs_left_out": result.left_out,
         "plan_id": plan.plan_id,
     }

@@ -20,13 +20,13 @@ def build_collectors(settings: Settings) -> tuple[Collector, ...]:
     Errors: SettingsError for the file of a further cluster.
     """
     catalogue = load_gpu_catalogue()
-    found: list[Collector] = []
-    for cluster, own in settings_by_cluster(settings).items():
-        sources = [used.build(own, catalogue) for used in sources_in_use(own).values()]
-        found += (
+    collectors: list[Collector] = []
+    for cluster, local in settings_by_cluster(settings).items():
+        sources = [used.build(local, catalogue) for used in sources_in_use(local).values()]
+        collectors += (
             [InCluster(inner=source, cluster=cluster) for source in sources] if cluster else sources
         )
-    return tuple(found)
+    return tuple(collectors)
 
 
 @contextmanager

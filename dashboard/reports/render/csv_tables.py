@@ -72,23 +72,23 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
     waste = [asdict(row) for row in report.waste]
     advice = []
     for stored in report.recommendations:
-        said = stored.recommendation
-        saving: Range | None = said.savings.cost
+        revision = stored.recommendation
+        saving: Range | None = revision.savings.cost
         advice.append(
             {
                 "finding": stored.reference,
-                "id": said.recommendation_id,
+                "id": revision.recommendation_id,
                 "state": stored.state,
-                "action": str(said.action),
-                "job": said.job_id,
-                "now": said.now.describe(),
-                "proposed": said.proposed.describe(),
+                "action": str(revision.action),
+                "job": revision.job_id,
+                "now": revision.now.describe(),
+                "proposed": revision.proposed.describe(),
                 "saves_low": saving and saving.low,
                 "saves": saving and saving.central,
                 "saves_high": saving and saving.high,
                 "unit": saving.unit if saving else "",
-                "risk": str(said.risk),
-                "expires_at": said.expires_at.isoformat(),
+                "risk": str(revision.risk),
+                "expires_at": revision.expires_at.isoformat(),
             }
         )
     energy = [row_fields(row, WHOLE_RANGE) for row in report.energy.statement.rows]
@@ -103,13 +103,13 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
 
 def _saved_row(row: LedgerRow) -> dict[str, object]:
     """Return one applied change: what it promised and brought, unknown empty with the reason."""
-    said, measurement = row.recommendation, row.measurement
+    change, measurement = row.recommendation, row.measurement
     fields: dict[str, object] = {
         "finding": row.reference,
-        "id": said.recommendation_id,
+        "id": change.recommendation_id,
         "state": row.state,
-        "action": str(said.action),
-        "job": said.target,
+        "action": str(change.action),
+        "job": change.target,
         "applied_at": row.applied_at.isoformat(),
         "measured_at": row.measured_at and row.measured_at.isoformat(),
         "hours": measurement and measurement.hours,

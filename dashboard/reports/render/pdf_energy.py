@@ -73,8 +73,8 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
-    measurement, said = row.measurement, row.recommendation
-    name = (f"{said.action.spec.title}, {row.state}", target_text(said), row.reference)
+    measurement, change = row.measurement, row.recommendation
+    name = (f"{change.action.spec.title}, {row.state}", target_text(change), row.reference)
     if measurement is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (

@@ -48,10 +48,10 @@ def render_pdf(report: WeeklyReport) -> bytes:
         invariant=1,
     )
 
-    def footer(canvas: Canvas, made: Any) -> None:
+    def footer(canvas: Canvas, sheet: Any) -> None:
         canvas.setFont("DejaVuSans", 7)
         canvas.drawString(MARGIN, 9 * mm, f"Trimtab weekly report, {report.week.name}")
-        canvas.drawRightString(PAGE[0] - MARGIN, 9 * mm, f"page {made.page}")
+        canvas.drawRightString(PAGE[0] - MARGIN, 9 * mm, f"page {sheet.page}")
 
     document.build(_story(report), onFirstPage=footer, onLaterPages=footer)
     return target.getvalue()
@@ -118,9 +118,9 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
     ]
 
 
-def _rest(count: int, shown: int) -> list[Flowable]:
-    left = count - shown
-    return [paragraph(f"{left} more in the JSON form of this report.", SOFTLY)] if left > 0 else []
+def _rest(count: int, listed: int) -> list[Flowable]:
+    more = count - listed
+    return [paragraph(f"{more} more in the JSON form of this report.", SOFTLY)] if more > 0 else []
 
 
 def _next_steps(report: WeeklyReport) -> list[Flowable]:
@@ -132,20 +132,20 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     ]
     if not waiting:
         return [heading, paragraph("No recommendation waits for a decision.")]
-    shown = [entry.recommendation for entry in waiting[:_MAX_RECOMMENDATIONS]]
+    changes = [entry.recommendation for entry in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{said.action.spec.title}, {entry.state}", target_text(said), entry.reference),
-            (f"{said.now.describe()} →", said.summary),
+            (f"{change.action.spec.title}, {entry.state}", target_text(change), entry.reference),
+            (f"{change.now.describe()} →", change.summary),
             (
-                range_text(said.savings.cost),
-                range_text(said.savings.energy_kwh),
-                range_text(said.savings.emissions_kgco2e),
-                f"in {said.savings.horizon_hours:.4g} h",
+                range_text(change.savings.cost),
+                range_text(change.savings.energy_kwh),
+                range_text(change.savings.emissions_kgco2e),
+                f"in {change.savings.horizon_hours:.4g} h",
             ),
-            said.risk,
+            change.risk,
         )
-        for entry, said in zip(waiting, shown, strict=False)
+        for entry, change in zip(waiting, changes, strict=False)
     ]
     header = ("recommendation", "now → proposed", "saves", "risk")
     return [
@@ -155,7 +155,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
             rows,
             widths=(5.6, 5.4, 5, 1.6),
             numbers=(2,),
-            notes=[said.why for said in shown],
+            notes=[change.why for change in changes],
         ),
         paragraph(_SAVES, SOFTLY),
         *_rest(len(waiting), _MAX_RECOMMENDATIONS),

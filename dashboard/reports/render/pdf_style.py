@@ -55,17 +55,17 @@ _STYLE: tuple[tuple[Any, ...], ...] = (
 def register_fonts() -> None:
     """Make DejaVu Sans known, which matplotlib brings: it has the signs that reports need."""
     folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
-    known = pdfmetrics.getRegisteredFontNames()
+    names = pdfmetrics.getRegisteredFontNames()
     for name in (_FONT, _BOLD):
-        if name not in known:
+        if name not in names:
             pdfmetrics.registerFont(TTFont(name, folder / f"{name}.ttf"))
 
 
 def paragraph(text: object, style: ParagraphStyle = SMALL) -> Paragraph:
     """Return untrusted text as one paragraph: no markup, nothing unprintable, cut."""
     plain = shown(text)
-    whole = len(plain) <= _LONGEST or style in (FINDING, BODY, NOTE)
-    cut = plain if whole else f"{plain[:_LONGEST]}…"
+    fits = len(plain) <= _LONGEST or style in (FINDING, BODY, NOTE)
+    cut = plain if fits else f"{plain[:_LONGEST]}…"
     return Paragraph(escape(cut), style)
 
 
@@ -90,9 +90,9 @@ def table(
             lines.append([[paragraph(note, NOTE)], *[[] for _ in header[1:]]])
             style += [("SPAN", (0, at), (-1, at)), ("NOSPLIT", (0, at - 1), (-1, at))]
         style.append(("LINEBELOW", (0, len(lines) - 1), (-1, len(lines) - 1), 0.4, LINE))
-    made = Table(lines, colWidths=[WIDTH * share / sum(widths) for share in widths], repeatRows=1)
-    made.setStyle(TableStyle(style))
-    return made
+    grid = Table(lines, colWidths=[WIDTH * share / sum(widths) for share in widths], repeatRows=1)
+    grid.setStyle(TableStyle(style))
+    return grid
 
 
 def _line(

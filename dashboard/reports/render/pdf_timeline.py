@@ -37,8 +37,8 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
     most = max(1.0, float(fleet["boards"].max()))
     hours = (fleet["slot_start"] - pd.Timestamp(week.start)).dt.total_seconds() / SECONDS_PER_HOUR
     scale_x, scale_y = (WIDTH - _LEFT) / week.hours, _HEIGHT / most
-    known = fleet[[name for name, _label, _colour in _BANDS]].clip(lower=0).fillna(0.0)
-    tops = known.cumsum(axis=1)
+    bands = fleet[[name for name, _label, _colour in _BANDS]].clip(lower=0).fillna(0.0)
+    tops = bands.cumsum(axis=1)
     for piece in _pieces(hours):
         for number, (name, _label, colour) in enumerate(_BANDS):
             below = tops.iloc[piece, number - 1] if number else 0.0 * tops.iloc[piece, 0]
@@ -53,7 +53,7 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
             ]
             drawing.add(Polygon(points, fillColor=HexColor(colour), strokeColor=None))
     drawing.add(_axes(week, most, scale_x, scale_y))
-    drawing.add(_legend([band for band in _BANDS if known[band[0]].gt(0).any()]))
+    drawing.add(_legend([band for band in _BANDS if bands[band[0]].gt(0).any()]))
     return drawing
 
 

@@ -72,29 +72,29 @@ def dispatches(
 ) -> tuple[Dispatch, ...]:
     """Return every edition of the week that the settings name, with its report at hand."""
     filed = log.filed()
-    made = []
+    rows = []
     for edition, to in recipients(settings).items():
         findings: tuple[str, ...] = ()
-        held = ""
+        reason = ""
         if (week.name, edition.key) in filed:
-            held = "already sent"
+            reason = "already sent"
         elif edition.kind is EditionKind.OWNER:
             findings = findings_of(reports[edition])
-            told = log.told_since(edition.name, week.end - COURTESY)
-            fresh = tuple(finding for finding in findings if finding not in told)
-            held = _nothing_new(findings, fresh)
+            reported = log.told_since(edition.name, week.end - COURTESY)
+            fresh = tuple(finding for finding in findings if finding not in reported)
+            reason = _nothing_new(findings, fresh)
             findings = fresh
-        made.append(
+        rows.append(
             Dispatch(
                 week=week,
                 edition=edition,
                 to=to,
                 webhook=settings.webhook and edition.kind is EditionKind.FLEET,
                 findings=findings,
-                held=held,
+                held=reason,
             )
         )
-    return tuple(made)
+    return tuple(rows)
 
 
 def _nothing_new(findings: Sequence[str], fresh: Sequence[str]) -> str:

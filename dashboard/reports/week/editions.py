@@ -64,13 +64,13 @@ def edition_of(key: str) -> Edition:
 
 def recipients(settings: ReportSettings) -> dict[Edition, tuple[str, ...]]:
     """Return the e-mail addresses of every edition that somebody gets."""
-    found: dict[Edition, tuple[str, ...]] = {}
+    by_edition: dict[Edition, tuple[str, ...]] = {}
     if listed := addresses(settings.mail_to):
-        found[WHOLE] = listed
+        by_edition[WHOLE] = listed
     for kind, text in (
         (EditionKind.NAMESPACE, settings.teams),
         (EditionKind.OWNER, settings.owners),
     ):
         for name, whose in named_addresses(text).items():
-            found[Edition(kind=kind, name=name)] = whose
-    return found
+            by_edition[Edition(kind=kind, name=name)] = whose
+    return by_edition

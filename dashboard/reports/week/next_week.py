@@ -35,27 +35,27 @@ def days_ahead(
     The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
     not perfectly tied to one another: a cautious range.
     """
-    named = _GROUPS.get(edition.kind), edition.name or "fleet"
+    key = _GROUPS.get(edition.kind), edition.name or "fleet"
     fleet = next(
-        (group for group in groups if (group.kind, group.name) == named and group.by_hour), None
+        (group for group in groups if (group.kind, group.name) == key and group.by_hour), None
     )
     if fleet is None:
         return ()
     hours_of: dict[date, list[int]] = {}
     for index, at in enumerate(fleet.slot_starts):
         hours_of.setdefault(week.date_of(at), []).append(index)
-    wanted = fleet.path(Quantity.ALLOCATED_GPUS)
+    demand = fleet.path(Quantity.ALLOCATED_GPUS)
     used = fleet.path(Quantity.EFFECTIVE_GPUS)
     rows = []
     for day, hours in sorted(hours_of.items()):
-        peak = None if wanted is None else max(hours, key=lambda hour: wanted.q90[hour])
+        peak = None if demand is None else max(hours, key=lambda hour: demand.q90[hour])
         rows.append(
             DayAhead(
                 day=day,
                 hours=len(hours),
-                wanted=_mean(wanted, hours),
+                wanted=_mean(demand, hours),
                 used=_mean(used, hours),
-                peak_wanted=None if wanted is None or peak is None else wanted.q90[peak],
+                peak_wanted=None if demand is None or peak is None else demand.q90[peak],
                 peak_at=None if peak is None else fleet.slot_starts[peak],
             )
         )

@@ -49,21 +49,21 @@ class WasteRow:
 
 
 def waste_rows(
-    held: pd.DataFrame,
+    holdings: pd.DataFrame,
     holders: pd.DataFrame,
     rent_of: Callable[[Iterable[tuple[str, float]]], Rent],
 ) -> tuple[WasteRow, ...]:
     """Return the waste per namespace and owner, largest first.
 
-    `held` has key, gpu_model, gpu_hours and idle_gpu_hours; `holders` says whose the jobs are
+    `holdings` has key, gpu_model, gpu_hours and idle_gpu_hours; `holders` says whose the jobs are
     (StoreReader.job_holders), and what is of no such job does not count. `rent_of` is the rent of
     GPU-hours by model.
     """
-    found = held[held["gpu_hours"] > 0].merge(holders, left_on="key", right_on="job_id")
-    found["idle_gpu_hours"] = found["idle_gpu_hours"].fillna(0.0)
+    table = holdings[holdings["gpu_hours"] > 0].merge(holders, left_on="key", right_on="job_id")
+    table["idle_gpu_hours"] = table["idle_gpu_hours"].fillna(0.0)
     rows = [
         _row(str(namespace), str(owner), group, rent_of)
-        for (namespace, owner), group in found.groupby(["namespace", "owner"], sort=True)
+        for (namespace, owner), group in table.groupby(["namespace", "owner"], sort=True)
     ]
     wasteful = [row for row in rows if row.idle_gpu_hours > 0]
     return tuple(sorted(wasteful, key=lambda row: -row.idle_gpu_hours))

@@ -56,8 +56,8 @@ class Week:
         """Return the moments (UTC) of the week at which a day begins in its zone."""
         first = self.date_of(self.start)
         days = (first + timedelta(days=number) for number in range(_DAYS + 2))
-        found = dict.fromkeys(midnight(day, ZoneInfo(self.zone)) for day in days)
-        return tuple(at for at in found if self.start <= at < self.end)
+        moments = dict.fromkeys(midnight(day, ZoneInfo(self.zone)) for day in days)
+        return tuple(at for at in moments if self.start <= at < self.end)
 
 
 def last_whole_week(now: datetime, settings: ReportSettings) -> Week:

@@ -48,14 +48,14 @@ class WeeklyEnergy:
     @property
     def tables(self) -> tuple[tuple[str, tuple[EnergyLine, ...]], ...]:
         """The tables of a report: what their rows are, and the rows."""
-        whole = self.statement
-        tenants = [EnergyLine.of(row) for row in whole.rows]
+        total = self.statement
+        tenants = [EnergyLine.of(row) for row in total.rows]
         if tenants:
             tenants.append(
-                EnergyLine(name="total", row=whole.total, measured_ratio=whole.completeness_ratio)
+                EnergyLine(name="total", row=total.total, measured_ratio=total.completeness_ratio)
             )
         parts = (
-            (whole.tenant_is, tuple(tenants)),
+            (total.tenant_is, tuple(tenants)),
             ("job (largest ten)", tuple(EnergyLine.of(row) for row in self.top_jobs)),
             ("day", tuple(self._days())),
         )
@@ -63,8 +63,8 @@ class WeeklyEnergy:
 
     def _days(self) -> Iterator[EnergyLine]:
         """Yield a line per day; what was not observed of it lowers its measured share."""
-        for _start, found in groupby(self.days.rows, key=attrgetter("start")):
-            rows = list(found)
+        for _start, group in groupby(self.days.rows, key=attrgetter("start")):
+            rows = list(group)
             expected = sum(row.board_hours for row in rows)
             yield EnergyLine(
                 name=self.days.calendar.name_of(rows[0].start),
@@ -95,7 +95,7 @@ def weekly_energy(
             jobs=jobs,
         )
 
-    top_jobs, held = energy_of_jobs(
+    top_jobs, holdings = energy_of_jobs(
         reader,
         start=week.start,
         end=week.end,
@@ -107,6 +107,6 @@ def weekly_energy(
     return WeeklyEnergy(
         statement=stated(GroupBy.TENANT, Every.TOTAL),
         top_jobs=top_jobs,
-        held=held,
+        held=holdings,
         days=stated(GroupBy.FLEET, Every.DAY),
     )

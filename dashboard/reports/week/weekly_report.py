@@ -76,18 +76,18 @@ class WeeklyReport:
         )
 
     def _own_finding(self) -> str:
-        held = self.energy.statement.total.gpu_hours
-        if not held:
+        hours = self.energy.statement.total.gpu_hours
+        if not hours:
             return f"No job of {self.edition.whose} held a GPU in this week."
         return (
-            f"The jobs of {self.edition.whose} held {_amount_text(held, 'GPU-hour')}; "
+            f"The jobs of {self.edition.whose} held {_amount_text(hours, 'GPU-hour')}; "
             f"{self._idle()}; {self._waiting()}."
         )
 
     def name_of(self, digest: str) -> str:
         """Return how people name what was decided on: TT-12, else the start of its digest."""
-        named = {entry.recommendation.digest: entry.reference for entry in self.recommendations}
-        return named.get(digest) or digest[:12]
+        names = {entry.recommendation.digest: entry.reference for entry in self.recommendations}
+        return names.get(digest) or digest[:12]
 
     @property
     def fleet_size(self) -> str:
@@ -109,11 +109,11 @@ class WeeklyReport:
             return "how long they were allocated but idle is not known"
         idle = sum(row.idle_gpu_hours for row in self.waste)
         rents = [row.rent for row in self.waste if row.rent is not None]
-        lacking = {model for row in self.waste for model in row.unpriced_models}
-        rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(lacking)))
+        unpriced = {model for row in self.waste for model in row.unpriced_models}
+        rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(unpriced)))
         cost = (
             f", at a cost of {rent.sentence(self.currency, self.left_out_of_prices)}"
-            if rents or lacking
+            if rents or unpriced
             else ""
         )
         return f"{_amount_text(idle, 'GPU-hour')} allocated but idle{cost}"
@@ -123,8 +123,8 @@ class WeeklyReport:
             recommendation.state == "proposed" for recommendation in self.recommendations
         )
         if self.recorded:
-            made = count_text(proposed, "recommendation")
-            return f"{made} would have been made at the end of the recording"
+            count = count_text(proposed, "recommendation")
+            return f"{count} would have been made at the end of the recording"
         waiting = count_text(proposed, "recommendation waits", "recommendations wait")
         return f"{waiting} for a decision"
 
@@ -139,25 +139,25 @@ def make_weekly_report(
     edition: Edition = WHOLE,
 ) -> WeeklyReport:
     """Return the report of one week, or the edition of it that a namespace or an owner gets."""
-    whole = edition == WHOLE
-    jobs = {} if whole else edition.jobs(reader.jobs())
+    complete = edition == WHOLE
+    jobs = {} if complete else edition.jobs(reader.jobs())
     # Of the whole fleet's only those count that held something in the week.
-    holders = reader.job_holders(seen_since=week.start) if whole else holders_of(jobs.values())
+    holders = reader.job_holders(seen_since=week.start) if complete else holders_of(jobs.values())
     energy = weekly_energy(
-        reader, week=week, settings=settings, carbon=carbon, jobs=None if whole else jobs
+        reader, week=week, settings=settings, carbon=carbon, jobs=None if complete else jobs
     )
     fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
     recommendations = tuple(
         stored
         for stored in reader.recommendations(now=week.end)
-        if whole or stored.recommendation.job_id in jobs
+        if complete or stored.recommendation.job_id in jobs
     )
     ours = {stored.recommendation.digest for stored in recommendations}
-    forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
+    forecasts = [skipped for job, skipped in reader.forecast_jobs() if complete or job in jobs]
     decided = tuple(
         entry
         for entry in reader.audit()
-        if week.start <= entry.at < week.end and (whole or entry.digest in ours)
+        if week.start <= entry.at < week.end and (complete or entry.digest in ours)
     )
     rent_of = partial(price_list(settings, catalogue).rent, start=week.start, end=week.end)
     applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
@@ -166,10 +166,10 @@ def make_weekly_report(
         week=week,
         edition=edition,
         as_of=reader.latest_sample_at(),
-        fleet=fleet if whole else fleet.iloc[:0],
-        boards=_mean(fleet, "boards") if whole else None,
-        allocated_gpus=_mean(fleet, "allocated_gpus") if whole else None,
-        used_gpus=_mean(fleet, "used_gpus") if whole else None,
+        fleet=fleet if complete else fleet.iloc[:0],
+        boards=_mean(fleet, "boards") if complete else None,
+        allocated_gpus=_mean(fleet, "allocated_gpus") if complete else None,
+        used_gpus=_mean(fleet, "used_gpus") if complete else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
         waste=waste_rows(energy.held, holders, rent_of),
@@ -185,7 +185,7 @@ def make_weekly_report(
         ahead=days_ahead(reader.group_forecasts(), week, edition),
         currency=settings.energy.currency,
         left_out_of_prices=left_out_of_prices(settings),
-        plan=reader.latest_plan() if whole else None,
+        plan=reader.latest_plan() if complete else None,
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),
         recorded=reader.recording() is not None,
