@@ -42,10 +42,10 @@ def idle_gpus(
     demand, there = job.demand, job.demand.remaining.central
     if waits_for_start(demand.job):
         return IdleGpus(held=0.0, cause=IdleCause.WAITS, reason=kept)
-    held = present.boards * float(there.mean())
-    if demand.demand_q50 is None or held <= 0:
-        unknown = IdleCause.UNKNOWN if held > 0 else IdleCause.NONE
-        return IdleGpus(held=held, cause=unknown, reason=kept)
+    allocated = present.boards * float(there.mean())
+    if demand.demand_q50 is None or allocated <= 0:
+        unknown = IdleCause.UNKNOWN if allocated > 0 else IdleCause.NONE
+        return IdleGpus(held=allocated, cause=unknown, reason=kept)
     share = present.boards / present.service
     median = np.clip(demand.demand_q50, 0, present.service)
     work = share * float((there * median).mean())
@@ -56,16 +56,16 @@ def idle_gpus(
         then = [option.boards * (option.configuration.gpu_model == model) for option in options]
         freed = max(0.0, float((there * (present.boards - np.array(then))).mean()))
     need = min(present.service, float(needed_service(demand, present, terms.planning).max()))
-    idle = held - work
+    idle = allocated - work
     needed = share * need * float(there.mean()) - work
     peaks = min(idle - min(freed, idle), max(0.0, needed))
-    found = IdleGpus(held=held, work=work, peaks=peaks, freed=freed)
-    if found.stays <= _NEGLIGIBLE:
-        return found
+    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed)
+    if split.stays <= _NEGLIGIBLE:
+        return split
     cause, reason = _why_it_stays(
         proposal, terms, recommended=recommended, kept=kept, resting=resting
     )
-    return replace(found, cause=cause, reason=reason)
+    return replace(split, cause=cause, reason=reason)
 
 
 def _why_it_stays(
@@ -92,13 +92,13 @@ def _why_it_stays(
 def rest_advice(
     services: Sequence[ServiceOutlook],
     proposals: Mapping[str, Proposal],
-    kept: Collection[str],
+    unchanged: Collection[str],
     plan: Plan,
     problem: PlanningProblem,
 ) -> Iterator[Recommendation]:
     """Yield for each service that rests, and is not stopped for good, that it start on demand."""
     starts = {service.job_id: service.cold_start for service in services}
-    for job_id in kept:
+    for job_id in unchanged:
         proposal = proposals.get(job_id)
         if proposal is None or not _may_scale_to_zero(proposal, problem.terms):
             continue

@@ -139,12 +139,12 @@ def _factors(
     if proposal.spec.takes_all:
         factors.append(("return of work", demand.work_return.describe()))
     if demand.memory_freed and demand.memory_mib is not None and demand.memory_max_mib is not None:
-        was, held = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
+        was, most = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
         factors.append(
-            ("memory", f"the phase that took {was:.1f} GiB is over: at most {held:.1f} with 95 %")
+            ("memory", f"the phase that took {was:.1f} GiB is over: at most {most:.1f} with 95 %")
         )
-    if told := target_facts(demand.job):
-        factors.append((TARGET_FACTS, told))
+    if facts := target_facts(demand.job):
+        factors.append((TARGET_FACTS, facts))
     if proposal.spec.caps_power:
         law = problem.cap_laws[proposal.chosen.configuration.gpu_model]
         reach = f"boards settle at {100 * law.reach:.0f} % of a cap"
@@ -165,8 +165,8 @@ def _energy_factors(problem: PlanningProblem) -> list[tuple[str, str]]:
         ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g}"),
         ("grid carbon, location-based", grid_text),
     ]
-    if told := tariff.grid.describe():
-        factors.append(("grid's hours ahead", told))
+    if text := tariff.grid.describe():
+        factors.append(("grid's hours ahead", text))
     if energy.market_factor is not None:
         factors.append(("carbon, market-based", f"{energy.market_factor:g} gCO2e/kWh (setting)"))
     if energy.carbon_price_per_tonne:
@@ -183,8 +183,8 @@ def _span(low: float, high: float) -> str:
 def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
     demand, notes = proposal.job.demand, []
     if savings.energy_kwh is None:
-        known = demand.power_mean_watts is not None
-        why = "not forecast for this change" if known else "power was never reported"
+        has_power = demand.power_mean_watts is not None
+        why = "not forecast for this change" if has_power else "power was never reported"
         notes.append(f"energy and emissions unknown: {why}")
     if isinstance(demand.forecast, DemandForecast):
         notes += [f"{quantity}: {reason}" for quantity, reason in demand.forecast.missing]
@@ -195,11 +195,11 @@ def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str,
     if takes and change_costs(demand, proposal.present, proposal.chosen, terms).parts:
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
-        left = f"its number of GPUs is left to {demand.standing.scaled_by}"
-        foreseen = demand.foreseen_devices
-        if foreseen is not None:
-            left += f", foreseen to hold {_span(foreseen.min(), foreseen.max())}"
-        notes.append(left)
+        sentence = f"its number of GPUs is left to {demand.standing.scaled_by}"
+        devices = demand.foreseen_devices
+        if devices is not None:
+            sentence += f", foreseen to hold {_span(devices.min(), devices.max())}"
+        notes.append(sentence)
     facts = demand.job.scheduler
     keepers = (
         []

@@ -53,9 +53,9 @@ def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str
     for change in changes:
         if change.job.demand.job.cluster != cluster:
             continue
-        held = [change.present, *(change.job.options[number] for number in change.proposed)]
+        options = [change.present, *(change.job.options[number] for number in change.proposed)]
         now, *then = (
-            indices.boards * (indices.configuration.gpu_model == model) for indices in held
+            indices.boards * (indices.configuration.gpu_model == model) for indices in options
         )
         freed += change.job.demand.remaining.central * (now - np.array(then))
     return freed
@@ -107,17 +107,17 @@ def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
 
     For a node closed to new jobs, only held boards count.
     """
-    found: dict[str, _Boards] = defaultdict(_Boards)
+    by_model: dict[str, _Boards] = defaultdict(_Boards)
     for node in problem.facts.nodes:
         if node.observed:
-            own = found[named_in(node.gpu_model, cluster_in(node.name))]
-            own.total += node.gpus if node.open else min(node.gpus, node.allocated + node.occupied)
-            own.held += node.occupied
+            row = by_model[named_in(node.gpu_model, cluster_in(node.name))]
+            row.total += node.gpus if node.open else min(node.gpus, node.allocated + node.occupied)
+            row.held += node.occupied
     for job in problem.jobs:
-        found[_model_of(job)].held += job.held_boards
-    for boards in found.values():
+        by_model[_model_of(job)].held += job.held_boards
+    for boards in by_model.values():
         boards.total = max(boards.total, boards.held)
-    return found
+    return by_model
 
 
 def _model_of(job: JobProblem) -> str:
@@ -151,7 +151,7 @@ def _missing(
 ) -> FleetAdvice:
     model, starts = group.name, short[0].at
     worst = max(short, key=lambda entry: entry.needed)
-    wanted = int(-(-worst.needed // 1))
+    needed = int(-(-worst.needed // 1))
     hours = len(short) * (slot_length(group) / timedelta(hours=1))
     changed = ""
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
@@ -163,8 +163,8 @@ def _missing(
         platform=Platform.UNKNOWN,
         gpu_model=name_in_cluster(model),
         gpus_now=int(have.total),
-        gpus_then=wanted,
-        change=f"{wanted - int(have.total)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
+        gpus_then=needed,
+        change=f"{needed - int(have.total)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
         why=(
             f"Jobs hold {have.held:.3g} {model} now and are forecast to want up to "
             f"{worst.forecast:.1f} (q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the "

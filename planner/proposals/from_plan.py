@@ -73,7 +73,7 @@ def of_fleet(
     evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
 ) -> Recommendation:
     """Return what advice on the fleet recommends."""
-    found = Recommendation(
+    recommendation = Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
         expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
@@ -95,4 +95,4 @@ def of_fleet(
         starts_at=advice.starts_at,
         ends_at=advice.ends_at,
     )
-    return named_first(found, advice.first)
+    return named_first(recommendation, advice.first)

@@ -53,12 +53,12 @@ def refusal(
         if proposal.job.limited_by:
             least += f"; more are not asked for: {proposal.job.limited_by}"
         return f"{least}; {flag}" if flag else least
-    wanted = 1.0 + margin_ratio
+    margin = 1.0 + margin_ratio
     reason = (
-        _unsteady(proposal, terms, wanted)
-        or _starved(proposal, terms, wanted)
+        _unsteady(proposal, terms, margin)
+        or _starved(proposal, terms, margin)
         or _overruns(proposal, past_runs)
-        or _poor(proposal, outcome, terms, wanted)
+        or _poor(proposal, outcome, terms, margin)
     )
     if reason and margin_ratio > 0 and not refusal(proposal, outcome, terms, past_runs):
         return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
@@ -119,34 +119,34 @@ def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
     return f"{idle}, but {demand.work_return.describe()}: {limit}, in no rest that it had before"
 
 
-def _unsteady(proposal: Proposal, terms: Terms, wanted: float) -> str:
-    if proposal.share < min(1.0, wanted * STEADY_SHARE):
+def _unsteady(proposal: Proposal, terms: Terms, margin: float) -> str:
+    if proposal.share < min(1.0, margin * STEADY_SHARE):
         return f"the plan would change it for {100 * proposal.share:.0f} % of the horizon only"
     remaining = proposal.job.demand.remaining
-    held = float((proposal.held * remaining.central).sum()) * terms.slot_hours
-    if held < min(_MIN_HOURS, terms.horizon_hours) - 1e-9:
+    hours = float((proposal.held * remaining.central).sum()) * terms.slot_hours
+    if hours < min(_MIN_HOURS, terms.horizon_hours) - 1e-9:
         end = f": {remaining.why}" if remaining.why else ""
-        return f"the plan would hold the change for {held:.3g} h only{end}"
+        return f"the plan would hold the change for {hours:.3g} h only{end}"
     return ""
 
 
-def _starved(proposal: Proposal, terms: Terms, wanted: float) -> str:
+def _starved(proposal: Proposal, terms: Terms, margin: float) -> str:
     """Refuse less than what is needed; more than now, even if not all of it, is welcome.
 
     Whatever margin is given away is the headroom's: q90 itself is never missed.
     """
-    chosen = proposal.chosen
-    if not chosen.configuration.gpu_count or chosen.service > proposal.present.service:
+    option = proposal.chosen
+    if not option.configuration.gpu_count or option.service > proposal.present.service:
         return ""
     bare = replace(terms.planning, headroom_ratio=0.0)
     need, least = (
         float(needed_service(proposal.job.demand, proposal.present, planning).max())
         for planning in (terms.planning, bare)
     )
-    if chosen.service >= max(wanted * need, least) - 1e-9:
+    if option.service >= max(margin * need, least) - 1e-9:
         return ""
     return (
-        f"{chosen.configuration.describe()} gives {chosen.service:.3g} of the "
+        f"{option.configuration.describe()} gives {option.service:.3g} of the "
         f"{need:.3g} devices' work needed at the forecast's q90 with headroom"
     )
 
@@ -157,20 +157,20 @@ def roomier(proposal: Proposal, terms: Terms, margin_ratio: float) -> Proposal:
     Of the boards that the job has: fewer of them always fit where it runs. A change that misses its
     margin by little would else leave all of them.
     """
-    wanted, present, chosen = 1.0 + margin_ratio, proposal.present, proposal.chosen
+    margin, present, current = 1.0 + margin_ratio, proposal.present, proposal.chosen
     if proposal.action is None or proposal.first is not None:
         return proposal
-    if not _starved(proposal, terms, wanted):
+    if not _starved(proposal, terms, margin):
         return proposal
     larger = [
         number
         for number, option in enumerate(proposal.job.options)
-        if chosen.boards < option.boards < present.boards
+        if current.boards < option.boards < present.boards
         and option.configuration == replace(present.configuration, gpu_count=round(option.boards))
     ]
     for number in sorted(larger, key=lambda entry: proposal.job.options[entry].boards):
         tried = steady_proposal(proposal.job, proposal.planned, number, proposal.share)
-        if not _starved(tried, terms, wanted):
+        if not _starved(tried, terms, margin):
             return tried
     return proposal
 
@@ -203,24 +203,24 @@ def saving_ratio(proposal: Proposal, outcome: ProposalOutcome, terms: Terms) -> 
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 
-def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, wanted: float) -> str:
+def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, margin: float) -> str:
     """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
     saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
-    taken = 0.0 if outcome.transition is None else outcome.transition.cost
+    cost = 0.0 if outcome.transition is None else outcome.transition.cost
     planning = terms.planning
     if proposal.spec.serves:
         saved += outcome.shortfall_saved
     else:
         ratio = saving_ratio(proposal, outcome, terms)
-        if ratio < wanted * planning.min_saving_ratio:
+        if ratio < margin * planning.min_saving_ratio:
             return (
                 f"it would save {100 * ratio:.1f} %, less than the "
                 f"{100 * planning.min_saving_ratio:g} % that are worth a change"
             )
-    if saved + taken < wanted * planning.hysteresis_ratio * taken:
+    if saved + cost < margin * planning.hysteresis_ratio * cost:
         return (
-            f"it would save {saved + taken:.3g} {terms.energy.currency}, less than "
-            f"{planning.hysteresis_ratio:g} times the {taken:.3g} that the change costs"
+            f"it would save {saved + cost:.3g} {terms.energy.currency}, less than "
+            f"{planning.hysteresis_ratio:g} times the {cost:.3g} that the change costs"
         )
     return ""
 

@@ -51,15 +51,15 @@ def kept_up(
     past_runs: Mapping[str, Sequence[float]],
 ) -> Proposal:
     """Return the change that was proposed before where it is kept up, else the plan's."""
-    held = _held(proposal, before or {})
-    if held is None or held.option == proposal.option:
+    earlier = _held(proposal, before or {})
+    if earlier is None or earlier.option == proposal.option:
         return proposal
     runs = past_runs.get(proposal.job.demand.job.job_id, ())
     margin = terms.planning.entry_margin_ratio
-    worth, other = _worth(held, terms, runs, -margin), _worth(proposal, terms, runs, margin)
+    worth, other = _worth(earlier, terms, runs, -margin), _worth(proposal, terms, runs, margin)
     if worth is None:
         return proposal
-    return held if other is None or other <= (1.0 + margin) * worth else proposal
+    return earlier if other is None or other <= (1.0 + margin) * worth else proposal
 
 
 def too_early(
@@ -95,10 +95,10 @@ def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
     for action in _KEPT_UP:
         led_to = before.get((job_id, action))
         if led_to is not None and led_to in options[1:]:
-            held = steady_proposal(
+            earlier = steady_proposal(
                 proposal.job, proposal.planned, options.index(led_to), proposal.share
             )
-            return held if held.action is action else None
+            return earlier if earlier.action is action else None
     return None
 
 

@@ -30,7 +30,7 @@ def job_advice(
     """Return the advice, its `factors` in front of the evidence of the job that is kept."""
     job = proposal.job.demand.job
     keeps = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
-    found = evidence_of(keeps, savings, plan, problem)
+    evidence = evidence_of(keeps, savings, plan, problem)
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
@@ -43,7 +43,7 @@ def job_advice(
         now=proposal.present.configuration,
         proposed=proposed or proposal.present.configuration,
         why=why,
-        evidence=replace(found, signal=signal, factors=(*factors, *found.factors)),
+        evidence=replace(evidence, signal=signal, factors=(*factors, *evidence.factors)),
         savings=savings,
         risk=action.spec.risk,
         confidence=confidence,

@@ -61,8 +61,8 @@ def above_zero(low: float, median: float, high: float) -> Values:
 
     Its q10, median and q90 are `low`, `median` and `high`.
     """
-    found = np.maximum(median + either_side(median - low, high - median), 0.0)
-    return found - mean_of(low, median, high)
+    values = np.maximum(median + either_side(median - low, high - median), 0.0)
+    return values - mean_of(low, median, high)
 
 
 def with_chance(chance: float) -> Values:

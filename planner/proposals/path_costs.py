@@ -25,14 +25,14 @@ class PathCost:
 
 
 def path_cost(
-    job: JobProblem, path: Path, terms: Terms, known: Mapping[int, SlotCosts] | None = None
+    job: JobProblem, path: Path, terms: Terms, earlier: Mapping[int, SlotCosts] | None = None
 ) -> PathCost:
     """Return what a path of option numbers costs, changes included.
 
-    `known` are the costs of the slots under options that are known already.
+    `earlier` are the costs of the slots under options that are known already.
     """
-    present, known = job.options[0], known or {}
-    used = {number: known.get(number) or option_costs(job, number, terms) for number in set(path)}
+    present, earlier = job.options[0], earlier or {}
+    used = {number: earlier.get(number) or option_costs(job, number, terms) for number in set(path)}
     paid = {number: costs.money.tolist() for number, costs in used.items()}
     short = {number: costs.shortfall.tolist() for number, costs in used.items()}
     money = sum(paid[number][slot] for slot, number in enumerate(path))

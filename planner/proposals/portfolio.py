@@ -61,8 +61,8 @@ class Portfolio:
     @property
     def together(self) -> float:
         """What all changes save, the sum of their central figures; advice changes nothing."""
-        beside = self.nodes + self.for_memory + self.services + self.programs + self.growth
-        return self.recommended + beside - self.advised
+        others = self.nodes + self.for_memory + self.services + self.programs + self.growth
+        return self.recommended + others - self.advised
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:

@@ -53,7 +53,7 @@ jobs: slots err apart, but not much. Measured on 524 jobs of fleets of seeds 1 a
 
 
 def errors_of(
-    proposal: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
+    proposal: Proposal, hold: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> list[Error]:
     """Return all that may turn out otherwise, each independent of the others."""
     if proposal.option == 0:
@@ -61,15 +61,15 @@ def errors_of(
     price = float(terms.tariff.per_kwh.mean())
     used = change.kwh
     low, middle, high = (cost - kwh * price for cost, kwh in zip(change.cost, used, strict=True))
-    taken = Error(
+    error = Error(
         gpu_hours=-above_zero(*change.gpu_hours),
         kwh=-above_zero(*used),
         rent=-above_zero(low, middle, high),
     )
-    rates = tuple(_power_errors(proposal, held, terms))
-    errors = [taken, _work_and_end(proposal, longer, terms).with_rates(rates)]
+    rates = tuple(_power_errors(proposal, hold, terms))
+    errors = [error, _work_and_end(proposal, longer, terms).with_rates(rates)]
     if proposal.chosen.paused:
-        errors.append(Error(rent=_put_off_prices(proposal, held, terms)))
+        errors.append(Error(rent=_put_off_prices(proposal, hold, terms)))
     if change.redo is not None:
         errors.append(_run_done_again(change.redo, price))
     return errors
@@ -94,20 +94,20 @@ def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Error:
     rates = _longer_rates(proposal, longer, terms)
     if len(remaining.likely) < 2 and not rates.any():
         return Error()
-    held = remaining.likely * proposal.held * terms.slot_hours
-    hours = held.sum(axis=1)
+    slots = remaining.likely * proposal.held * terms.slot_hours
+    hours = slots.sum(axis=1)
     other = hours - hours.mean()
     further = np.outer(hours, rates) - longer[1]
     paid = np.outer(hours * ~remaining.cut_off, rates) - longer[1]
-    freed, kept = freed_boards(proposal)
+    freed, remaining_boards = freed_boards(proposal)
     saved = expected_watts(proposal, terms)
     site = site_ratio(terms)
-    kwh = np.zeros(len(hours)) if saved is None else (held - held.mean(axis=0)) @ saved * site
+    kwh = np.zeros(len(hours)) if saved is None else (slots - slots.mean(axis=0)) @ saved * site
     rent = rent_per_hour(proposal.present, terms) - rent_per_hour(proposal.chosen, terms)
     rent = 0.0 if proposal.chosen.paused else rent
     holding = HELD[1] * idle_watts(proposal.chosen, terms) * site
     return Error(
-        gpu_hours=in_order((freed * other[:, None] - kept * paid).ravel()),
+        gpu_hours=in_order((freed * other[:, None] - remaining_boards * paid).ravel()),
         kwh=in_order((kwh[:, None] - holding * further).ravel()),
         rent=in_order(
             (rent * other[:, None] - rent_per_hour(proposal.chosen, terms) * paid).ravel()
@@ -130,12 +130,12 @@ def _longer_rates(proposal: Proposal, longer: Triple, terms: Terms) -> Values:
     return np.maximum(middle + levels[:: len(levels) // 20], 0.0)
 
 
-def _power_errors(proposal: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
+def _power_errors(proposal: Proposal, hold: Values, terms: Terms) -> Iterator[Error]:
     """Yield what other power makes of it: forecast, estimate, idle boards, PUE."""
     demand = proposal.job.demand
     if demand.power_q50 is None or demand.power_q10 is None or demand.power_q90 is None:
         return
-    scale = held * terms.slot_hours * site_ratio(terms)
+    scale = hold * terms.slot_hours * site_ratio(terms)
     low, middle, high = (
         float(((0.0 if saved is None else saved) * scale).sum())
         for saved in (
@@ -145,7 +145,7 @@ def _power_errors(proposal: Proposal, held: Values, terms: Terms) -> Iterator[Er
         )
     )
     if proposal.chosen.boards:
-        at_once = float(np.interp(held.sum() * terms.slot_hours, _HOURS, _AT_ONCE))
+        at_once = float(np.interp(hold.sum() * terms.slot_hours, _HOURS, _AT_ONCE))
         yield Error(kwh=either_side((middle - low) * at_once, (high - middle) * at_once))
     pue = terms.energy.pue
     below = pue - max(1.0, pue - terms.energy.pue_uncertainty)
@@ -183,8 +183,8 @@ def _work_errors(
     if proposal.chosen.grows:
         # How much work found no board is not known: boards show no demand beyond themselves.
         added = proposal.chosen.service / proposal.present.service - 1
-        found = added * active / (1 + float(HIDDEN.mean()) * added)
-        yield Error(kwh=-in_order((HIDDEN - HIDDEN.mean()) * found))
+        missed = added * active / (1 + float(HIDDEN.mean()) * added)
+        yield Error(kwh=-in_order((HIDDEN - HIDDEN.mean()) * missed))
 
 
 def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Error]:
@@ -200,19 +200,19 @@ def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Err
         holding = abs(work * now.boards * here.mean - then.boards * there.mean)
         unsure = holding * (HELD[2] - HELD[1]) * scale
         yield Error(kwh=either_side(unsure, unsure))
-    own = now.boards * (1 - work * (1 + HELD[1] * bool(then.boards)))
+    boards = now.boards * (1 - work * (1 + HELD[1] * bool(then.boards)))
     if same:
-        own += then.boards * HELD[1]
+        boards += then.boards * HELD[1]
     else:
         other = then.boards * HELD[1] * scale
         yield Error(
             kwh=either_side(other * (there.high - there.mean), other * (there.mean - there.low))
         )
-    up, down = own * (here.high - here.mean) * scale, own * (here.mean - here.low) * scale
-    yield Error(kwh=either_side(up, down) if own > 0 else either_side(-down, -up))
+    up, down = boards * (here.high - here.mean) * scale, boards * (here.mean - here.low) * scale
+    yield Error(kwh=either_side(up, down) if boards > 0 else either_side(-down, -up))
 
 
-def _put_off_prices(proposal: Proposal, held: Values, terms: Terms) -> Values:
+def _put_off_prices(proposal: Proposal, hold: Values, terms: Terms) -> Values:
     """Return the price of put-off work around its mean: by when the job ends, where that is near.
 
     Else any hour of the day may be its.
@@ -227,8 +227,8 @@ def _put_off_prices(proposal: Proposal, held: Values, terms: Terms) -> Values:
             ]
         )
         return equally_likely(costs.mean() - costs)
-    moved = put_off_kwh(proposal, held, terms)
-    length = max(1, round(float(held.sum()) * terms.slot_hours))
+    moved = put_off_kwh(proposal, hold, terms)
+    length = max(1, round(float(hold.sum()) * terms.slot_hours))
     day = tariff.electricity_of_day
     later = [np.take(day, range(hour, hour + length), mode="wrap").mean() for hour in range(24)]
     return equally_likely(moved * (tariff.mean_electricity - np.array(later)))
@@ -241,8 +241,8 @@ def freed_boards(proposal: Proposal) -> tuple[float, float]:
     """
     same = proposal.chosen.configuration.gpu_model == proposal.present.configuration.gpu_model
     same = same or proposal.spec.for_memory
-    kept = proposal.chosen.boards if same else 0.0
-    return (0.0 if proposal.chosen.paused else proposal.present.boards - kept), kept
+    rest = proposal.chosen.boards if same else 0.0
+    return (0.0 if proposal.chosen.paused else proposal.present.boards - rest), rest
 
 
 def site_ratio(terms: Terms) -> float:
@@ -273,7 +273,7 @@ def expected_watts(proposal: Proposal, terms: Terms) -> Values | None:
     return None if drawn is None else np.asarray(power - drawn)
 
 
-def put_off_grams(proposal: Proposal, held: Values, touched: float, terms: Terms) -> float:
+def put_off_grams(proposal: Proposal, hold: Values, touched: float, terms: Terms) -> float:
     """Return by how many gCO2e less the work emits that a pause puts off.
 
     `touched` is the grid's carbon in the hours of the pause, gCO2e/kWh.
@@ -283,9 +283,9 @@ def put_off_grams(proposal: Proposal, held: Values, touched: float, terms: Terms
         kwh, slots = work_kwh(demand, proposal.present, terms), int(proposal.held.sum())
         there = demand.remaining.central
         return -later_cost(kwh, there, slots, tariff.gco2e_ahead, tariff.mean_gco2e)
-    return put_off_kwh(proposal, held, terms) * (touched - tariff.mean_gco2e)
+    return put_off_kwh(proposal, hold, terms) * (touched - tariff.mean_gco2e)
 
 
-def put_off_kwh(proposal: Proposal, held: Values, terms: Terms) -> float:
+def put_off_kwh(proposal: Proposal, hold: Values, terms: Terms) -> float:
     """Return the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
-    return float((work_kwh(proposal.job.demand, proposal.present, terms) * held).sum())
+    return float((work_kwh(proposal.job.demand, proposal.present, terms) * hold).sum())

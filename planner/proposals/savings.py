@@ -73,15 +73,15 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     stays = path_cost(job, (0,) * len(proposal.proposed), terms, {0: now})
     moves = path_cost(job, proposal.proposed, terms, {0: now})
     change = _change(proposal, terms)
-    held = _held(proposal)
+    hold = _held(proposal)
     longer = _longer_hours(proposal, terms)
-    errors = errors_of(proposal, held, change, longer, terms)
-    energy = _energy(proposal, held, change, longer, errors, terms)
+    errors = errors_of(proposal, hold, change, longer, terms)
+    energy = _energy(proposal, hold, change, longer, errors, terms)
     savings = Savings(
         horizon_hours=job.demand.remaining.hours(terms.slot_hours),
-        gpu_hours=_gpu_hours(proposal, held, change, longer, errors, terms),
+        gpu_hours=_gpu_hours(proposal, hold, change, longer, errors, terms),
         energy_kwh=energy,
-        emissions_kgco2e=_emissions(proposal, held, energy, terms),
+        emissions_kgco2e=_emissions(proposal, hold, energy, terms),
         market_emissions_kgco2e=market_emissions_of(energy, terms.energy.market_factor),
         cost=_money(stays.money - moves.money, errors, terms),
     )
@@ -103,8 +103,8 @@ def _may_save_none(proposal: Proposal) -> bool:
 def _at_least_none(savings: Savings) -> Savings:
     """Return savings that begin at nothing."""
 
-    def at_least_none(found: Range | None) -> Range | None:
-        return None if found is None else replace(found, low=min(found.low, 0.0))
+    def at_least_none(value: Range | None) -> Range | None:
+        return None if value is None else replace(value, low=min(value.low, 0.0))
 
     return replace(
         savings,
@@ -150,33 +150,33 @@ def _longer_hours(proposal: Proposal, terms: Terms) -> Triple:
     Central: what the plan counts. High: on fewer or other devices as if activity did not rise
     there; under a cap or beside another job the worst slowdown of work that has the load of q90.
     """
-    demand, chosen = proposal.job.demand, proposal.chosen
-    if not demand.standing.ends or not chosen.service or proposal.option == 0:
+    demand, option = proposal.job.demand, proposal.chosen
+    if not demand.standing.ends or not option.service or proposal.option == 0:
         return 0.0, 0.0, 0.0
-    extra = longer_ratio(demand, proposal.present, chosen, terms.planning)
-    missing = missed_ratio(demand, proposal.present, chosen, terms.planning)
+    extra = longer_ratio(demand, proposal.present, option, terms.planning)
+    missing = missed_ratio(demand, proposal.present, option, terms.planning)
     missed = float((missing * proposal.held * demand.remaining.unlimited).sum())
     central = float((extra * proposal.held).sum()) * terms.slot_hours
     load = np.ones_like(extra)
-    slowed = chosen.configuration.power_cap_watts is not None or chosen.configuration.shared_with
+    slowed = option.configuration.power_cap_watts is not None or option.configuration.shared_with
     if slowed and demand.demand_q90 is not None:
         load = demand.demand_q90 / proposal.present.service
-    beyond = np.clip(load * chosen.slowdown[2] - 1, 0.0, None)
+    beyond = np.clip(load * option.slowdown[2] - 1, 0.0, None)
     worst = float((beyond * proposal.held * demand.remaining.high).sum()) * terms.slot_hours
     return min(missed * terms.slot_hours, worst), central, max(central, worst)
 
 
 def _gpu_hours(
     proposal: Proposal,
-    held: Values,
+    hold: Values,
     change: ChangeTime,
     longer: Triple,
     errors: Sequence[Error],
     terms: Terms,
 ) -> Range:
     """Return the GPU-hours of the present model that become free."""
-    freed, kept = freed_boards(proposal)
-    central = freed * float(held.sum()) * terms.slot_hours - longer[1] * kept
+    freed, rest = freed_boards(proposal)
+    central = freed * float(hold.sum()) * terms.slot_hours - longer[1] * rest
     central -= mean_of(*change.gpu_hours)
     central -= change.redo.chance * change.redo.gpu_hours if change.redo else 0.0
     return range_of(central, [error.gpu_hours for error in errors], "GPU-h")
@@ -184,7 +184,7 @@ def _gpu_hours(
 
 def _energy(
     proposal: Proposal,
-    held: Values,
+    hold: Values,
     change: ChangeTime,
     longer: Triple,
     errors: Sequence[Error],
@@ -197,28 +197,28 @@ def _energy(
     spent = longer[1] * HELD[1] * idle_watts(proposal.chosen, terms) * site_ratio(terms)
     spent += mean_of(*change.kwh)
     spent += change.redo.chance * change.redo.kwh if change.redo else 0.0
-    central = float((saved * held).sum()) * terms.slot_hours * site_ratio(terms) - spent
+    central = float((saved * hold).sum()) * terms.slot_hours * site_ratio(terms) - spent
     return range_of(central, [error.kwh for error in errors], "kWh")
 
 
 def _emissions(
-    proposal: Proposal, held: Values, energy: Range | None, terms: Terms
+    proposal: Proposal, hold: Values, energy: Range | None, terms: Terms
 ) -> Range | None:
     """Return location-based kgCO2e: of the slots that the change touches, and of put-off work."""
     if energy is None:
         return None
-    touched = float((terms.tariff.gco2e * held).sum() / held.sum()) if held.any() else 0.0
-    found = emissions_of(energy, terms.carbon, touched)
+    touched = float((terms.tariff.gco2e * hold).sum() / hold.sum()) if hold.any() else 0.0
+    amount = emissions_of(energy, terms.carbon, touched)
     if not proposal.chosen.paused:
-        return found
-    shifted = put_off_grams(proposal, held, touched, terms) / GRAMS_PER_KILOGRAM
+        return amount
+    shifted = put_off_grams(proposal, hold, touched, terms) / GRAMS_PER_KILOGRAM
     spread = abs(shifted) * (1 - terms.carbon.low / terms.carbon.gco2e_per_kwh)
     spread = math.hypot(spread, _hours_error(proposal, terms))
     return Range(
-        low=found.low + shifted - spread,
-        central=found.central + shifted,
-        high=found.high + shifted + spread,
-        unit=found.unit,
+        low=amount.low + shifted - spread,
+        central=amount.central + shifted,
+        high=amount.high + shifted + spread,
+        unit=amount.unit,
     )
 
 
@@ -261,12 +261,12 @@ def _delay(proposal: Proposal, change: ChangeTime, longer: Triple, terms: Terms)
     ):
         return None
     remaining = demand.remaining
-    held = proposal.held * proposal.chosen.paused
+    pauses = proposal.held * proposal.chosen.paused
     if goes_on_later(demand):
-        waits = slots_later(remaining, float(held.sum()))
+        waits = slots_later(remaining, float(pauses.sum()))
     else:
         shares = (remaining.low, remaining.central, remaining.high)
-        low, central, high = (float((held * share).sum()) for share in shares)
+        low, central, high = (float((pauses * share).sum()) for share in shares)
         waits = low, central, high
     low, central, high = (
         waited * terms.slot_hours + hours + seconds / 3600

@@ -30,14 +30,14 @@ class Rejection:
         """Return why a change of the same kind is not proposed, '' when it may be again."""
         before, now = self.recommendation.savings, savings
         when = f"{self.at:%Y-%m-%d} (recommendation {self.recommendation.recommendation_id})"
-        said = f"{self.said} on {when}: nothing of the kind is proposed before"
-        said = f"{said} {self.until:%Y-%m-%d}"
+        text = f"{self.said} on {when}: nothing of the kind is proposed before"
+        text = f"{text} {self.until:%Y-%m-%d}"
         if before.cost is None or now.cost is None or self.whatever_it_saves:
-            return said
+            return text
         high = before.cost.high / before.horizon_hours
         if now.cost.central / now.horizon_hours > high:
             return ""
-        return f"{said} unless it would save more than {high:.2f} {before.cost.unit} an hour"
+        return f"{text} unless it would save more than {high:.2f} {before.cost.unit} an hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,5 +62,5 @@ Rejections = Mapping[tuple[str, Action], Rejection | Dismissal]
 
 def rejected(rejections: Rejections, target: str, action: Action | None, savings: Savings) -> str:
     """Return why a change that was rejected is not proposed again, '' when it may be."""
-    found = None if action is None else rejections.get((target, action))
-    return "" if found is None else found.holds(savings)
+    rejection = None if action is None else rejections.get((target, action))
+    return "" if rejection is None else rejection.holds(savings)

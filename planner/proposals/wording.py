@@ -48,8 +48,8 @@ def _ends_pods(proposal: Proposal) -> str:
 def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
     """Return that jobs wait for the boards that a change gives back."""
     job, then = proposal.job.demand.job, proposal.chosen.configuration
-    left = then.gpu_count if (then.gpu_model, then.mig_profile) == _devices(job) else 0
-    if left >= job.gpu_count or waits_for_start(job):
+    rest = then.gpu_count if (then.gpu_model, then.mig_profile) == _devices(job) else 0
+    if rest >= job.gpu_count or waits_for_start(job):
         return ""
     line = dict(job.scheduler.extra if job.scheduler else ()).get("waiting", "")
     if job.platform is Platform.SLURM and line:
@@ -62,17 +62,17 @@ def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
         if waits_for_start(other)
         and (other.platform, other.cluster) == (job.platform, job.cluster)
         and _devices(other) in (_devices(job), ("", job.mig_profile))
-        and unit_of(other) <= job.gpu_count - left
+        and unit_of(other) <= job.gpu_count - rest
         and dict(other.scheduler.extra if other.scheduler else ())
         .get("kueue", _ADMITTED)
         .startswith(_ADMITTED)
     ]
     if not waiting:
         return ""
-    named = ", ".join(waiting[:_MAX_NAMES])
+    names = ", ".join(waiting[:_MAX_NAMES])
     more = f" and {len(waiting) - _MAX_NAMES} more" if len(waiting) > _MAX_NAMES else ""
     return (
-        f" {named}{more} {'wait' if len(waiting) > 1 else 'waits'} for such GPUs and may take what "
+        f" {names}{more} {'wait' if len(waiting) > 1 else 'waits'} for such GPUs and may take what "
         "is freed: the way back would then wait for room."
     )
 
@@ -108,15 +108,15 @@ def _loses_work(proposal: Proposal) -> str:
     )
 
 
-def named_first(found: Recommendation, first: Sequence[Proposal]) -> Recommendation:
+def named_first(revision: Recommendation, first: Sequence[Proposal]) -> Recommendation:
     """Return a recommendation that says which changes free what it counts on, if any do."""
     if not first:
-        return found
+        return revision
     names = ", ".join(f"{entry.job.demand.job.job_id} ({entry.action})" for entry in first)
     text = f"Apply {names} first: it counts on what that frees."
-    factors = (("apply first", names), *found.evidence.factors)
-    evidence = replace(found.evidence, factors=factors)
-    return replace(found, why=f"{found.why} {text}", evidence=evidence)
+    factors = (("apply first", names), *revision.evidence.factors)
+    evidence = replace(revision.evidence, factors=factors)
+    return replace(revision, why=f"{revision.why} {text}", evidence=evidence)
 
 
 def change_text(proposal: Proposal, problem: PlanningProblem) -> str:
