@@ -1,4 +1,4 @@
-"""How an approved recommendation reaches a cluster. Every target is one line in APPLIERS.
+"""Ways of an approved recommendation to a cluster. Every target is one line in APPLIERS.
 
 A target that is not switched on is reached by the change file that a person runs.
 """

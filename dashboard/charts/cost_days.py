@@ -1,4 +1,4 @@
-"""What each day cost by state of use; where no price is known, the GPU-hours."""
+"""Cost of each day by state of use; GPU-hours where no price is known."""
 
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,4 +1,4 @@
-"""From the GPUs that jobs hold to those that recommendations free, step by step."""
+"""Waterfall from the GPUs that jobs hold to those that recommendations free, step by step."""
 
 import plotly.graph_objects as go
 

@@ -1,4 +1,4 @@
-"""What a training job keeps on one GPU of each type, stacked against the type's memory."""
+"""Memory of a training job on one GPU of each type, stacked against the type's memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which cycle a thread is at, for its lines in the log."""
+"""Cycle that a thread is at, for its lines in the log."""
 
 from contextvars import ContextVar
 from datetime import datetime

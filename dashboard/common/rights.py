@@ -1,4 +1,4 @@
-"""Who may do what: roles from the settings, asked again by the worker before it acts.
+"""Rights by role, from the settings; the worker checks them again before it acts.
 
 Pure. The same questions are asked when a button is drawn, when a decision is written and when a
 command is carried out, so that a right withdrawn in between counts.

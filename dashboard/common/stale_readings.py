@@ -1,4 +1,4 @@
-"""Whether the newest readings of a live source are too old to propose anything from them."""
+"""Check that the newest readings of a live source are fresh enough to propose from them."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Which targets get no recommendation for now: what was just done to them is not over yet."""
+"""Targets without recommendations for now: their last change is not over yet."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

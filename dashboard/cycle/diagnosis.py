@@ -1,4 +1,4 @@
-"""What every configured source lacks, and the exact line that would add it: `trimtab doctor`."""
+"""Gaps of every configured source, and the exact line that would close each: `trimtab doctor`."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""From what was read and forecast to the planner's problem: one way for all who plan."""
+"""The planner's problem from readings and forecasts: one way for all callers who plan."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

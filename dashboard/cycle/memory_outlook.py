@@ -1,4 +1,4 @@
-"""What the store knows of every job's memory, handed to the memory watch."""
+"""Memory of every job as the store knows it, handed to the memory watch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whether to plan again before the next cycle is due, and why.
+"""Reasons to plan again before the next cycle is due.
 
 Demand left the forecast interval, jobs have come, a job ran out of memory or soon will, or nodes of
 the plan are gone.

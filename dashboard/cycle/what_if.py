@@ -1,4 +1,4 @@
-"""What the plan would be under other settings: a copy of its problem, solved again.
+"""The plan under other settings: a copy of its problem, solved again.
 
 Nothing of it is kept. It leads to no recommendation, so nothing of it can be approved or applied.
 Both plans are priced under the changed settings, so that their difference is the plan's and not the

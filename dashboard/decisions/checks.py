@@ -1,4 +1,4 @@
-"""What every decision has in common: who may decide, about what, in which state, and the log."""
+"""Checks common to every decision: the person's right, the finding, its state, and the log."""
 
 import logging
 from dataclasses import replace

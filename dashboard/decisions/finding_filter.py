@@ -1,4 +1,4 @@
-"""Which findings are listed, and in which order: for the command line and the API."""
+"""Filter and order of listed findings, for the command line and the API."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

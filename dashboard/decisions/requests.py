@@ -1,4 +1,4 @@
-"""What people may ask about a finding, and the one way in which it is carried out.
+"""Requests of people about a finding, and the one way in which they are carried out.
 
 The command line with the store open and the HTTP API call the same function, so that both refuse
 and answer alike.

@@ -1,4 +1,4 @@
-"""Where people's wishes arrive, from page and command line alike.
+"""The service that takes decisions, from page and command line alike.
 
 Everything is asked under the settings of the moment, and nothing here touches a cluster except to
 look: apply and rollback are commands that the worker carries out.

@@ -1,4 +1,4 @@
-"""What an assistant may ask: tools and resources of the Model Context Protocol.
+"""Tools and resources of the Model Context Protocol for an assistant.
 
 Every one is a command that only reads, with `--format json`: its figures are those of the command
 line, the API and the pages. None decides, applies, submits or writes: an approval stays with a

@@ -1,4 +1,4 @@
-"""Whether a chat sent what is said to come from it: signed, of these minutes, and not sent before.
+"""Check that a message comes from its chat: signed, of these minutes, and not sent before.
 
 Slack: HMAC-SHA256 over `v0:TIME:BODY` in hexadecimal
 (docs.slack.dev/authentication/verifying-requests-from-slack). Teams: the same over the body

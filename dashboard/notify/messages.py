@@ -1,4 +1,4 @@
-"""From an audit entry to what people read. Text of the record is hostile: one line, no markup."""
+"""Messages for people from audit entries. Text of the record is hostile: one line, no markup."""
 
 import re
 

@@ -1,1 +1,1 @@
-"""What people forward: the weekly report, as Markdown, HTML and JSON."""
+"""The weekly report to forward, as Markdown, HTML and JSON."""

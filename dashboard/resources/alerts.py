@@ -1,4 +1,4 @@
-"""What cannot wait for a decision of next week.
+"""Alerts: conditions that cannot wait for a decision of next week.
 
 Jobs that run out of memory, boards that failed or are slowed, and budgets that the month exceeds.
 """

@@ -1,4 +1,4 @@
-"""What can be listed: what is read for each, and its rows, for commands, a server and its API."""
+"""Lists of commands, a server and its API: what is read for each, and its rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

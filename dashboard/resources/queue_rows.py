@@ -1,4 +1,4 @@
-"""Who waits for GPUs: since when, for what, behind whom, and for how much longer."""
+"""Jobs that wait for GPUs: since when, for what, behind whom, and for how much longer."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the command line lists and the HTTP API answers: one row for each thing, the same of both.
+"""Rows of the command line and the HTTP API: one for each thing, the same in both.
 
 Unknown is None, or '' where a text is not told; a cluster is '' for the main one. Times are UTC.
 """

@@ -1,4 +1,4 @@
-"""From a figure to what it is made of: the readings of a board, and what they were counted as.
+"""Samples behind a figure: the readings of a board, and the slots that they were counted as.
 
 A figure of energy, GPU-hours or idle time is a sum of slots of five minutes, each of one device and
 one holder; a slot is made of the readings of its board, the one before it among them.

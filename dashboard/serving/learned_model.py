@@ -1,4 +1,4 @@
-"""What the readings of one service teach: what a replica carries, and the work that comes."""
+"""Model of one service from its readings: the load a replica carries, and the work to come."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the store knows of inference services, made into the replicas that each will need."""
+"""Replicas that each inference service will need, from what the store knows of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

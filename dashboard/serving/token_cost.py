@@ -1,4 +1,4 @@
-"""What tokens cost: those of each service beside the energy and money of the boards it held.
+"""Cost of tokens: those of each service beside the energy and money of its boards.
 
 Energy and money are those of the statement of cost, so the services, the other jobs and what nobody
 held add up to all boards.

@@ -1,4 +1,4 @@
-"""What a recommendation rests on, and how far it can be trusted."""
+"""Evidence of a recommendation, and how far it can be trusted."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What keeps a change from being proposed, and what makes its evidence doubtful."""
+"""Guardrails that keep a change from being proposed, and doubts of its evidence."""
 
 from collections.abc import Sequence
 from dataclasses import replace

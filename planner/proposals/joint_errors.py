@@ -1,4 +1,4 @@
-"""What several independent errors make of a saving together: the q10 and q90 of their sum.
+"""Joint effect of several independent errors on a saving: the q10 and q90 of their sum.
 
 An error is given by what it does to a saving at evenly spaced levels. Errors are put together in
 fixed random orders, so that the same facts give the same range.

@@ -1,4 +1,4 @@
-"""What a job's path of options over the horizon costs, as plans count it."""
+"""Cost of a job's path of options over the horizon, as plans count it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

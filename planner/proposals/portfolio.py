@@ -1,4 +1,4 @@
-"""What all recommendations save together, and how that adds up to what the plan saves.
+"""Joint savings of all recommendations, and how they add up to what the plan saves.
 
     plan saves  =  recommended  +  not recommended  +  timing  +  service  +  shared
 

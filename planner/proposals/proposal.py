@@ -1,4 +1,4 @@
-"""What of a plan can be proposed to a person: one change of a job, and the path that it takes.
+"""A part of a plan that can be proposed to a person: one change of a job, and its path.
 
 A plan may change a job in many slots; a person approves one change. More devices for a peak come
 first. Where the plan leaves the present configuration for most of the horizon, proposed is the

@@ -1,4 +1,4 @@
-"""What may turn out otherwise than a proposal's central savings, one error after the other.
+"""Errors of a proposal's central savings, one after the other.
 
 Making the change, the end of the job and longer work, forecast of power, power of the same work on
 other boards, free boards and held ones at rest, PUE, and the price of put-off work.

@@ -1,4 +1,4 @@
-"""What a proposal saves over the horizon, net of its transition and of longer runs.
+"""Savings of a proposal over the horizon, net of its transition and of longer runs.
 
 The central figures are the plan's own arithmetic, so that recommendations add up to the plan
 (`planner.proposals.portfolio`), which counts means. Low and high hold 80 % of what the errors

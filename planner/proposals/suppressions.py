@@ -1,4 +1,4 @@
-"""What people said no to, and what did not hold: not proposed again until its grounds change.
+"""Changes that were refused or did not hold: not proposed again until their grounds change.
 
 A target and a kind of change name it. It comes up again when that is long ago, or when it would
 save more an hour than the range of then.

@@ -1,4 +1,4 @@
-"""Why a change is proposed, in words with its figures."""
+"""Reasons for a proposed change, in words with its figures."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a GPU-hour costs at a time: the row of the price list that is in force."""
+"""Price of a GPU-hour at a time: the row of the price list that is in force."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

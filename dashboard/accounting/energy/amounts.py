@@ -1,4 +1,4 @@
-"""From sums of joules, board-time and work to the amounts of a row, as ranges.
+"""Amounts of a statement row, as ranges, from sums of joules, board-time and work.
 
 Two frames: `priced` gives every part its energy, emissions and money; `row_of` turns sums of
 parts into one row. Sums are linear, so rows add up to their total in every central amount.

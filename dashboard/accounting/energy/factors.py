@@ -1,4 +1,4 @@
-"""What turns measured board energy into site energy, emissions, embodied share and money.
+"""Factors from measured board energy to site energy, emissions, embodied share and money.
 
 Every factor is told with its range, source and year, and why it is no better known.
 """

@@ -1,4 +1,4 @@
-"""How many boards of each model to keep: what they cost, beside what it costs to miss them.
+"""Boards of each model worth keeping: their cost against the cost of missing them.
 
 A board that is kept costs its price in every hour, used or not. A GPU-hour of demand above the
 boards costs an on-demand one, or work that waits. Over hours of demand `D` and `c` boards,

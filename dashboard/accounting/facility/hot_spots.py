@@ -1,4 +1,4 @@
-"""How warm boards are, and which are warmer than their power explains: cooling is worse there."""
+"""Warmth of boards, and those warmer than their power explains: cooling is worse there."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What applied changes have saved so far: a row for each change and day (UTC), until each ends.
+"""Savings of applied changes so far: a row for each change and day (UTC), until each ends.
 
 Every day is measured as the first hours after a change are
 (`dashboard/apply/worker/verification.py`): against what the job would have held and drawn without

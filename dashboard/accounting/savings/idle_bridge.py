@@ -1,4 +1,4 @@
-"""From idle to freed: what of the GPUs that jobs hold does no work, and what becomes of it."""
+"""Bridge from idle to freed GPUs: those of jobs that do no work, and what becomes of them."""
 
 from collections import defaultdict
 from dataclasses import dataclass

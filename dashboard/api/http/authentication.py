@@ -1,4 +1,4 @@
-"""Who stands behind a request of the HTTP API, by each way in that the settings allow."""
+"""Callers of the HTTP API, identified by each way in that the settings allow."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What the HTTP API touches, and who is let in."""
+"""Context of the HTTP API: the store, the services, and the check of who is let in."""
 
 import time
 from collections.abc import Callable, Hashable

@@ -1,4 +1,4 @@
-"""Which findings the API is asked for."""
+"""Query of findings in the API."""
 
 from typing import Annotated
 

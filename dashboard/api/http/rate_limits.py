@@ -1,4 +1,4 @@
-"""How often a caller may ask, and what is asked twice under one key.
+"""Rate limits of callers, and one answer for a request repeated under one key.
 
 Both are kept by this process alone. After a restart the states of findings and submissions still
 refuse what was done before.

@@ -1,4 +1,4 @@
-"""What happens, as server-sent events: entries of the record, and cycles that ended.
+"""Server-sent events: entries of the record, and cycles that ended.
 
 The id of an event is the sequence of the record, so who comes back with Last-Event-ID misses no
 entry. A stream ends by itself, and its right is asked again before anything more is told.

@@ -1,4 +1,4 @@
-"""What figures are made of: readings, and the slots that they were counted as, page by page."""
+"""Samples behind the figures: readings, and the slots that they were counted as, page by page."""
 
 from collections.abc import Callable
 from datetime import datetime

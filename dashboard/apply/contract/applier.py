@@ -1,4 +1,4 @@
-"""What every applier does. Preview and apply walk the same steps; only `execute` changes anything.
+"""Contract of appliers. Preview and apply walk the same steps; only `execute` changes anything.
 
 The order is always look, change_for, rehearse, execute (step by step), read_back. An applier keeps
 no state between calls and never sends a command twice: retries and outcomes are the worker's, which

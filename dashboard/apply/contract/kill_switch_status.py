@@ -1,4 +1,4 @@
-"""Who obeys the kill switch: the process that applies says it in a file beside its DuckDB store.
+"""Status of the kill switch: the applying process writes it to a file beside its DuckDB store.
 
 The file names the process, the stop file that it obeys, and whether it has seen it. A lock on it
 dies with the process, so what a dead one left is never believed. On PostgreSQL the wish is in the

@@ -1,4 +1,4 @@
-"""What a change does and where it stands, in words: one for every action, direction and state."""
+"""Words for a change and its state: one for every action, direction and state."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Which file of the repository an object comes from."""
+"""Search for the file of the repository that an object comes from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the Git route asks of a forge, and how a question is sent; `forges` has each kind.
+"""Requests of the Git route to a forge, and how they are sent; `forges` has each kind.
 
 A request is found by its branch, whose name holds the digest: nothing has to be remembered of it.
 """

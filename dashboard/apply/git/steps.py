@@ -1,4 +1,4 @@
-"""What the steps of a Git change say, and the change of the live object that they stand for."""
+"""Content of the steps of a Git change, and the change of the live object behind them."""
 
 import json
 from dataclasses import asdict, dataclass, replace

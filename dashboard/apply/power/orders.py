@@ -1,4 +1,4 @@
-"""What Trimtab asks of a node, and what the node's agent reports. Watts are whole numbers."""
+"""Orders to a node, and reports of the node's agent. Watts are whole numbers."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What the agent must put back, on disk before it sets anything: it survives being killed."""
+"""Limits that the agent must put back, on disk before it sets any: they survive a kill."""
 
 import fcntl
 import json

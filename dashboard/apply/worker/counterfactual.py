@@ -1,4 +1,4 @@
-"""What a job would have held and drawn without a change, from the day before and what it did since.
+"""Course of a job without a change, from the day before and from what it did since.
 
 A service would have had the same demand: its power is read off its own line of power over work of
 the day before, at the work done since. A job with an end would have done the same work in less or

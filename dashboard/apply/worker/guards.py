@@ -1,4 +1,4 @@
-"""What keeps a change small: limits by hour, namespace, size and time since the last one.
+"""Guards that keep a change small: limits by hour, namespace, size and time since the last.
 
 What passes with time holds a command; what does not refuses it.
 """

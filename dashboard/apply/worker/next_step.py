@@ -1,4 +1,4 @@
-"""What the worker does next, decided from the journal and a fresh look alone. Pure.
+"""Next step of the worker, decided from the journal and a fresh look alone. Pure.
 
 Because nothing else is asked, a worker that died at any point is followed by one that goes on
 rightly: a step in doubt is looked for before anything is sent again.

@@ -1,4 +1,4 @@
-"""From a command to the exact change: every condition asked again, then look, steps, rehearsal."""
+"""Path from a command to the exact change: all conditions again, then look, steps, rehearsal."""
 
 from dataclasses import replace
 from datetime import timedelta

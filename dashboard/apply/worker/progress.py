@@ -1,4 +1,4 @@
-"""How far a command has come, folded from its journal. Pure: a restart sees what the crash left."""
+"""Progress of a command, folded from its journal. Pure: a restart sees what the crash left."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Which recommendations change the same fields of the same object."""
+"""Recommendations that change the same fields of the same object."""
 
 from collections.abc import Collection
 

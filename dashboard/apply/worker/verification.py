@@ -1,4 +1,4 @@
-"""What a change really brought: what the job did since, against the same job without the change.
+"""Measured effect of a change: the job since, against the same job without the change.
 
 What it would have held and drawn is read off the day before (`counterfactual.py`).
 

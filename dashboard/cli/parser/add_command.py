@@ -1,4 +1,4 @@
-"""How commands are added to a parser; nothing heavy is imported before one runs."""
+"""Functions that add commands to a parser; nothing heavy is imported before one runs."""
 
 import argparse
 import importlib

@@ -1,4 +1,4 @@
-"""What commands do with `--server`: the rows and documents of the API, printed as of a store."""
+"""Commands with `--server`: the rows and documents of the API, printed as of a store."""
 
 import argparse
 import importlib

@@ -1,4 +1,4 @@
-"""What every command starts with: the settings in force, the store, progress on stderr."""
+"""Context of every command: the settings in force, the store, progress on stderr."""
 
 import argparse
 import os

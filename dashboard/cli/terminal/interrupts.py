@@ -1,4 +1,4 @@
-"""What a command does when it is told to end while a change is under way: say so, and end soon."""
+"""Interrupts of a command while a change is under way: it says so, and ends soon."""
 
 import os
 import signal

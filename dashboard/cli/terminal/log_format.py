@@ -1,4 +1,4 @@
-"""What is logged, as lines of text or of JSON: time, level, who, in which cycle, what."""
+"""Log lines as text or JSON: time, level, logger, cycle, message."""
 
 import argparse
 import io

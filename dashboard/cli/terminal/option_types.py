@@ -1,4 +1,4 @@
-"""How options are read; nothing heavy is imported."""
+"""Types of options; nothing heavy is imported."""
 
 import argparse
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How rows leave on stdout: a table for people, JSON and CSV for programs."""
+"""Output of rows on stdout: a table for people, JSON and CSV for programs."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which editions are due, to whom, and why one is not sent.
+"""Editions that are due, their recipients, and the reason where one is not sent.
 
 A week is due from the hour and weekday of the settings on; after downtime the missed weeks of the
 last month follow, oldest first. On weekends it waits for Monday: nobody is mailed on a day off.

@@ -1,4 +1,4 @@
-"""Who gets which report: the whole, one namespace's, or one owner's own jobs.
+"""Editions of the report and their readers: the fleet, one namespace, or one owner's own jobs.
 
 An edition shows what lies within it and nothing of others: no total, plot or name from outside.
 """

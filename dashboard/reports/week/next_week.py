@@ -1,4 +1,4 @@
-"""What the coming week is forecast to need, day by day, against the boards there are."""
+"""Forecast need of the coming week, day by day, against the present boards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

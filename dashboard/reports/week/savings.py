@@ -1,4 +1,4 @@
-"""What was approved, applied and really saved in a week, from the savings ledger.
+"""Approved, applied and measured savings of a week, from the savings ledger.
 
 A change counts in the week in which it was measured, so that no two reports add the same saving;
 one applied in the week and measured later is named, and its saving still unknown.

@@ -1,4 +1,4 @@
-"""What was held and not used, by whom, and what that costs in rent.
+"""GPUs held and not used, by owner, with their cost in rent.
 
 Idle GPU-hours are those of the store's hourly roll-ups: GPU-hours held less those in use, so a
 GPU that works half of its time counts half. The rent is what the statement charges for the boards

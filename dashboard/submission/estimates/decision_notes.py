@@ -1,4 +1,4 @@
-"""Why a new job goes where it goes, in words and for programs: what was weighed, beside what."""
+"""Reasons for the place of a new job, in words and for programs: what was weighed, with what."""
 
 from typing import Any
 

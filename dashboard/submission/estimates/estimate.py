@@ -1,4 +1,4 @@
-"""What `trimtab estimate` and the New job page answer: plans, or why one layout does not fit."""
+"""Answer of `trimtab estimate` and the New job page: plans, or why one layout does not fit."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

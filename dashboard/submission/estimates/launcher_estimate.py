@@ -1,4 +1,4 @@
-"""Whether a launched job fits, on every GPU type: for `trimtab estimate` with a launcher."""
+"""Fit of a launched job on every GPU type: for `trimtab estimate` with a launcher."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

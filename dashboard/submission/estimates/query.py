@@ -1,4 +1,4 @@
-"""What is asked of an estimate, and its answer: for the command line and the HTTP API alike."""
+"""Query of an estimate, and its answer: for the command line and the HTTP API alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

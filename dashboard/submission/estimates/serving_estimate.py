@@ -1,4 +1,4 @@
-"""Which GPUs hold a model that is served: for `trimtab estimate --serve`, without a launcher."""
+"""GPUs that hold a served model: for `trimtab estimate --serve`, without a launcher."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""What a program can be told of a plan: whether what runs would be what was planned.
+"""Options of a program for a plan: the test that it would run what was planned.
 
 A plan is a micro-batch, a number of accumulated micro-batches, parallel degrees, sharding and
 recomputation. A program that is not told one of them runs its own: tensor parallelism of 2 that a

@@ -1,4 +1,4 @@
-"""From a job file to the plans that fit: what MARP admits on the GPU types on offer."""
+"""Plans of a job file that fit: what MARP admits on the GPU types on offer."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What is sent to a cluster: the text that a person sees is the text that is sent."""
+"""Manifest that is sent to a cluster: a person sees the very text that is sent."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where a job goes: the GPU type by the joint policy, the nodes by what they would strand.
+"""Place of a job: the GPU type by the joint policy, the nodes by what they would strand.
 
 MARP ranks the plans; HAS (`planner.scheduling.arrival`) decides between the GPU types over all that
 waits; here its choice is seated on real nodes with their CPUs and memory. What finds no seat goes

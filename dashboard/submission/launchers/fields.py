@@ -1,4 +1,4 @@
-"""What launchers can say about a job: fields with their kinds, and the words of dialects.toml."""
+"""Statements of launchers about a job: fields with their kinds, and words of dialects.toml."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""From what a launch states to the job that the memory predictor knows."""
+"""The job of a launch, as the memory predictor knows it."""
 
 import re
 from collections.abc import Mapping, Sequence

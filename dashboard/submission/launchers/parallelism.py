@@ -1,4 +1,4 @@
-"""How a launch spreads a job over GPUs, and the batch that each of them gets."""
+"""Layout of a launch over GPUs, and the batch of each of them."""
 
 from dataclasses import dataclass
 from typing import Any

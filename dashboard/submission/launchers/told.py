@@ -1,4 +1,4 @@
-"""What a launch told of a field, or what its framework does when nothing was told."""
+"""Value of a field: as a launch states it, else the default of its framework."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What waits in the queue besides a new job, as the store knows it."""
+"""Jobs that wait in the queue besides a new one, as the store knows them."""
 
 from collections.abc import Iterable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Which cluster takes a job: the one asked for, else the one that is configured."""
+"""Cluster that takes a job: the one asked for, else the one that is configured."""
 
 from dashboard.submission.targets.kubernetes_target import KubernetesTarget
 from dashboard.submission.targets.slurm_target import SlurmTarget

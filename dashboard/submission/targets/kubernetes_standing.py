@@ -1,4 +1,4 @@
-"""Where a workload on Kubernetes stands, as its conditions and its pods say."""
+"""State of a workload on Kubernetes, as its conditions and its pods report it."""
 
 from collections.abc import Iterator
 from typing import Any

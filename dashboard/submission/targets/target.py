@@ -1,4 +1,4 @@
-"""What every cluster that takes jobs can do."""
+"""Contract of every cluster that takes jobs."""
 
 import re
 from dataclasses import dataclass

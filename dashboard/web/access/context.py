@@ -1,4 +1,4 @@
-"""What the pages may touch: reading the store, and the decision service."""
+"""Context of the pages: a reader of the store, and the decision service."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

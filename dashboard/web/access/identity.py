@@ -1,4 +1,4 @@
-"""Who looks at the page: the local person, who a trusted proxy names, or who signed in."""
+"""Person who looks at a page: the local one, one named by a trusted proxy, or one signed in."""
 
 from collections.abc import Mapping
 from typing import Literal

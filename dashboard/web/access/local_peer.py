@@ -1,4 +1,4 @@
-"""Which account of this machine asks in local mode: by the kernel's word, or by the start's key.
+"""Account of this machine behind a local request: by the kernel, or by the start's key.
 
 The kernel lists each connection with the account that opened it. Where it does not say (another
 system, a tunnel of another account), the key in the address that the start prints lets in.

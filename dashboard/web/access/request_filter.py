@@ -1,4 +1,4 @@
-"""Which requests are answered at all: decided on the raw request, before sign-in and Streamlit.
+"""Filter of raw requests, before sign-in and before Streamlit sees them.
 
 * The name in `Host` is one of ours. A site may let its own name lead to this machine (DNS
   rebinding); the browser then takes its page and this server for one site.

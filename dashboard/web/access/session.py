@@ -1,4 +1,4 @@
-"""How a page finds the world: Streamlit runs pages as scripts, so nothing can be passed to them.
+"""Access of a page to the world: Streamlit runs pages as scripts, which take no arguments.
 
 The one registered world is the only module-level state of the project.
 """

@@ -1,4 +1,4 @@
-"""Who stands behind a request: decided on the raw request, before Streamlit sees it.
+"""Person behind a request of a trusted proxy: read from the raw request, before Streamlit.
 
 Streamlit takes the first of duplicate headers and believes every sender. So here the headers of
 sign-in proxies are believed only from listed addresses, refused when they come twice, and taken

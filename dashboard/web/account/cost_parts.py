@@ -1,4 +1,4 @@
-"""What the page of costs shows: the part of the book that is looked at, its sentence, its rows."""
+"""Content of the page of costs: the part of the book in view, its sentence, its rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

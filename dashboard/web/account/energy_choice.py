@@ -1,4 +1,4 @@
-"""What the page of energy is asked for, kept in its address so that a link shows the same."""
+"""Choice on the page of energy, kept in its address so that a link shows the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

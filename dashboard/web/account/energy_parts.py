@@ -1,4 +1,4 @@
-"""What the page of energy shows of a statement: figures with their comparison, bars, rows."""
+"""Content of the page of energy: figures with their comparison, bars, rows."""
 
 from collections.abc import Callable, Iterator
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""What approvals really saved: predicted against realised, per recommendation and in total."""
+"""Measured savings of approvals: predicted against realised, per recommendation and in total."""
 
 import pandas as pd
 import streamlit as st

@@ -1,4 +1,4 @@
-"""What people may do with a finding, as a table: one row a verb, for one finding or many at once.
+"""Actions on findings, as a table: one row a verb, for one finding or many at once.
 
 A verb is a wish of the HTTP API, to which its button posts: every right is asked again there.
 """

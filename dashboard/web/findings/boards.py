@@ -1,4 +1,4 @@
-"""How many boards a configuration takes."""
+"""Boards that a configuration takes."""
 
 from data.base.errors import UnknownGpuModelError
 from data.catalogue.gpu_catalogue import GpuCatalogue

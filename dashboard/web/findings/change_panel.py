@@ -1,4 +1,4 @@
-"""What would change exactly: removed and added lines, and the steps of a fresh look."""
+"""The exact change: removed and added lines, and the steps of a fresh look."""
 
 import streamlit as st
 

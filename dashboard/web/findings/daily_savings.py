@@ -1,4 +1,4 @@
-"""What applied changes have saved so far, made once for all pages that show it."""
+"""Savings of applied changes so far, computed once for all pages that show them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

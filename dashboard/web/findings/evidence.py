@@ -1,4 +1,4 @@
-"""What a recommendation rests on: the plot of its samples, every figure and factor."""
+"""Evidence of a recommendation: the plot of its samples, every figure and factor."""
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.figures import samples_text

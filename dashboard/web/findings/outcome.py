@@ -1,4 +1,4 @@
-"""What the worker does with a finding at the moment, and what came of it."""
+"""Present work on a finding, and its outcome."""
 
 from collections.abc import Mapping
 

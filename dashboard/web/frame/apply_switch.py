@@ -1,4 +1,4 @@
-"""Whether changes can be applied, on every page: the kill switch and who is signed in."""
+"""State of applying, on every page: the kill switch and who is signed in."""
 
 from typing import Literal
 

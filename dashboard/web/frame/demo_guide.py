@@ -1,4 +1,4 @@
-"""What tells the demo from the real thing on every page, and the guide through its first minutes.
+"""Banner of the demo on every page, and the guide through its first minutes.
 
 The guide reads from the store how far the visitor has come. It ends by itself: once its last step
 is done and read, the next page is without it. Nothing is remembered of the visit but that, and

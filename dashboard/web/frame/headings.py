@@ -1,4 +1,4 @@
-"""What stands above the columns of tables: people's words and the unit.
+"""Headings of the columns of tables: people's words and the unit.
 
 The rows, and so the files made of them, keep the names that programs read; here alone each is told
 in the words of docs/vocabulary.md. A name without an entry is in people's words already.

@@ -1,4 +1,4 @@
-"""What pages share: errors without tracebacks, figures, tables with export, age of the data."""
+"""Parts common to pages: errors without tracebacks, figures, tables with export, age of data."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

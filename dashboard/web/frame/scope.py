@@ -1,4 +1,4 @@
-"""What is looked at on every page: a time range and a part of the jobs, in header and address.
+"""Scope of every page: a time range and a part of the jobs, in header and address.
 
 The header asks for it (`ask_scope`), pages read it (`current_scope`), and links carry it on. A page
 that does not follow a part of it says so: `FOLLOWED` is the one place that knows.

@@ -1,4 +1,4 @@
-"""What the fleet will need, how far ahead that can be trusted, and why."""
+"""Forecast need of the fleet, with how far ahead it can be trusted, and why."""
 
 from collections.abc import Sequence
 

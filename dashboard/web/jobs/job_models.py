@@ -1,4 +1,4 @@
-"""Which models made a job's forecast."""
+"""Models behind a job's forecast."""
 
 import streamlit as st
 

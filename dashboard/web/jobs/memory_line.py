@@ -1,4 +1,4 @@
-"""What is foreseen of a job's memory, in words with the remedies."""
+"""Forecast of a job's memory, in words with the remedies."""
 
 import pandas as pd
 import streamlit as st

@@ -1,4 +1,4 @@
-"""When a running job is expected to end, and how much of its run is done."""
+"""Expected end of a running job, and the part of its run that is done."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a job's scheduler says of it, as one table; nothing when only telemetry names the job."""
+"""Facts of a job's scheduler, as one table; none when only telemetry names the job."""
 
 import pandas as pd
 import streamlit as st

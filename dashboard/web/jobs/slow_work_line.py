@@ -1,4 +1,4 @@
-"""Why a job is slow, in words with what to try."""
+"""Cause of a slow job, in words with what to try."""
 
 import streamlit as st
 

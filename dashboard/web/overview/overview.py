@@ -1,4 +1,4 @@
-"""What is wasted now, and what should be approved today."""
+"""Waste of now, and what should be approved today."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

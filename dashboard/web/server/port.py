@@ -1,4 +1,4 @@
-"""Whether the port is free, asked before any long work."""
+"""Check that the port is free, before any long work."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""What a server says to the steps without taking them, compared with what they intend."""
+"""Dry run of the steps on the server, compared with what they intend."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""From a recommendation to the fields of an object that say it. Pure.
+"""Edits of an object's fields for a recommendation. Pure.
 
 A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs in each of them.
 """

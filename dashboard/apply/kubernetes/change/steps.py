@@ -1,4 +1,4 @@
-"""From edits to the steps that make them: what has to be moved aside first, and put back after.
+"""Steps of edits: what is moved aside before them, and put back after.
 
 A Job's pod template moves only while it is suspended and has no pods. A Deployment on full nodes
 first has to take a pod away before it makes a new one, or the rollout waits for ever. Pure.

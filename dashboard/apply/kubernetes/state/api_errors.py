@@ -1,4 +1,4 @@
-"""What an answer of the API means for a change: each status is one stated outcome."""
+"""Meaning of an API answer for a change: each status is one stated outcome."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Who would undo a change from outside: GitOps, Helm, autoscalers, Kueue, a controller above."""
+"""Owners that would undo a change: GitOps, Helm, autoscalers, Kueue, a controller above."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Whether a cluster has room for one more pod of a workload, which a rollout with surge needs."""
+"""Room in a cluster for one more pod of a workload, which a rollout with surge needs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

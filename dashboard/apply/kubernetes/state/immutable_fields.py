@@ -1,4 +1,4 @@
-"""Why a kind of object cannot make an edit while it lives, and what its manifest would have to say.
+"""Edits that a kind of object refuses while it lives, and what its manifest would have to say.
 
 Some fields are immutable, of some a change is ignored, and some would break the work: the answer is
 then a difference of the manifest for who owns it.

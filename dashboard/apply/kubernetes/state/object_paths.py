@@ -1,4 +1,4 @@
-"""Where an object is: from a job's id to the API path, and how people call it."""
+"""Paths of objects: from a job's id to the API path, and their name for people."""
 
 import re
 from dataclasses import dataclass

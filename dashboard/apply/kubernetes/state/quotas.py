@@ -1,4 +1,4 @@
-"""Whether a ResourceQuota or a LimitRange refuses pods. Pure.
+"""Refusals of pods by a ResourceQuota or a LimitRange. Pure.
 
 Counts pods and GPU resources. CPU, memory and quotas with scopes are not looked at: a quota that is
 named refuses for sure, another one may.

@@ -1,4 +1,4 @@
-"""How a workload takes a change: by its own status, and by its pods."""
+"""State of a rollout: by the workload's own status, and by its pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether the site has what a waiting job would ask for: Slurm itself does not say.
+"""Capacity of the site for a waiting job's request: Slurm itself does not report it.
 
 `scontrol update` takes `gpu:h100:9` with return code 0, and the job is then stuck with
 Reason=BadConstraints. So nodes are counted before anything is sent.

@@ -1,4 +1,4 @@
-"""How a change that is given up half-way ends: finished or taken back, and never on hold. Pure."""
+"""End of a change that is given up half-way: finished or taken back, and never on hold. Pure."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""From a recommendation and the state of its target to moves: which field from what to what. Pure.
+"""Moves of a recommendation from the state of its target: each field, from and to. Pure.
 
 The live change, the change file and the way back are all arranged here. A waiting job is held only
 while several fields change: holding costs it its place in the queue (measured with

@@ -1,4 +1,4 @@
-"""What a change to a job depends on, as a target: fresh values under stable names."""
+"""Target of a change to a job: the fresh values that it depends on, under stable names."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Whether a changed job is as intended: the values, and after a scheduling pass their effect."""
+"""Check of a changed job: the values, and after a scheduling pass their effect."""
 
 import json
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""From the moves of a change to those that restore what it touched. Pure."""
+"""Moves that restore what the moves of a change touched. Pure."""
 
 from dashboard.apply.slurm.change.moves import (
     CONTROL,

@@ -1,4 +1,4 @@
-"""How a step is sent: the argv of a client program, or the request to slurmrestd. Pure.
+"""Form of a step to send: the argv of a client program, or the request to slurmrestd. Pure.
 
 An interface is `commands` or an API version of slurmrestd, followed by the release. One field a
 command, always by job number. Measured on 22.05.8 (v0.0.38) and 24.11.5 (v0.0.41, v0.0.42); what a

@@ -1,4 +1,4 @@
-"""What Slurm's answer to a change means. Return code 0 is no success, 1 is not nothing.
+"""Meaning of Slurm's answer to a change. Return code 0 is not success, 1 is not nothing.
 
 The words only sort an answer; whether the change holds is always read back.
 """
