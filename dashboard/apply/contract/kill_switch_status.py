@@ -87,22 +87,22 @@ def announcing(settings: Callable[[], Settings]) -> Iterator[list[Loop]]:
         yield []
         return
     descriptor = os.open(_beside(url), os.O_RDWR | os.O_CREAT, 0o600)
-    said = b""
+    written = b""
 
     def tick() -> bool:
-        nonlocal said
+        nonlocal written
         path = stop_file_of(settings())
-        found = {
+        fields = {
             "process": os.getpid(),
             "stop_file": str(path),
             "has_stopped": stopped(path) is not None,
         }
-        text = json.dumps(found).encode()
-        if text != said:
+        text = json.dumps(fields).encode()
+        if text != written:
             # Written at once, and blanks behind it: who reads meanwhile finds it whole.
-            os.pwrite(descriptor, text.ljust(len(said)), 0)
+            os.pwrite(descriptor, text.ljust(len(written)), 0)
             os.ftruncate(descriptor, len(text))
-            said = text
+            written = text
         return False
 
     try:
