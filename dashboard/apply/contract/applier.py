@@ -33,7 +33,7 @@ class Applier(Protocol):
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it: kubernetes, slurm, power-cap."""
+        """Name in settings, audit and pages: kubernetes, slurm, power-cap."""
         ...
 
     def covers(self, recommendation: Recommendation) -> bool:
@@ -82,7 +82,7 @@ class Applier(Protocol):
 
 
 class Left(StrEnum):
-    """What remains of an abandoned change."""
+    """Remains of an abandoned change."""
 
     NOTHING = "nothing"
     ALL = "all"
@@ -93,7 +93,7 @@ class Left(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """What a call to `close` found.
+    """Result of a call to `close`.
 
     NOTHING: the target is as it was before. ALL: every step holds. PART: some of it stands and
     holds nothing up. AS_IT_IS: there is nothing to close. UNKNOWN: call again.
@@ -115,7 +115,7 @@ class ClosesChanges(Protocol):
         ...
 
     def between_steps(self, change: Change, *, sent: int) -> str:
-        """Return why a target cannot be left after `sent` steps, '' when it can. Pure."""
+        """Return the reason not to leave a target after `sent` steps, '' for none. Pure."""
         ...
 
 

@@ -20,7 +20,7 @@ _SEEN_FOLDERS: set[Path] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Who stopped applying, when and why; unknown is ''."""
+    """Stop of applying: by whom, when and why; unknown is ''."""
 
     by: str = ""
     at: str = ""

@@ -84,7 +84,7 @@ class ClusterApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return self.inner.name
 
     def covers(self, recommendation: Recommendation) -> bool:

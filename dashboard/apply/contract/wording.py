@@ -37,7 +37,7 @@ STATE_WORDS: Mapping[State, str] = MappingProxyType(
 
 
 def deed(recommendation: Recommendation, *, back: bool) -> str:
-    """Say what making the change does, or what undoing it does."""
+    """Return the words for making the change, or for undoing it."""
     forward, backward = recommendation.action.spec.deeds
     return (backward if back else forward).format(
         target=recommendation.target,

@@ -69,7 +69,7 @@ class GitApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return "git"
 
     def access(self) -> tuple[bool, str]:

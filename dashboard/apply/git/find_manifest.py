@@ -35,7 +35,7 @@ _MAX_READ = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitSource:
-    """Where an object comes from: a file or folder, and the other places that may say its numbers.
+    """Origin of an object: a file or folder, and the other places that may hold its numbers.
 
     With `keys` it is a part of values, and no manifest. `by_flux`: a file of values counts only
     where the path names it, as Flux takes none out of a folder by itself.
@@ -63,7 +63,7 @@ def names_workload(settings: GitApplySettings, job_id: str) -> bool:
 
 
 def source_of(settings: GitApplySettings, place: Place, document: Document) -> GitSource:
-    """Return where an object comes from. Errors: ChangeRefusedError when no entry tells."""
+    """Return the origin of an object. Errors: ChangeRefusedError when no entry tells."""
     marks = labels_of(document)
     tracked = _tracked(place, marks)
     for entry in settings.entries:
@@ -107,7 +107,7 @@ def _others(
     *,
     alone: bool,
 ) -> Iterator[OtherPlace]:
-    """Yield where else the numbers of an object may be, by who keeps it and the settings."""
+    """Yield the other places of an object's numbers, by its keeper and the settings."""
     by_helm = bool(keys) or marks.get("app.kubernetes.io/managed-by") == "Helm"
     by_helm = by_helm or any(name in marks for name in _BY_HELM)
     if place.kind in _SCALED and not keys:
@@ -169,7 +169,7 @@ def find_source(
 
 
 def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[OtherPlace | None]:
-    """Yield what a file may be: a manifest (None) or one of the other places."""
+    """Yield the places that a file may be: a manifest (None) or one of the others."""
     if place.name in text and not source.keys:
         yield None
     for other in source.others:

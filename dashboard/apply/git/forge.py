@@ -45,7 +45,7 @@ class ForgeAnswer:
 
     @property
     def words(self) -> str:
-        """What a refusal says."""
+        """Text of a refusal."""
         fields = self.found if isinstance(self.found, dict) else {}
         message = fields.get("message") or fields.get("error") or ""
         return scrub(f"the forge answers {self.status}: {message}", limit=200)
@@ -71,7 +71,7 @@ class Forge(ABC):
 
     @abstractmethod
     def may_push(self) -> str:
-        """Return why the account may not make requests, '' when it may. Errors: ApplyError."""
+        """Return the reason against requests of the account, '' for none. Errors: ApplyError."""
 
     @abstractmethod
     def request_of(self, branch: str) -> PullRequest | None:

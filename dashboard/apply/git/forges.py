@@ -54,7 +54,7 @@ class PullForge(Forge):
         return _request(entry["number"], status, entry.get("html_url"), at)
 
     def _is_of(self, entry: Any, branch: str) -> bool:
-        """Whether an entry is a request of our branch: a fork may have one of the same name.
+        """Return whether an entry is a request of our branch: a fork may have one of the same name.
 
         Gitea keeps the name of a branch that was deleted in `label` alone.
         """

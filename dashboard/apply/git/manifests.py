@@ -196,7 +196,7 @@ class ManifestText:
     def spans(
         self, node: yaml.Node, edits: Sequence[NumberEdit], above: Sequence[yaml.Node] = ()
     ) -> dict[tuple[int, int], str]:
-        """Return where which characters change; nothing where the object has none of the fields.
+        """Return the new text by span of characters, {} where the object has none of the fields.
 
         `above` are the nodes that the object is in.
 
@@ -256,7 +256,7 @@ class ManifestText:
             raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
 
     def below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
-        """Return what a part of a place leads to, None where there is no such part.
+        """Return the node below a part of a place, None where there is no such part.
 
         Errors: ChangeRefusedError where it is there twice or may come from a merge key.
         """
@@ -283,7 +283,7 @@ class ManifestText:
 
 
 def _is_of_quantities(node: yaml.Node, depth: int = 2) -> bool:
-    """Whether a node in flow style holds quantities alone, as resources, limits and requests do."""
+    """Tell whether a node in flow style holds quantities alone, as limits and requests do."""
     if isinstance(node, yaml.ScalarNode):
         return _QUANTITY.fullmatch(str(node.value)) is not None
     inside = node.value if isinstance(node, yaml.MappingNode) else [(None, None)]

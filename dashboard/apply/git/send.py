@@ -203,7 +203,7 @@ def _of_branch(settings: GitApplySettings, change: Change) -> ReadBack:
 
 
 def _foreign_commit(settings: GitApplySettings, change: Change) -> str:
-    """Return what the branch of an open request holds beside the approved commit, '' for nothing.
+    """Return the commit on an open request's branch beside the approved one, '' for none.
 
     The base may have moved on since: what counts is that the newest commit is the approved words
     and the approved edit of the approved file. Errors: ApplyError.
@@ -234,7 +234,7 @@ def _edited(text: str, change: Change) -> str | None:
 
 
 def _closed(there: PullRequest | None) -> ReadBack:
-    """Return what became of closing a request."""
+    """Return the result of closing a request."""
     if there is None or there.state == "closed":
         return ReadBack(seen=Verdict.AS_INTENDED, detail="no request is open: nothing changes")
     verdict = Verdict.UNTOUCHED if there.state == "open" else Verdict.DIFFERENT

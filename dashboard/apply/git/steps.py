@@ -22,7 +22,7 @@ _NO_MATTER = (KUBECTL_FACT, INSTANCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOrder:
-    """What is committed: which content of which file changes, and the branch that it goes to.
+    """Order of a commit: the new content of a file, and the branch that it goes to.
 
     `values` is the other place (`OtherPlace.text`) of what is not in a manifest.
     """
@@ -43,7 +43,7 @@ def push_order(change: Change) -> PushOrder:
 
 
 def facts_of(target: Target) -> dict[str, str]:
-    """Return what the state of a target holds of the repository."""
+    """Return the facts of the repository in a target's state."""
     pairs = (pair for pair in target.state if pair[0].startswith(GIT_FACT))
     return {name.removeprefix(GIT_FACT): value for name, value in pairs}
 
@@ -58,7 +58,7 @@ def with_facts(target: Target, **facts: str) -> Target:
 
 
 def order_of(step: ChangeStep) -> dict[str, Any]:
-    """Return what the payload of a step says."""
+    """Return the order in the payload of a step."""
     order: dict[str, Any] = json.loads(step.payload)
     return order
 

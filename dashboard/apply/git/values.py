@@ -47,7 +47,7 @@ Trail = tuple[yaml.Node, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherPlace:
-    """Where the numbers are: in an object of a kind and name, or, without a kind, a file of values.
+    """Place of the numbers: an object of a kind and name, or, without a kind, a file of values.
 
     `keys` is the part of the values that the settings name.
     """
@@ -110,7 +110,7 @@ def edited_there(
 
 
 def _roots(manifest: ManifestText, other: OtherPlace, place: Place) -> Iterator[Trail]:
-    """Yield what is a kustomization, or the values (or the named part of them) of each document."""
+    """Yield the kustomizations, or the values (or their named part) of each document."""
     for node in manifest.documents():
         kind, group = (manifest.word(node, name) for name in ("kind", "apiVersion"))
         if other.kind == KUSTOMIZATIONS:
@@ -125,7 +125,7 @@ def _roots(manifest: ManifestText, other: OtherPlace, place: Place) -> Iterator[
 
 
 def _layers_on(manifest: ManifestText, node: yaml.Node, place: Place) -> bool:
-    """Whether a document is a kustomization of objects with the name of the one at a place."""
+    """Tell whether a document is a kustomization of objects with the name of the one at a place."""
     kind, group = manifest.word(node, "kind"), manifest.word(node, "apiVersion").partition("/")[0]
     # Both may be left out.
     same_kind = (kind, group) in ((KUSTOMIZATIONS, _KUSTOMIZE), ("", ""))
@@ -134,7 +134,7 @@ def _layers_on(manifest: ManifestText, node: yaml.Node, place: Place) -> bool:
 
 
 def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace, place: Place) -> bool:
-    """Whether a document is the object that holds the values."""
+    """Return whether a document is the object that holds the values."""
     about = manifest.child(node, "metadata")
     namespace = manifest.word(about, "namespace")
     target = manifest.child(manifest.child(node, "spec"), "destination")
@@ -149,7 +149,7 @@ def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace, place: Place
 
 
 def _below(manifest: ManifestText, trail: Trail, names: Sequence[str]) -> Iterator[Trail]:
-    """Yield what keys lead to, with the nodes passed: the elements of a list go by their name."""
+    """Yield the nodes that keys lead to, with those passed: elements of a list go by their name."""
     node = trail[-1]
     if not names:
         yield trail

@@ -68,7 +68,7 @@ class PowerAgent:
 
     @property
     def holds_any(self) -> bool:
-        """Whether a limit is still to be put back."""
+        """Return whether a limit is still to be put back."""
         return bool(self._held.boards)
 
     def _wanted(self) -> tuple[dict[str, int], str]:
@@ -182,7 +182,7 @@ class PowerAgent:
 
 
 def _or_why_not(settle: Callable[[], str]) -> str:
-    """Return what settling a board said; a full disk at one board keeps no other one waiting."""
+    """Return the result of settling a board; a full disk at one board keeps no other waiting."""
     try:
         return settle()
     except ApplyError as error:

@@ -48,7 +48,7 @@ class PowerCapApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return "power-cap"
 
     def covers(self, recommendation: Recommendation) -> bool:
@@ -125,7 +125,7 @@ class PowerCapApplier:
         return _change(change.recommendation_digest, target, back)
 
     def rehearse(self, change: Change) -> Rehearsal:
-        """Return what the agents cannot do now: they have no dry run. Errors: ApplyError."""
+        """Return the refusals of agents for now: they have no dry run. Errors: ApplyError."""
         exchange = self._exchange()
         boards = [
             _board_in(self._fresh(exchange, node), uuid)
@@ -248,7 +248,7 @@ class PowerCapApplier:
     def _of_board(
         self, exchange: SignedFolder, step: ChangeStep
     ) -> tuple[VerificationResult, str, str]:
-        """Return what is seen of the board of a step, in words, and its limit."""
+        """Return the state of a step's board as verdict, in words, and its limit."""
         sent = json.loads(step.payload)
         node, uuid = sent["node"], sent["gpu_uuid"]
         target = self._wanted(exchange, node, uuid)

@@ -63,7 +63,7 @@ class BoardReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What an agent saw and did at `at`, after reading order `sequence` (0: none)."""
+    """Report of an agent at `at`, after reading order `sequence` (0: none)."""
 
     node: str
     at: datetime

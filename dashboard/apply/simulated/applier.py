@@ -47,7 +47,7 @@ class SimulatedApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return "simulated"
 
     def covers(self, recommendation: Recommendation) -> bool:
@@ -174,7 +174,7 @@ def _configuration(target: Target) -> Configuration:
 
 
 def _sent(step: ChangeStep) -> tuple[Configuration, Configuration]:
-    """Return what the job has before and after a step."""
+    """Return the configuration of the job before and after a step."""
     document: dict[str, dict[str, Any]] = json.loads(step.payload)
     return Configuration(**document["before"]), Configuration(**document["after"])
 

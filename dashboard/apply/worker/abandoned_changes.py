@@ -41,7 +41,7 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
 
 
 def between_steps(task: Task, progress: Progress) -> str:
-    """Return why the target cannot be left as it is now, '' when it can."""
+    """Return the reason not to leave the target as it is now, '' for none."""
     change = progress.change
     if change is None or progress.outcome is not None or progress.done >= len(change.steps):
         return ""

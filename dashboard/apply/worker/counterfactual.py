@@ -34,7 +34,7 @@ _DAY = pd.Timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBoards:
-    """How a job holds boards on one side of a change.
+    """Use of boards by a job on one side of a change.
 
     `share` is boards per device (less than 1: a MIG slice, a shared board), `speed` the work of a
     device in full use, in boards of now; `free_watts` is what a free board of the model draws.
@@ -47,7 +47,7 @@ class HeldBoards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """What a job did after a change: its history (columns HISTORY) and board energy in kWh.
+    """History of a job after a change (columns HISTORY), and board energy in kWh.
 
     `rows` are its known slots; none for a job that is stopped, which would have lasted `hours`,
     with `sooner` and `later` the sides of their range.
@@ -83,7 +83,7 @@ def saved(
     counts_new_boards: bool,
     slot_seconds: int,
 ) -> MeasuredSaving:
-    """Return what a change saved, against the same job without it.
+    """Return the savings of a change, against the same job without it.
 
     `before` are the known slots of the day before (columns HISTORY), at least one. `has_end`: the
     job does a given work. Not `counts_new_boards`: boards of another model are no GPU-hours of
@@ -166,14 +166,14 @@ class _Day:
 
     @property
     def worked(self) -> bool:
-        """Whether there is work to measure by."""
+        """Return whether there is work to measure by."""
         return bool(self.work.sum() > NO_WORK_RATIO * self.held.sum())
 
 
 def lasting(
     expected_hours: float, horizon_hours: float, hours: float
 ) -> tuple[float, float, float]:
-    """Return how many of the `hours` after a change a job would have lasted: low, mean, high.
+    """Return the part of the `hours` after a change that a job would have run: low, mean, high.
 
     It was expected to be there for so many hours of the plan's horizon; it is taken to end in any
     hour alike. Four of five times lie between low and high, all above low where a tenth or more
@@ -219,14 +219,14 @@ def _line(day: _Day, now: HeldBoards) -> tuple[float, float]:
 
 
 def _same_hours(before: pd.DataFrame, after: pd.DataFrame, slots: int) -> npt.NDArray[np.bool_]:
-    """Return which slots of the day before are of the same hours; where none are, the last ones."""
+    """Return the slots of the day before at the same hours; where none are, the last ones."""
     moments = {moment - _DAY for moment in after["slot_start"]}
     alike = before["slot_start"].isin(moments).to_numpy()
     return alike if alike.any() else np.arange(len(before)) >= len(before) - slots
 
 
 def _apart(values: Values, slots: int) -> Values:
-    """Return how far stretches of so many slots lie from the mean of all: q10 and q90."""
+    """Return the distance of runs of so many slots from the mean of all: q10 and q90."""
     size = min(slots, len(values))
     means = np.convolve(values, np.ones(size) / size, mode="valid")
     low, high = np.quantile(means - values.mean(), (0.1, 0.9))
@@ -234,7 +234,7 @@ def _apart(values: Values, slots: int) -> Values:
 
 
 def _sides(apart: Values) -> tuple[float, float]:
-    """Return how far a range reaches below and above."""
+    """Return the reach of a range below and above."""
     return max(0.0, -float(apart[0])), max(0.0, float(apart[1]))
 
 

@@ -19,7 +19,7 @@ _SHARE_WINDOW = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandHold:
-    """Why a command waits, and when to ask again."""
+    """Reason of a command to wait, and the time to ask again."""
 
     reason: str
     until: datetime
@@ -28,7 +28,7 @@ class CommandHold:
 def why_wait(
     reader: StoreReader, command: Command, limits: ApplySettings, now: datetime
 ) -> CommandHold | None:
-    """Return what holds an apply for now: too many within the hour, or too soon for this job."""
+    """Return the hold on an apply for now: too many within the hour, or too soon for this job."""
     hour_ago = now - timedelta(hours=1)
     cool_down = timedelta(minutes=limits.cool_down_minutes)
     recent = [
@@ -82,7 +82,7 @@ def _reaches(value: Range | None, least: float) -> bool:
 
 
 def taken_gpus(recommendation: Recommendation) -> int:
-    """Return how many GPUs the change takes from its job; 0 for a cap, and for a node's change."""
+    """Return the GPUs that the change takes from its job; 0 for a cap, and for a node's change."""
     if recommendation.action.spec.caps_power or recommendation.action.spec.of_node:
         return 0
     return max(0, recommendation.now.gpu_count - recommendation.proposed.gpu_count)

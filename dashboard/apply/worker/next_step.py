@@ -209,7 +209,7 @@ def _after_a_no(
 
 
 def _short(progress: Progress, why: str) -> str:
-    """Return what stopped a change between its steps."""
+    """Return the cause that stopped a change between its steps."""
     steps = len(progress.change.steps) if progress.change else 0
     return f"{progress.done} of {steps} steps were taken, then: {why}"
 
@@ -310,7 +310,7 @@ def look_at_all(progress: Progress) -> ReadBackMove:
 
 
 def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
-    """Return what a look during the watch changes, None when all is as it was."""
+    """Return the move after a look during the watch, None when all is as it was."""
     if progress.outcome is LifecycleEvent.UNKNOWN:
         return _known_at_last(progress, answer)
     stands = progress.outcome in _MEASURED
@@ -334,7 +334,7 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
 
 
 def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
-    """Return what it means that the fields no longer hold what was sent; two looks have to say so.
+    """Return the move when fields no longer hold what was sent; two looks have to say so.
 
     Where the target stored something else from the beginning, another value says nothing new.
     """
@@ -358,7 +358,7 @@ def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) ->
 
 
 def _recovered(progress: Progress, answer: ReadBack) -> Move | None:
-    """Return what follows once the work is well: its next step, or the outcome after the last."""
+    """Return the move once the work is well: its next step, or the outcome after the last."""
     if answer.seen is not VerificationResult.AS_INTENDED:
         return None
     step = progress.done

@@ -22,7 +22,7 @@ _DAY = timedelta(hours=24)
 
 
 def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
-    """Return what makes the command wait for now; nothing holds back what has expired.
+    """Return the hold of the command for now; nothing holds back what has expired.
 
     Only the window holds back what is prepared: it may have closed since.
     """
@@ -35,7 +35,7 @@ def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
 
 
 def _outside_window(task: Task) -> CommandHold | None:
-    """Return what holds an apply until `apply.window` opens, or the recommendation expires."""
+    """Return the hold until `apply.window` opens, or the recommendation expires."""
     settings, expires_at = task.settings(), task.recommendation.expires_at
     zone = ZoneInfo(settings.report.timezone)
     opens_at = next_opening(change_windows(settings.apply.window), task.clock(), zone)

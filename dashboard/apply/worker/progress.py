@@ -56,7 +56,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """How many steps, from the first on, are known to have been taken."""
+        """Number of steps, from the first on, that are known to have been taken."""
         count = 0
         while (answer := self.answers.get(count)) and answer[1].outcome is StepOutcome.DONE:
             count += 1
@@ -64,7 +64,7 @@ class Progress:
 
     @property
     def sent_steps(self) -> int:
-        """How many steps, from the first on, were sent, whatever came of them."""
+        """Number of steps, from the first on, that were sent, whatever came of them."""
         return max((*self.sent, -1)) + 1
 
     @property

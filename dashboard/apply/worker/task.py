@@ -48,7 +48,7 @@ class Task:
         return f"{self.command.kind} by {by}: {what} (recommendation {its_id})"
 
     def journal(self) -> tuple[JournalRow, ...]:
-        """Return what was written for the command."""
+        """Return the journal of the command."""
         return self.store.reader.journal(command_id=self.command.command_id)
 
     def write(
@@ -81,7 +81,7 @@ class Task:
             logger.info("%s replaces recommendation %s", self.words, command.digest[:12])
 
     def why_stopped(self) -> str:
-        """Return why nothing may be sent now, '' when it may: asked before everything sent."""
+        """Return the reason to send nothing now, '' for none: asked before everything sent."""
         settings = self.settings()
         if not settings.apply.enabled:
             return "applying is off (apply.enabled)"
@@ -91,7 +91,7 @@ class Task:
         return "" if self.maker() is not None else self._nobody()
 
     def maker(self) -> Applier | None:
-        """Return who made the change, or will make it; None while it is switched off.
+        """Return the applier of the change; None while it is switched off.
 
         What was prepared stays with the way that prepared it, whatever the settings say since: no
         other reads its steps.
@@ -121,7 +121,7 @@ class Task:
         return f"the change was made {way}, and that applier is off or no longer covers it"
 
     def applier(self) -> Applier:
-        """Return who makes the change. Errors: ApplyError when it is switched off."""
+        """Return the applier of the change. Errors: ApplyError when it is switched off."""
         maker = self.maker()
         if maker is None:
             raise ApplyError(
@@ -135,7 +135,7 @@ class Task:
         return self.store.reader.command(self.command.subject.partition(":")[0])
 
     def undone_journal(self) -> tuple[JournalRow, ...]:
-        """Return what was written for the command that this rollback undoes."""
+        """Return the journal of the command that this rollback undoes."""
         return self.store.reader.journal(command_id=self.undone_command().command_id)
 
     def is_followed(self) -> bool:
@@ -148,7 +148,7 @@ class Task:
         return all(self.store.commands.end(name, now=self.clock()) for name in self._earlier())
 
     def earlier_journals(self) -> list[tuple[JournalRow, ...]]:
-        """Return what was written for each command before this one."""
+        """Return the journal of each command before this one."""
         return [self.store.reader.journal(command_id=name) for name in self._earlier()]
 
     def _earlier(self) -> list[str]:
@@ -157,14 +157,14 @@ class Task:
         return ids[: ids.index(self.command.command_id)]
 
     def success(self) -> LifecycleEvent:
-        """Return what success means: applied, rolled back, or a rollback rolled back."""
+        """Return the event of a success: applied, rolled back, or a rollback rolled back."""
         if self.command.kind is CommandKind.APPLY:
             return LifecycleEvent.APPLIED
         forward = self._depth % 2 == 0
         return LifecycleEvent.APPLIED if forward else LifecycleEvent.ROLLED_BACK
 
     def refusal(self) -> LifecycleEvent:
-        """Return what a refusal is called."""
+        """Return the event of a refusal."""
         apply = self.command.kind is CommandKind.APPLY
         return LifecycleEvent.REFUSED if apply else LifecycleEvent.ROLLBACK_REFUSED
 

@@ -151,7 +151,7 @@ def compare(
     catalogue: GpuCatalogue,
     settings: Settings,
 ) -> Measurement:
-    """Return what was saved in the `slots` after a change. What cannot be known is None, and why.
+    """Return the savings in the `slots` after a change. What cannot be known is None, and why.
 
     `before` is the job's history of the day before, `after` of the slots since (columns HISTORY);
     `is_over`: all samples of them have come. `split_kwh` is its energy since where its boards are
@@ -225,7 +225,7 @@ def _known(rows: pd.DataFrame) -> pd.DataFrame:
 def _too_little(
     before: pd.DataFrame, hours: float, slots: int, slot_seconds: int, planning: PlanningSettings
 ) -> tuple[str, ...]:
-    """Return why too little is known to measure by, () when enough is."""
+    """Return the reasons that too little is known to measure by, () for none."""
     slot_hours = slot_seconds / SECONDS_PER_HOUR
     least = planning.min_coverage_ratio
     measured = len(before) * slot_hours
@@ -241,7 +241,7 @@ def _too_little(
 def _sides(
     recommendation: Recommendation, catalogue: GpuCatalogue
 ) -> tuple[HeldBoards, HeldBoards, str]:
-    """Return how the job holds boards before and after, and why energy cannot be told."""
+    """Return the job's use of boards before and after, and the reason where energy is unknown."""
     now, proposed = recommendation.now, recommendation.proposed
     model = catalogue.find(now.gpu_model)
     target = proposed if proposed.gpu_count else now
@@ -258,7 +258,7 @@ def _sides(
 
 
 def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:
-    """Return how a job that did nothing at last held its boards: they hint at what is free."""
+    """Return the boards of a job that did nothing at last: they hint at what is free."""
     last = before.iloc[-slots:]
     gpus = float(last["allocated_gpus"].sum())
     if not gpus > 0 or float(last["effective_gpus"].sum()) > NO_WORK_RATIO * gpus:
@@ -271,7 +271,7 @@ def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel)
 
 
 def _held(configuration: Configuration, model: GpuModel, base: GpuModel) -> HeldBoards:
-    """Return how a configuration holds boards of a model, its speed in boards of `base`."""
+    """Return a configuration's use of boards of a model, its speed in boards of `base`."""
     profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
     speed = model.relative_speed / base.relative_speed
     share = 0.5 if configuration.shared_with else 1.0

@@ -187,7 +187,7 @@ class Worker:
 
 
 def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pace: Pace) -> Move:
-    """Return what the journal and the looks ask for, or what takes its place for now."""
+    """Return the move that journal and looks ask for, or the one in its place for now."""
     move = next_move(progress, fresh, now=task.clock(), pace=pace)
     if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
         return _ending_the_undone(task, pace) or _permitted(task, progress, move, fresh)
@@ -197,7 +197,7 @@ def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pa
 
 
 def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
-    """Return what comes before a rollback: the end of what it undoes, None once that is over.
+    """Return the move before a rollback: the end of what it undoes, None once that is over.
 
     What was sent last may still be on its way: no command takes longer than a minute.
     """
@@ -279,7 +279,7 @@ def _others_at_work(task: Task, progress: Progress) -> bool:
 
 
 def _replaced(task: Task, progress: Progress, event: LifecycleEvent) -> tuple[Command, ...]:
-    """Return what stood on the same fields until now: one object has one applied change."""
+    """Return the commands on the same fields until now: one object has one applied change."""
     if event not in (
         LifecycleEvent.APPLIED,
         LifecycleEvent.APPLIED_DIFFERENTLY,
@@ -395,6 +395,6 @@ def _usual_pace(task: Task) -> Pace:
 
 
 def _last_switch(store: Store) -> str:
-    """Return what the audit last said of the kill switch, '' when applying was not stopped."""
+    """Return the audit's last text on the kill switch, '' when applying was not stopped."""
     events = [entry for entry in store.reader.audit() if entry.event in ("stopped", "resumed")]
     return events[-1].detail if events else ""

@@ -79,7 +79,7 @@ def rollback(options: argparse.Namespace) -> int:
 
 
 def _left_to_server(outcome: "WishOutcome") -> int:
-    """Say what a server was asked for: its worker carries it out."""
+    """Print the request to a server: its worker carries it out."""
     if outcome.file is not None:
         say(f"{outcome.file} on the host of the server")
         return 0

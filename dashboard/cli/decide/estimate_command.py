@@ -54,7 +54,7 @@ def estimate(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace) -> Callable[[StoreReader | None], EstimateAnswer]:
-    """Return what answers the question: of a launched job, or of a model and its batch."""
+    """Return the function that answers: of a launched job, or of a model and its batch."""
     if options.gpus is not None:
         require_count("gpus", options.gpus)
     if is_launch(options.model):

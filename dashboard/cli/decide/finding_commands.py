@@ -86,7 +86,7 @@ def shown_of(row: FindingRow) -> Shown:
 
 
 def _choice(values: Mapping[str, Any]) -> FindingChoice:
-    """Return what is to be listed. Errors: SettingsError for a word that no finding has."""
+    """Return the filter of the list. Errors: SettingsError for a word that no finding has."""
     terms = {"state": STATES, "kind": frozenset(Action)}
     for name, words in terms.items():
         if (word := values.get(name)) is not None and word not in words:

@@ -121,7 +121,7 @@ def list_(options: argparse.Namespace) -> int:
 
 
 def looked_at(looked: datetime | None, now: datetime) -> str:
-    """Say how old the states of open submissions may be."""
+    """Return the possible age of the states of open submissions, in words."""
     if looked is None:
         when = "by no cycle yet"
     else:

@@ -126,7 +126,7 @@ def print_outcome(outcome: CycleOutcome) -> None:
 
 
 def portfolio_line(sums: Portfolio) -> str:
-    """Say what all recommendations save together, and how that stands to what the plan saves."""
+    """Return the joint savings of all recommendations in words, beside the plan's savings."""
     unit = sums.unit
     parts = {
         "jobs": sums.recommended,

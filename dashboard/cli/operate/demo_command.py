@@ -87,7 +87,7 @@ class StandingClock:
 
 @dataclass(slots=True, kw_only=True)
 class Feed:
-    """What goes on while the demo runs: a cycle at once, new samples, a cycle when it is due.
+    """Work of the running demo: a cycle at once, new samples, a cycle when it is due.
 
     `planned` is told what the first cycle found, before which nothing is `due`.
     """
@@ -272,7 +272,7 @@ def _fill(world: World, now: datetime, days: int) -> None:
 
 
 def _worth(outcome: CycleOutcome) -> str:
-    """Say what the first cycle found."""
+    """Return the result of the first cycle in words."""
     costs = [
         recommendation.savings.cost
         for recommendation in outcome.recommendations

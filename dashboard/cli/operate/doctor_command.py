@@ -126,7 +126,7 @@ def _check_prices(settings: Settings) -> tuple[str, str]:
 
 
 def _check_services(settings: Settings) -> tuple[str, str]:
-    """Tell what was read of inference engines, and of which services no number can be told."""
+    """Return the readings of inference engines, and the services without a number."""
     with open_or_ask(settings.store.url) as store:
         outlooks = store.reader.serving_outlook()
     unknown = [outlook for outlook in outlooks if not outlook.required_replicas]

@@ -95,7 +95,7 @@ def _keep(
 def _report(
     sums: Kept, last: Collected, rows: int, *, rows_lost: dict[str, int], refused: dict[str, int]
 ) -> int:
-    """Say what became of every row; return 3 when most are lost."""
+    """Print the fate of every row; return 3 when most are lost."""
     lost = dict(rows_lost) | ({"older-than-retention": sums.late} if sums.late else {})
     repeated = rows - sums.new - sum(lost.values())
     say(

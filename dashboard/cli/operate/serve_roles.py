@@ -100,14 +100,14 @@ class Parts:
         )
 
     def cycle_state(self) -> CycleState:
-        """What the cycles do: of this process, else what the store tells of the last one."""
+        """Return the state of the cycles: of this process, else of the last one in the store."""
         if "cycle" in self.claims:
             return CycleState() if self.thread is None else self.thread.state
         last = self.store.reader.last_cycle()
         return CycleState(last_finished_at=None if last is None else last.finished_at)
 
     def worker_problem(self) -> str:
-        """Why nothing would be applied now, '' when somebody works."""
+        """Return the reason that nothing would be applied now, '' when somebody works."""
         if "apply" in self.claims:
             return self.working.last_error
         try:

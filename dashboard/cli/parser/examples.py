@@ -116,6 +116,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def examples_of(command: str) -> str:
-    """Return what the help of a command ends with, '' for a group of commands."""
+    """Return the end of the help of a command, '' for a group of commands."""
     lines = "".join(f"  {example}\n" for example in EXAMPLES.get(command, ()))
     return f"\nexamples:\n{lines}" if lines else ""

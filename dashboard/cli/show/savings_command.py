@@ -98,7 +98,7 @@ def _to_date(options: argparse.Namespace) -> int:
 
 
 def _rate_cells(rate: "RunRate | None") -> dict[str, object]:
-    """Return what is saved a day now; empty where a group is a day, and where it is unknown."""
+    """Return the present savings a day; empty where a group is a day, and where it is unknown."""
     if rate is None:
         return {}
     day, year = rate.per_day, rate.per_year

@@ -81,7 +81,7 @@ class FreshSettings:
         return settings
 
     def _mark(self) -> tuple[int, ...]:
-        """Return what changes with the file; () where there is none."""
+        """Return a mark that changes with the file; () where there is none."""
         try:
             stat = self._file.stat()
         except OSError:
@@ -125,14 +125,14 @@ def asks_a_server(options: argparse.Namespace) -> bool:
 
 
 def person_of(options: argparse.Namespace) -> Person:
-    """Return who gives the command."""
+    """Return the person who gives the command."""
     return Person(name=options.by, via="cli")
 
 
 def ask_holder(
     options: argparse.Namespace, store: "Store", method: str, address: str, wish: object = None
 ) -> "bytes | None":
-    """Return what the process that holds the store answers to a command of `options.by`.
+    """Return the answer of the process that holds the store to a command of `options.by`.
 
     None where the store is open in this process. Errors: NoTextError, and those of the answer.
     """
@@ -178,7 +178,7 @@ def ask(
 
 
 def _asked_of_server(options: argparse.Namespace, path: str, body: object) -> "WishOutcome":
-    """Return what a server answers to a wish; say so where it is by somebody else than `--by`."""
+    """Return a server's answer to a request; print it where it is by another than `--by`."""
     from dashboard.cli.terminal.remote_server import server_of
     from dashboard.decisions.requests import WishOutcome
 

@@ -17,7 +17,7 @@ _STDERR = 2
 
 
 class Ending:
-    """Whether the process was told to end, and its exit code for that."""
+    """Order to end the process by a signal, and its exit code for that."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -25,17 +25,17 @@ class Ending:
 
     @property
     def told(self) -> bool:
-        """Whether SIGTERM or SIGINT has come."""
+        """Return whether SIGTERM or SIGINT has come."""
         return bool(self.signal)
 
     @property
     def told_for_seconds(self) -> float:
-        """How long ago the signal came, 0 before."""
+        """Seconds since the signal came, 0 before."""
         return time.monotonic() - self.since if self.told else 0.0
 
     @property
     def exit_code(self) -> int:
-        """What shells expect of a process that a signal ended."""
+        """Exit code that shells expect of a process that a signal ended."""
         return 128 + self.signal
 
 

@@ -23,7 +23,7 @@ TEXT = "%(asctime)s %(levelname)s %(name)s%(in_cycle)s: %(message)s"
 
 
 class OneLine(logging.LogRecord):
-    """What is logged, by us or a library: no name in it forges a line or speaks to a terminal."""
+    """Log record, ours or a library's: no name in it forges a line or speaks to a terminal."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -70,7 +70,7 @@ class _JsonStream(io.TextIOBase):
 
 
 def _entry(at: float, level: str, name: str, message: str) -> dict[str, str | None]:
-    """Return what a line says; `at` in seconds since 1970."""
+    """Return the fields of a line; `at` in seconds since 1970."""
     return {
         "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         "level": level.lower(),

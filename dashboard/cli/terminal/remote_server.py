@@ -37,7 +37,7 @@ class RemoteServer:
     def ask(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: object = None
     ) -> Any:
-        """Return what the server answers. Errors: those that it names, StoreError where it is gone.
+        """Return the server's answer. Errors: those that it names, StoreError where it is gone.
 
         A redirect is not followed: the token is for this address alone.
         """
@@ -98,11 +98,11 @@ class RemoteServer:
         return rows
 
     def one(self, path: str, kind: Any, query: Mapping[str, Any] | None = None) -> Any:
-        """Return what a resource holds. Errors: as `ask`."""
+        """Return the content of a resource. Errors: as `ask`."""
         return self.read(kind, self.ask("GET", path, query=query))
 
     def read(self, kind: Any, document: object) -> Any:
-        """Return what was told as what it has to be. Errors: StoreError where it is not."""
+        """Return an answer as an object of its type. Errors: StoreError where it is not one."""
         try:
             # As text, so that times are read back.
             return TypeAdapter(kind).validate_json(json.dumps(document))

@@ -38,7 +38,7 @@ class KubernetesApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return "kubernetes"
 
     def access(self) -> tuple[bool, str]:
@@ -98,7 +98,7 @@ class KubernetesApplier:
         return mig_layouts.close(self._api, change, facts, self._cutting, sent=sent, pods=pods)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
-        """Return why a node cannot be left as it is, '' when it can."""
+        """Return the reason not to leave a node as it is, '' for none."""
         cut = mig_layouts.CUT_FACT in looking.seen_of(change.target).facts
         return mig_layouts.between_steps(change, sent) if cut else ""
 

@@ -140,7 +140,7 @@ def require_scaling(place: Place, document: Document, scales: str) -> None:
 
 
 def _is_of(kind: str, document: Document, workload: Place) -> bool:
-    """Whether an autoscaler scales a workload; a ScaledObject takes Deployments unless told."""
+    """Tell whether an autoscaler scales a workload; a ScaledObject's default is a Deployment."""
     target = value_at(document, "/spec/scaleTargetRef")
     default = "Deployment" if kind == SCALED_OBJECT else ""
     group = text_in(target, "apiVersion").rpartition("/")[0]
@@ -185,7 +185,7 @@ def effect(
 
 
 def notes(kind: str, edits: Iterable[Edit]) -> Iterator[str]:
-    """Yield what another bound of an autoscaler does, and what it leaves to others."""
+    """Yield the effects of another bound of an autoscaler, and what it leaves to others."""
     for entry in edits if kind in AUTOSCALERS else ():
         bound = next(name for name in _COUNTS if entry.what in (name, _COUNTS[name]))
         before, after = (_UNSET[bound] if value is None else value for value in

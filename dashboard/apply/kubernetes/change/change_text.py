@@ -98,7 +98,7 @@ def _notes(
     document: dict[str, Any],
     edits: list[Edit],
 ) -> Iterator[str]:
-    """Yield what a person should know before the patch is run."""
+    """Yield the notes for a person before the patch is run."""
     is_collected, of_template = EXCERPT in _facts_of(job), any(map(in_template, edits))
     if place.kind == "CronJob":
         yield "It holds from the next run on: a run under way keeps what it has."
@@ -123,7 +123,7 @@ def _notes(
 
 
 def _product(model: str) -> str:
-    """Return what gpu-feature-discovery labels nodes of a model with; no look tells it here."""
+    """Return gpu-feature-discovery's label for nodes of a model; no look tells it here."""
     entry = load_gpu_catalogue().find(model)
     names = entry.vendor_names if entry is not None else ()
     return names[0].replace(" ", "-") if names else model
@@ -196,7 +196,7 @@ def _script(recommendation: Recommendation, lines: list[str]) -> ChangeText:
 
 
 def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
-    """Return who would undo a change of the fields as the scheduler told, and what may undo it."""
+    """Return the scheduler's owners that would undo a change of the fields, and those that may."""
     facts = job.scheduler if job is not None else None
     names = facts.managed_by if facts else ()
     undoing = [name for name in names if would_undo(name, fields)]

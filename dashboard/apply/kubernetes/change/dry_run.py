@@ -87,7 +87,7 @@ def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
 
 
 def standing_refusals(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
-    """Yield what stands against a change whoever sends it: no dry run tells of these."""
+    """Yield the objections to a change that no dry run reports."""
     yield from _not_offered(api, document, change)
     yield from _beyond_quota(api, document, change)
     yield from _beyond_limits(api, document, change)

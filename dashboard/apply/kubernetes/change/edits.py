@@ -138,7 +138,7 @@ def _counts(
 
 
 def _followers(document: Document, role: Role, count: int, facts: Mapping[str, str]) -> list[Edit]:
-    """Return what has to move with a count: bounds of Ray's groups, completions of elastic Jobs."""
+    """Return the edits that follow a count: bounds of Ray's groups, completions of elastic Jobs."""
     parent = role.count_at.rpartition("/")[0]
     last = names_of(role.count_at)[-1]
     edits = []

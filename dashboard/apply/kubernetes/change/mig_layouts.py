@@ -203,7 +203,7 @@ def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple
 
 
 def notes(facts: Mapping[str, str], layout: str) -> Iterator[str]:
-    """Yield what a person should know before a node is cut."""
+    """Yield the notes for a person before a node is cut."""
     offers = CutPlan.of(facts).offers[layout]
     offer = ", ".join(f"{count} of {name}" for name, count in sorted(offers.items()))
     yield f"Its MIG manager stops the node's GPU services while it works. Then it offers {offer}."
@@ -213,7 +213,7 @@ def notes(facts: Mapping[str, str], layout: str) -> Iterator[str]:
 def not_yet(
     command: StepCommand, facts: Mapping[str, str], node: Document, pods: str
 ) -> tuple[str, bool]:
-    """Return what a step waits for, '' for nothing, and whether that can still come."""
+    """Return the condition that a step waits for, '' for none, and whether it can still come."""
     if command.wait is StepWait.FREE:
         return (f"pods with GPUs are on the node: {pods}", False) if pods else ("", True)
     plan = CutPlan.of(facts)
@@ -229,7 +229,7 @@ def _waits(node: Document) -> str:
 
 
 def effect(facts: Mapping[str, str], node: Document, *, over: bool) -> tuple[Verdict, str]:
-    """Return how a node takes the steps so far; `over` once all were taken."""
+    """Return the effect of the steps so far on a node; `over` once all were taken."""
     plan = CutPlan.of(facts)
     if _state(node) == "failed" and plan.state != "failed":
         return Verdict.FAILING, _waits(node)
@@ -239,7 +239,7 @@ def effect(facts: Mapping[str, str], node: Document, *, over: bool) -> tuple[Ver
 
 
 def between_steps(change: Change, sent_steps: int) -> str:
-    """Return what is left of a node between two steps, '' when nothing is."""
+    """Return the remains of a change on a node between two steps, '' for none."""
     if not 0 < sent_steps < len(change.steps):
         return ""
     return f"node {change.target.name} is cordoned (by hand: kubectl uncordon {change.target.name})"
@@ -284,7 +284,7 @@ def close(
 def _next_edit(
     change: Change, facts: Mapping[str, str], node: Document, *, is_set: bool, over: bool
 ) -> tuple[Edit | None, Closed]:
-    """Return what is next on the way back, and what is left after it.
+    """Return the next edit on the way back, and the remains after it.
 
     `is_set`: the layout may have been, so that its manager may be at work; `over`: for too long.
     """

@@ -70,7 +70,7 @@ class ObservedTarget:
 
 
 def seen_of(target: Target) -> ObservedTarget:
-    """Return what a target's state says."""
+    """Return the observation in a target's state."""
     namespace, _, name = target.name.rpartition("/")
     facts = {name: value for name, value in target.state if not name.startswith("/")}
     return ObservedTarget(
@@ -222,7 +222,7 @@ def _require_as_planned(recommendation: Recommendation, place: Place, document: 
 
 
 def _pods_left(job: Document) -> int:
-    """Return how many pods a Job has still to bring to their end."""
+    """Return the number of pods that a Job has still to bring to their end."""
     spec, status = part(job, "spec"), part(job, "status")
     completions = part(spec, "completions")
     if completions is None:
@@ -339,5 +339,5 @@ def _edits(change: Change) -> list[Edit]:
 
 
 def no_room(target: Target) -> bool:
-    """Whether a rollout of this target would wait for a GPU for ever."""
+    """Return whether a rollout of this target would wait for a GPU for ever."""
     return dict(target.state).get(ROOM_FACT) == NO

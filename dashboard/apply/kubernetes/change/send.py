@@ -59,7 +59,7 @@ def execute(
 
 
 def _moved(command: StepCommand, view: ObservedTarget, change: Change, document: Document) -> str:
-    """Return why the object is not the one that was approved, '' when it is."""
+    """Return the difference from the approved object, '' where it is the same."""
     uid = value_at(document, "/metadata/uid")
     if uid != change.target.identity:
         return f"{change.target.name} is another object of the same name (uid {uid})"

@@ -40,7 +40,7 @@ _WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
 
 
 class StepWait(StrEnum):
-    """What has to hold before a step may be sent."""
+    """Condition before a step may be sent."""
 
     NOTHING = ""
     NO_PODS = "no-pods"
@@ -51,7 +51,7 @@ class StepWait(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCommand:
-    """What a step's payload says: a JSON patch of the object at `path`, sent after `wait`."""
+    """Payload of a step: a JSON patch of the object at `path`, sent after `wait`."""
 
     path: str
     operations: list[Operation]
@@ -124,7 +124,7 @@ def _back(suspend: Edit) -> Edit:
 
 
 def surges(document: Document) -> bool:
-    """Whether a Deployment makes new pods before it takes old ones away."""
+    """Return whether a Deployment makes new pods before it takes old ones away."""
     spec = value_at(document, "/spec/strategy")
     if isinstance(spec, Mapping) and spec.get("type") == "Recreate":
         return False
@@ -168,19 +168,19 @@ def ended_pods(kind: str, document: Document, edits: Iterable[Edit]) -> Iterator
 
 
 def _unavailable(document: Document, pods: int) -> int:
-    """Return how many pods a rolling update may take away at a time."""
+    """Return the number of pods that a rolling update may take away at a time."""
     limit = str(value_at(document, f"{_STRATEGY}/maxUnavailable") or "1")
     percent = limit.removesuffix("%")
     return count_of(limit) if percent == limit else pods * count_of(percent) // 100
 
 
 def ends_first(document: Document, steps: Iterable[ChangeStep]) -> bool:
-    """Whether a Deployment's rollout ends a pod before it makes a new one."""
+    """Return whether a Deployment's rollout ends a pod before it makes a new one."""
     return avoids_surge(steps) or not surges(document)
 
 
 def avoids_surge(steps: Iterable[ChangeStep]) -> bool:
-    """Whether steps let a rollout replace pods one by one."""
+    """Return whether steps let a rollout replace pods one by one."""
     return any(at.startswith(_STRATEGY) for step in steps for at in command_of(step).edits)
 
 

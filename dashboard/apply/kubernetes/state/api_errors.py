@@ -74,7 +74,7 @@ def meaning_of(answer: ApiAnswer, path: str, *, verb: str) -> str:
 
 
 def admission_word(answer: ApiAnswer) -> str:
-    """Return who refused an object in admission, '' where its kind or a role did."""
+    """Return the admission controller that refused an object, '' where its kind or a role did."""
     return next((who for words, who in _BY_ADMISSION.items() if words in answer.text), "")
 
 

@@ -44,19 +44,19 @@ def owners_of(
 
 
 def would_undo(name: str, fields: Iterable[str]) -> bool:
-    """Whether someone of this name would set one of the fields again."""
+    """Return whether someone of this name would set one of the fields again."""
     if name == ELASTIC_KUEUE:
         return any(at != "/spec/parallelism" for at in fields)
     return name not in _OF_REPLICAS or any(at.endswith("/replicas") for at in fields)
 
 
 def is_sure(name: str) -> bool:
-    """Whether the name alone tells which fields someone writes."""
+    """Return whether the name alone tells which fields someone writes."""
     return not name.startswith(_BY_FIELDS)
 
 
 def _applies(document: Document, name: str, pointers: Iterable[str]) -> bool:
-    """Whether one of the fields is among those that a server-side applier owns."""
+    """Return whether one of the fields is among those that a server-side applier owns."""
     manager = name.removeprefix(_BY_FIELDS)
     owned = [
         part(entry, "fieldsV1")
@@ -67,7 +67,7 @@ def _applies(document: Document, name: str, pointers: Iterable[str]) -> bool:
 
 
 def _holds(owned: Any, value: Any, names: list[str]) -> bool:
-    """Whether a set of fields holds a field, what is above it, or something inside it."""
+    """Return whether a set of fields holds a field, what is above it, or something inside it."""
     for name in names:
         if not isinstance(owned, Mapping) or not owned:
             return isinstance(owned, Mapping)  # owned as a whole
@@ -80,7 +80,7 @@ def _holds(owned: Any, value: Any, names: list[str]) -> bool:
 
 
 def _is_key(key: str, element: Any) -> bool:
-    """Whether `k:{...}` names this element of a list."""
+    """Return whether `k:{...}` names this element of a list."""
     try:
         values = json.loads(key.removeprefix("k:")) if key.startswith("k:") else None
     except ValueError:
@@ -91,7 +91,7 @@ def _is_key(key: str, element: Any) -> bool:
 
 
 def was_applied_by_hand(document: Document) -> bool:
-    """Whether a person keeps its manifest and sends it with kubectl apply."""
+    """Return whether a person keeps its manifest and sends it with kubectl apply."""
     return BY_KUBECTL in labels_of(document)
 
 

@@ -12,7 +12,7 @@ YES, NO = "yes", "no"
 
 
 def asked_by(pod_spec: object) -> Counter[str]:
-    """Return what a pod asks of every GPU resource: containers together or an init container."""
+    """Return a pod's request of every GPU resource: containers together or an init container."""
     together: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for section, into in (("containers", together), ("initContainers", largest)):
@@ -40,7 +40,7 @@ def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Docum
 def pods_that_fit(
     pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document], *, most: int
 ) -> int:
-    """Return how many more pods of a spec nodes have the GPUs for, as `room_for` counts them."""
+    """Return the number of further pods of a spec with GPUs on nodes, counted as in `room_for`."""
     occupied: dict[str, Counter[str]] = {}
     for pod in pods:
         if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):

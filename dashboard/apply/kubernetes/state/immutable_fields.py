@@ -74,7 +74,7 @@ def require_possible(
 
 
 def _loss(edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
-    """Return what work or data of pods another number of them loses, '' where nothing says so."""
+    """Return the work or data that another number of pods loses, '' where nothing says so."""
     if any(in_template(edit) or edit.what == "unschedulable" for edit in edits):
         return ""
     if _only_stops(edits):
@@ -85,7 +85,7 @@ def _loss(edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
 
 
 def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
-    """Return why the edits cannot be made while the object lives, '' when nothing is known."""
+    """Return the obstacle to the edits while the object lives, '' when none is known."""
     if _only_stops(edits):
         return ""
     of_template = any(in_template(edit) for edit in edits)
@@ -113,7 +113,7 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
 
 
 def in_template(edit: Edit) -> bool:
-    """Whether an edit is of a pod template, so that pods have to be made anew."""
+    """Return whether an edit is of a pod template, so that pods have to be made anew."""
     return "/containers/" in edit.at or "/initContainers/" in edit.at or "/nodeSelector" in edit.at
 
 
@@ -122,7 +122,7 @@ def _only_stops(edits: Sequence[Edit]) -> bool:
 
 
 def is_fewer(edit: Edit) -> bool:
-    """Whether an edit lowers a number of pods or of groups of them."""
+    """Return whether an edit lowers a number of pods or of groups of them."""
     before = 1 if edit.before is None else count_of(edit.before)
     return edit.at.endswith(("/replicas", "/parallelism")) and count_of(edit.after) < before
 
@@ -151,7 +151,7 @@ def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:
 
 
 def _before(facts: Mapping[str, str], version: tuple[int, int]) -> bool:
-    """Whether the server is older than a version, or does not tell its own."""
+    """Return whether the server is older than a version, or does not tell its own."""
     return release_of(facts.get(SERVER_FACT, "")) < version
 
 

@@ -42,7 +42,7 @@ def names_of(at: str) -> list[str]:
 
 
 def value_at(document: Any, at: str) -> Any:
-    """Return what is found at a pointer, None where nothing is."""
+    """Return the value at a pointer, None where nothing is."""
     for name in names_of(at):
         if isinstance(document, Mapping):
             document = document.get(name)

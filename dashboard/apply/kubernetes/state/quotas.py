@@ -29,12 +29,12 @@ def asked_in_all(kind: str, document: Document) -> Counter[str]:
 
 
 def one_pod(pod_spec: object) -> Counter[str]:
-    """Return what one more pod counts for in a quota."""
+    """Return the use of a quota by one more pod."""
     return Counter({_PODS: 1}) + asked_by(pod_spec)
 
 
 def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
-    """Return why a quota refuses so much more than is in use now, '' when none is known to."""
+    """Return the reason of a quota to refuse so much more than is in use now, '' for none known."""
     for quota in quotas:
         if list_in(quota, "spec", "scopes") or part(quota, "spec", "scopeSelector"):
             continue
@@ -54,7 +54,7 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
 
 
 def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
-    """Return why a LimitRange refuses pods with these GPU limits, '' when none is known to."""
+    """Return the reason of a LimitRange to refuse pods with these GPU limits, '' for none known."""
     containers = [
         Counter({name: count_of(value) for name, value in limits.items() if is_of_vendor(name)})
         for section in ("containers", "initContainers")

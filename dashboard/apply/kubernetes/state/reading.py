@@ -41,7 +41,7 @@ def object_in(answer: ApiAnswer, path: str, place: Place) -> Document:
 
 
 def is_object(document: Document) -> bool:
-    """Whether an answer is an object that can be told from another and locked."""
+    """Return whether an answer is an object that can be told from another and locked."""
     return all(text_in(document, "metadata", name) for name in ("uid", "resourceVersion"))
 
 

@@ -52,19 +52,19 @@ def selector_of(kind: str, name: str, document: Document) -> str:
 
 
 def has_no_pods(document: Document) -> bool:
-    """Whether a Job is suspended and its controller counts no pod."""
+    """Return whether a Job is suspended and its controller counts no pod."""
     status = part(document, "status")
     suspended = part(document, "spec", "suspend") is True
     return suspended and not part(status, "active") and not part(status, "terminating")
 
 
 def has_rolled_out(document: Document) -> bool:
-    """Whether every pod of a Deployment or StatefulSet is of its present template and ready."""
+    """Tell whether every pod of a Deployment or StatefulSet is of its template and ready."""
     return not list(_unfinished(document))
 
 
 def _unfinished(document: Document) -> Iterator[str]:
-    """Yield what a Deployment or StatefulSet still has to do."""
+    """Yield the unfinished parts of a rollout of a Deployment or StatefulSet."""
     status = part(document, "status")
     if part(status, "observedGeneration") is None or not _observed(document):
         yield "its controller has not seen the change yet"
@@ -89,7 +89,7 @@ def _count_text(count: int | None, written: object) -> str:
 
 
 def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
-    """Return what has still to happen until the change has its effect, '' when nothing has."""
+    """Return the events still missing until the change has its effect, '' for none."""
     if kind in _WITH_GENERATION:
         stopped = part(document, "spec", "replicas") == 0
         ending = f"{len(pods)} pods are ending" if stopped and pods else ""
@@ -177,7 +177,7 @@ def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
 
 
 def trouble(work: WorkloadPods, *, now: datetime | None, rollout_timeout: timedelta) -> str:
-    """Return what the work suffers from: pods that cannot be made, wait, crash or lack memory.
+    """Return the trouble of the work: pods that cannot be made, wait, crash or lack memory.
 
     Each may last for `rollout_timeout`, and a pod may wait for as long as another one ends that
     holds what it waits for. What is left of the template before is no trouble of this one.
@@ -214,7 +214,7 @@ def _left_over(work: WorkloadPods, pod: Document) -> str:
 
 
 def _own_trouble(work: WorkloadPods, before: datetime) -> str:
-    """Return what the controllers say since `before` of the present template.
+    """Return the controllers' messages since `before` about the present template.
 
     A condition outlives its cause: that of the Deployment may be of the template before, so the
     ReplicaSet of the present one is asked, and the Deployment only where it names that set.
@@ -236,7 +236,7 @@ def _own_trouble(work: WorkloadPods, before: datetime) -> str:
 
 
 def _observed(document: Document) -> bool:
-    """Whether the status is of the present spec, as far as the kind tells."""
+    """Return whether the status is of the present spec, as far as the kind tells."""
     last = part(document, "status", "observedGeneration")
     return last is None or count_of(last) >= count_of(part(document, "metadata", "generation"))
 
@@ -262,7 +262,7 @@ def _waits(pod: Document) -> str:
 
 
 def waiting_for(work: WorkloadPods) -> str:
-    """Return what the work waits for at the moment, '' when nothing is known to be missing."""
+    """Return the condition that the work waits for now, '' when none is known."""
     for pod in work.pods_of_template():
         reason = _waits(pod) or next(_broken(pod), "")
         if reason and not ends(pod):

@@ -99,7 +99,7 @@ class SlurmApplier:
 
     @property
     def name(self) -> str:
-        """How settings, audit and pages call it."""
+        """Name in settings, audit and pages."""
         return "slurm"
 
     def covers(self, recommendation: Recommendation) -> bool:

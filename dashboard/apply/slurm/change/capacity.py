@@ -60,7 +60,7 @@ def capacity_refusals(
 
 
 def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]) -> str:
-    """Return why a requeued job would wait for GPUs that others hold now, '' when it would not.
+    """Return the reason that a requeued job would wait for GPUs of others, '' for none.
 
     Those that the job holds itself count as free: it gives them back. Those of nodes that a
     reservation takes do not, unless the job is in one.
@@ -161,7 +161,7 @@ def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> t
 
 
 def _closed(partition: Partition, facts: JobFacts) -> str:
-    """Return why a partition would not start a job again, '' when it would."""
+    """Return the reason of a partition not to start a job again, '' for none."""
     job = facts.job
     longest, limit = partition.max_seconds, job.time_limit_seconds
     if partition.state in _CLOSED:
@@ -263,7 +263,7 @@ def _fits(facts: JobFacts, target: dict[str, str], node: SlurmNode) -> bool:
 
 
 def _nodes_needed(facts: JobFacts, target: dict[str, str], fit: list[SlurmNode]) -> int:
-    """Return how many nodes must fit: those asked for, or as many as hold the total of the job."""
+    """Return the number of nodes that must fit: as asked, or enough for the total of the job."""
     count = _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         return count

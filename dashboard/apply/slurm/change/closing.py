@@ -18,7 +18,7 @@ class Closing:
 
 
 def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) -> Closing:
-    """Return how a change ends of whose moves `sent` were sent, from the job's state now.
+    """Return the end of a change whose first `sent` moves were sent, from the job's state now.
 
     When every value holds, only the release is missing. Else what was set goes back, nodes first
     and GPUs last, and the release comes after: the job starts as it was. Values that somebody else
@@ -69,6 +69,6 @@ def may_hold(change: Change, sent: int) -> bool:
 
 
 def held_text(change: Change) -> str:
-    """Return what a person should know of a job that is not let go yet."""
+    """Return the note for a person on a job that is still on hold."""
     number = dict(change.target.state)["number"]
     return f"job {number} may be held by the change (by hand: scontrol release {number})"

@@ -47,7 +47,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """What is to be done in order, and what a person should know before."""
+    """Moves in order, and notes for a person before them."""
 
     moves: tuple[Move, ...]
     notes: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def _held(updates: tuple[Move, ...]) -> tuple[Move, ...]:
 
 
 def is_in_place(change: tuple[str, str, str]) -> bool:
-    """Whether a running job takes it: fewer nodes."""
+    """Return whether a running job takes it: fewer nodes."""
     field, before, after = change
     return field == "NumNodes" and _lowest(after) < _lowest(before)
 

@@ -109,7 +109,7 @@ class StepSender:
         )
 
     def _unfit(self, step: ChangeStep, change: Change, reading: JobReading) -> StepResult | None:
-        """Return why a step is not sent: it holds already, or the job has moved on."""
+        """Return the reason not to send a step: it holds already, or the job has moved on."""
         facts = reading.facts
         now = facts.value(step.field)
         before, after = step.before or "", step.after or ""
@@ -231,7 +231,7 @@ _MOVED_BY_REQUEUE = {"JobState", "submitted", "Restarts", "nodes", "batch_host",
 
 
 def _moved_on(change: Change, reading: JobReading) -> str:
-    """Return what is no longer as the change needs it, leaving out what the change itself moves."""
+    """Return the differences from what the change needs, without its own effects."""
     facts = reading.facts
     ours = {step.field for step in change.steps}
     if any(step.verb == "requeuehold" for step in change.steps):
@@ -264,7 +264,7 @@ def _not_alone(step: ChangeStep, facts: JobFacts) -> str:
 
 
 def _held_by_others(step: ChangeStep, facts: JobFacts) -> str:
-    """Return why a requeue is not begun, '' when it is."""
+    """Return the reason not to begin a requeue, '' for none."""
     if step.verb == "requeuehold" and facts.held != "no":
         return "somebody holds the job: released after its requeue, it would start against that"
     return ""

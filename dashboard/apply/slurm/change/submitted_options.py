@@ -92,7 +92,7 @@ def named_beyond(
     tasks: tuple[int, int] = (1, 1),
     total: tuple[int, int] = (0, 0),
 ) -> str:
-    """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
+    """Return what a script starts beyond these GPUs a node or these nodes, '' for nothing.
 
     None: not changed. `tasks` are those of the job and its nodes, `total` its GPUs in all now and
     after: processes of the whole job take a GPU each where it has as many now. A variable that the

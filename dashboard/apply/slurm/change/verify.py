@@ -155,7 +155,7 @@ def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
 def _of_effect(
     change: Change, steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedelta
 ) -> ReadBack:
-    """Say what came of values that are in force."""
+    """Return the effect of values that are in force."""
     if any(step.verb == "cancel" for step in steps):
         if facts.state == "COMPLETING":
             return _seen(VerificationResult.NOT_YET, "the job is ending")
@@ -181,7 +181,7 @@ def _of_effect(
 
 
 def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
-    """Return how a job failed right after it started with another size, '' when it did not."""
+    """Return the failure of a job right after its start with another size, '' for none."""
     job = facts.job
     sized = any(step.field in _SIZES or step.verb == "requeuehold" for step in steps)
     if not sized or job.state_word not in _FAILED or job.started_at is None or job.ended_at is None:
@@ -196,7 +196,7 @@ def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
 
 
 def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
-    """Say what came of a job that waits; `may_wait` is None where it waited before the change."""
+    """Return the effect on a waiting job; `may_wait` is None where it waited before the change."""
     reason = facts.job.reason
     if any(reason.startswith(word) for word in STUCK):
         return _seen(VerificationResult.FAILING, f"the job never starts like this: Reason={reason}")
@@ -208,7 +208,7 @@ def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
 
 
 def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
-    """Say what came of a job that ran before the change and waits now."""
+    """Return the effect on a job that ran before the change and waits now."""
     reason = facts.job.reason
     if reason.startswith("BeginTime"):
         return _seen(

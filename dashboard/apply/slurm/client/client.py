@@ -67,7 +67,7 @@ class SlurmClient(Protocol):
         ...
 
     def partition(self, name: str) -> Partition:
-        """Return what decides whether a partition starts a job."""
+        """Return the facts by which a partition starts a job."""
         ...
 
     def limits(self, job: SlurmJob) -> tuple[Quota, ...]:
@@ -154,7 +154,7 @@ def as_apply_error(error: CollectorError) -> ApplyError:
 
 
 def explained(error: CollectorError | ApplyError) -> str:
-    """Return what a failed reading says, naming the applying settings."""
+    """Return the message of a failed reading, naming the applying settings."""
     return _own_settings(str(error))
 
 

@@ -36,7 +36,7 @@ _HELD_BY_USER = ("JobHeldUser", "job_requeued_in_held_state")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What a change to a job touches or depends on.
+    """Facts of a job that a change touches or depends on.
 
     `state` is PENDING, RUNNING, SUSPENDED, COMPLETING, OVER or Slurm's own word. `gpus_by` are the
     (per, request) pairs that ask for GPUs, in one spelling; a job has one, or it is not touched.
@@ -161,7 +161,7 @@ def _whole(value: Any) -> int:
 
 
 def _each_gpu(record: Record, field: str) -> float:
-    """Return what a job asks for beside each of its GPUs (`gres:gpu:4`), 0 for nothing."""
+    """Return a job's request beside each of its GPUs (`gres:gpu:4`), 0 for nothing."""
     match = _EACH_GPU.search(text_of(record.get(field)))
     return float(match[1]) if match else 0.0
 

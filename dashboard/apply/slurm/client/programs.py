@@ -91,7 +91,7 @@ class SlurmPrograms:
         return reservations_in(text)
 
     def partition(self, name: str) -> Partition:
-        """Return what decides whether a partition starts a job. Errors: CollectorError."""
+        """Return the facts by which a partition starts a job. Errors: CollectorError."""
         text = self._reading.output("scontrol", "--oneliner", "show", "partition", name)
         state = re.search(r"\bState=(\w+)", text)
         longest = re.search(r"\bMaxTime=(?:(\d+)-)?(\d+):(\d\d):(\d\d)\b", text)

@@ -71,7 +71,7 @@ def _utc(value: str) -> datetime:
 def payload_of(
     interface: str, verb: str, *, address: str, number: str, field: str, value: str
 ) -> Payload:
-    """Return what is sent for a step. Errors: ChangeRefusedError when the interface cannot."""
+    """Return the payload of a step. Errors: ChangeRefusedError when the interface cannot."""
     if verb == "wait":
         return {"wait": number}
     kind = interface.partition(" ")[0]

@@ -11,7 +11,7 @@ from data.base.errors import scrub
 
 
 class CommandOutcome(StrEnum):
-    """How Slurm answered, before anything is read back."""
+    """Outcome of a command by Slurm's answer, before anything is read back."""
 
     YES = "yes"
     NO = "no"

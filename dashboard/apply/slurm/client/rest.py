@@ -84,7 +84,7 @@ class SlurmRestWriter(SlurmRest):
         )
 
     def partition(self, name: str) -> Partition:
-        """Return what is not known: slurmrestd requeues no job, for which alone this is asked."""
+        """Return an unknown partition: slurmrestd requeues no job, and only a requeue needs it."""
         return Partition()
 
     def limits(self, job: SlurmJob) -> tuple[Quota, ...]:
