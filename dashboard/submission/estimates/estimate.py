@@ -62,7 +62,7 @@ def chosen_types(types: Sequence[GpuType], names: Sequence[str]) -> tuple[GpuTyp
 
 
 def _is_named(model: str, name_part: str) -> bool:
-    """Whether a name is a model's or its beginning.
+    """Return whether a name is a model's or its beginning.
 
     What stands before the first hyphen tells one board from another, so it must be whole.
     """
@@ -162,7 +162,7 @@ def fit_text(job: TrainingJob, estimate: MemoryEstimate) -> str:
 
 
 def why_unlikely(job: TrainingJob, estimate: MemoryEstimate) -> str:
-    """Return why a GPU is not likely enough to suffice, '' when it is."""
+    """Return the reason that a GPU is not likely enough to suffice, '' for none."""
     if estimate.probability_within(USABLE * (job.gpu_memory_bytes or 0.0)) >= FIT_PROBABILITY:
         return ""
     return f"may run out of memory: {fit_text(job, estimate)}, below {LIMIT}"
@@ -197,7 +197,7 @@ class Offers:
 
     @property
     def remark(self) -> str:
-        """How many plans were left out and why, with the closest of them; '' when none was."""
+        """Number of plans left out and why, with the closest of them; '' when none was."""
         if not self.left_out:
             return ""
         return (
@@ -280,7 +280,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
 
 
 def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
-    """Return what the peak is made of at its binding event, then what allocator and CUDA add."""
+    """Return the parts of the peak at its binding event, then those of allocator and CUDA."""
     rows = [{"part": name, "gib": round(size / _GIB, 3)} for name, size in estimate.breakdown]
     reserved = estimate.reserved_bytes - estimate.allocated_bytes
     outside = estimate.nvml_bytes - estimate.reserved_bytes

@@ -95,7 +95,7 @@ class AskedEstimate:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return what is asked for by these options, of which others are left out."""
+        """Return the query of these options, of which others are left out."""
         return cls(
             **{field.name: options[field.name] for field in fields(cls) if field.name in options}
         )

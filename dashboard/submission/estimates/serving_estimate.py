@@ -60,7 +60,7 @@ class AskedService:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return what is asked for by these options; what was not said is left out.
+        """Return the query of these options; what was not said is left out.
 
         Errors: ImpossibleProblemError for an option of training, an unknown engine, and numbers
         that cannot be.
@@ -200,7 +200,7 @@ def _fewest(
 
 
 def _order(result: LaunchedRow) -> tuple[bool, int, float]:
-    """What fits first, on the fewest GPUs, with the least memory; then the likeliest."""
+    """Return the sort key: fitting first, then fewest GPUs, least memory, and the likeliest."""
     row = result.row
     if not row["fits"]:
         return True, 0, -row["fit_probability"]

@@ -34,7 +34,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unasked:
-    """What a framework does without being told.
+    """Defaults of a framework.
 
     `derives` says that it computes the accumulated micro-batches from the global batch, so that
     the command must name either; elsewhere accumulation is 1 unless the command names it.
@@ -81,7 +81,7 @@ class Need:
 
 
 def needs(layout: TrainingJob, *, launcher: str = "torchrun") -> tuple[Need, ...]:
-    """Return what a program must be told to run a layout: the one test of what can be submitted."""
+    """Return the needs of a layout from a program: the one test of what can be submitted."""
     unasked, spread = _UNASKED.get(layout.framework, _PLAIN), layout.parallelism
     accumulated = layout.gradient_accumulation or 1
     recompute = layout.recompute or Recompute.NONE

@@ -21,7 +21,7 @@ from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
 
 
 def family_of(job: TrainingJob) -> str:
-    """Name what finished runs have in common that calibrate one another."""
+    """Return the family of finished runs that calibrate one another."""
     precision = job.precision or "default"
     return f"{job.framework or 'generic'}/{job.method}/{job.optimizer or 'default'}/{precision}"
 
@@ -97,7 +97,7 @@ def helpful_knobs(
     calibration: Calibration | None = None,
     raised: float = 1.0,
 ) -> str:
-    """Return what the command would have to name so that the job fits, or fits on fewer GPUs.
+    """Return the options that a command lacks so that the job fits, or fits on fewer GPUs.
 
     '' where nothing that its program supports would do that.
     """
@@ -123,7 +123,7 @@ def helpful_knobs(
 
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
-    """Return what the job's program would have to be told to run a layout, and is not."""
+    """Return the needs of a layout that the job's program is not told."""
     all_needs = needs(layout, launcher=job.launcher)
     return tuple(need for need in all_needs if not need.is_met(job.told))
 

@@ -85,7 +85,7 @@ class SubmissionFleet:
 
 
 class FleetRoom(IntEnum):
-    """Whether a fleet has room for a plan, in the order in which plans are offered."""
+    """Room of a fleet for a plan, in the order in which plans are offered."""
 
     FREE = 0
     BUSY = 1
@@ -94,7 +94,7 @@ class FleetRoom(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomAnswer:
-    """Whether the fleet has room for a plan, and in words."""
+    """Room of the fleet for a plan, also in words."""
 
     room: FleetRoom
     text: str

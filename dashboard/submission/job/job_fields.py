@@ -47,7 +47,7 @@ class Table:
         return f"{self.name}.{key}" if self.name else key
 
     def value(self, key: str) -> Any:
-        """Return what is stated, None when it is not."""
+        """Return the stated value, None when it is not stated."""
         self.asked.add(key)
         return self.values.get(key)
 

@@ -29,7 +29,7 @@ NODE_RANK = Reference("node rank")
 
 
 def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
-    """Return what a command may name in braces, and what stands in TRIMTAB_… of its environment."""
+    """Return the values that a command may name in braces; TRIMTAB_… variables hold them too."""
     plan = placement.plan
     spread = plan.job.parallelism
     values = {

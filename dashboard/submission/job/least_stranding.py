@@ -33,7 +33,7 @@ def least_stranding(
 
 
 def _state(nodes: Sequence[SubmissionNode], pod: Pod) -> NodeState:
-    """Return what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
+    """Return the free part; a node with some GPUs held has lost as much of CPU and memory."""
     free = np.array([node.free_gpus for node in nodes])
     share = free / np.array([node.gpus for node in nodes])
     cpus = np.array([(node.cpus or 10**6) * _MILLI for node in nodes]) * share

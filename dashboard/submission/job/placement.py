@@ -30,7 +30,7 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostNeed:
-    """What a job takes of a node beside each GPU; None where the job does not say."""
+    """Need of a job from a node beside each GPU; None where the job does not say."""
 
     cpus_per_gpu: int | None = None
     memory_mib_per_gpu: int | None = None
@@ -38,7 +38,7 @@ class HostNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What of the job and the queue the decision looks at.
+    """Facts of the job and the queue for the decision.
 
     `late` says whether a plan misses the deadline, `hours` how long one runs (None: not known).
     """
@@ -50,7 +50,7 @@ class Arrival:
 
 
 class PlacementBasis(StrEnum):
-    """What a decision rests on; all but the first are fallbacks."""
+    """Basis of a decision; all but the first are fallbacks."""
 
     NOW = "with what waits, over the GPUs that are free now"
     LATER = "with what waits, over all GPUs, since none is free for it now"
@@ -67,7 +67,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementDecision:
-    """How a placement was decided: between which plans, beside what, over which GPUs.
+    """Record of a placement decision: between which plans, beside what, over which GPUs.
 
     `free` and `total` count GPUs by type.
     """
@@ -103,7 +103,7 @@ class Placement:
 
     @property
     def waits(self) -> bool:
-        """Whether no place is free now."""
+        """Return whether no place is free now."""
         return not self.nodes
 
 

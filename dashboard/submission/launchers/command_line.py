@@ -46,7 +46,7 @@ _STAGES = ("sft", "dpo", "grpo", "ppo", "kto", "rloo", "orpo", "cpo", "reward")
 
 @dataclass(slots=True)
 class Launch:
-    """What was read so far: the framework's dialect, what was stated, the files it came from."""
+    """State of reading: the framework's dialect, what was stated, the files it came from."""
 
     folder: Path
     spoken: LaunchDialect | None = None
@@ -56,7 +56,7 @@ class Launch:
 
 
 def read_command(words: Sequence[str], folder: Path) -> Launch:
-    """Return what a launch command says, with the files that it names, which lie in `folder`.
+    """Return the content of a launch command and of the files that it names, from `folder`.
 
     Errors: ChangeRefusedError naming the word and what would be right.
     """
@@ -77,7 +77,7 @@ def read_command(words: Sequence[str], folder: Path) -> Launch:
 
 
 def read_file(path: Path) -> Launch:
-    """Return what the file of a framework says, with the files that it names."""
+    """Return the content of a framework's file, with the files that it names."""
     launch = Launch(folder=path.parent)
     keys = read_document(path)
     launch.spoken = framework_of(keys, path)
@@ -141,7 +141,7 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
 
 
 def _gpu_count(key: str, value: str) -> str:
-    """Return how many GPUs an option of srun asks for, '' where it does not tell a number."""
+    """Return the GPUs that an option of srun asks for, '' where it does not tell a number."""
     entries = value.split(",")
     if key == "gres":  # "gpu" and "gpu:h100" are one GPU
         entries = [entry for entry in entries if entry.partition(":")[0] == "gpu"]
@@ -340,7 +340,7 @@ def _take_file(
 
 
 def _path_of(launch: Launch, name: str) -> Path:
-    """Return where a named file lies: in the folder of the launch, or as the path says."""
+    """Return the path of a named file: in the folder of the launch, or as the path says."""
     local = launch.folder / name
     return local if local.exists() else Path(name)
 

@@ -113,7 +113,7 @@ def _leaves(
 
 
 def framework_of(keys: Mapping[str, Any], path: Path) -> LaunchDialect:
-    """Return whose file it is, by the keys that only this framework has.
+    """Return the framework of a file, by the keys that only this framework has.
 
     Errors: ChangeRefusedError for a file that describes no job, such as a launcher's alone.
     """

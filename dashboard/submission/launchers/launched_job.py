@@ -55,7 +55,7 @@ class LaunchedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """What the options of the command say beside the launcher's words; None is not said.
+    """Options of the command beside the launcher's words; None is not said.
 
     `same` are options by name of which the launcher must say the same.
     """
@@ -236,7 +236,7 @@ def _adapts(flags: Told) -> bool:
 
 
 def _framework(flags: Told, options: LaunchOptions, sharding: Sharding) -> str:
-    """Return whose traits hold: under DeepSpeed a trainer of Hugging Face has others."""
+    """Return the framework whose traits hold: under DeepSpeed a Hugging Face trainer has others."""
     name = options.framework or flags.stated("framework") or flags.spoken.framework
     if sharding in _ZERO and flags.spoken.name in _TRAINERS and name != "swift":
         return "transformers_deepspeed" if name == "transformers" else "trl_deepspeed"

@@ -70,7 +70,7 @@ def _degrees_text(degrees: dict[str, int]) -> str:
 
 
 def _sharding(flags: Told) -> tuple[Sharding, bool]:
-    """Return what is shared out, and whether only inside a node (HYBRID_SHARD)."""
+    """Return the sharding, and whether it is only inside a node (HYBRID_SHARD)."""
     zero = flags.value("zero_stage")
     words = str(flags.stated("fsdp_words") or "").lower().replace(",", " ").split()
     words = ["true" if word.startswith("fsdp2") else word for word in words]
@@ -149,7 +149,7 @@ def _from_replicas(flags: Told, inner: int, *, sharded: bool) -> int:
 
 
 def _shard_group(flags: Told, data: int, *, hybrid: bool) -> int | None:
-    """Return how many data-parallel ranks share one copy, None for all of them."""
+    """Return the number of data-parallel ranks that share one copy, None for all of them."""
     shards, replicas = flags.value("shards"), flags.stated("replicas")
     if hybrid:
         shards = flags.stated("processes_per_node") or min(8, data)

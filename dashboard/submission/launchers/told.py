@@ -16,7 +16,7 @@ class Told:
     assumed: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
-        """Return what was stated of a field, the framework's default, or None."""
+        """Return the stated value of a field, the framework's default, or None."""
         stated = self.said.found.get(name)
         if stated is not None:
             return stated.value
@@ -28,7 +28,7 @@ class Told:
         return usual
 
     def stated(self, name: str) -> Any:
-        """Return what was stated of a field, None when nothing was."""
+        """Return the stated value of a field, None without one."""
         entry = self.said.found.get(name)
         return None if entry is None else entry.value
 

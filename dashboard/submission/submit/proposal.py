@@ -40,7 +40,7 @@ from planner.scheduling.arrival import WaitingJob
 
 
 class _PlanLimits(TypedDict):
-    """What bounds the plans of a job, and corrects them."""
+    """Limits and corrections of the plans of a job."""
 
     max_gpus: int
     calibration: Calibration
@@ -49,7 +49,7 @@ class _PlanLimits(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessons:
-    """What earlier attempts of the same job taught: factors on GPU and on host memory."""
+    """Lessons of earlier attempts of the same job: factors on GPU and on host memory."""
 
     raised: float = 1.0
     host_raised: float = 1.0
@@ -57,7 +57,7 @@ class Lessons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionProposal:
-    """What would be sent, and why so. `submission` holds it as its latest attempt.
+    """Content to send, and the reasons. `submission` holds it as its latest attempt.
 
     `offers` are the plans that it was chosen from, `warnings` what may make the run fail.
     """
@@ -152,7 +152,7 @@ def propose(
 
 
 def host_need(job: JobFile, *, raised: float = 1.0) -> HostNeed:
-    """Return what the job states that it takes of a node, its memory raised by a factor."""
+    """Return the job's stated need from a node, its memory raised by a factor."""
     memory = job.memory_mib_per_gpu
     return HostNeed(
         cpus_per_gpu=job.cpus_per_gpu,
@@ -224,7 +224,7 @@ def _notes(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[
 
 
 def submitted_plan(placement: Placement, *, raised: float) -> SubmittedPlan:
-    """Return what is kept of a placed plan; its need is that before it was raised."""
+    """Return the record of a placed plan; its need is that before it was raised."""
     plan, spread = placement.plan, placement.plan.job.parallelism
     raw = finished_run(plan.job, 1.0)
     return SubmittedPlan(

@@ -26,7 +26,7 @@ def proposal_now(
     by: str,
     now: datetime,
 ) -> SubmissionProposal:
-    """Return where the job would run: asks the cluster, sends nothing. Errors: as `propose`."""
+    """Return the place of the job: asks the cluster, sends nothing. Errors: as `propose`."""
     return propose(
         job,
         target,

@@ -14,7 +14,7 @@ from data.store import Store
 
 
 def why_not(settings: Settings) -> str:
-    """Return why nothing can be submitted, '' when it can."""
+    """Return the reason that nothing can be submitted, '' for none."""
     if settings.submit.enabled:
         return ""
     return "Submission is switched off: set submit.enabled in trimtab.toml."

@@ -37,7 +37,7 @@ _HOST_STEP = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionLook:
-    """What one look at a submission found; `error` when its cluster did not tell."""
+    """Result of one look at a submission; `error` when its cluster did not tell."""
 
     submission: Submission
     changed: bool
@@ -196,7 +196,7 @@ def _learn(store: Store, submission: Submission, now: datetime) -> None:
 
 
 def lessons_of(submission: Submission) -> Lessons | str:
-    """Return what the attempt that ran out of memory teaches, or why it must not be repeated."""
+    """Return the lessons of an attempt that ran out of memory, or the reason not to repeat it."""
     attempt, job = submission.latest, job_of(submission)
     if not job.resubmit_on_oom:
         return "the job file does not allow it"

@@ -99,7 +99,7 @@ def _escaped(text: str) -> str:
 
 
 def _references(kind: str, name: str) -> dict[Reference, str]:
-    """Return how a pod learns the first pod's address and its own number."""
+    """Return the references by which a pod learns the first pod's address and its own number."""
     if kind == "pytorchjob":
         # The operator gives every pod RANK, counted in pods, and MASTER_ADDR.
         return {ADDRESS: "$(MASTER_ADDR)", NODE_RANK: "$(RANK)"}
@@ -165,7 +165,7 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
 
 
 def _toleration(taint: Taint) -> Object:
-    """Return what tolerates exactly one taint."""
+    """Return the toleration of exactly one taint."""
     value = {"value": taint.value} if taint.value else {}
     return {"key": taint.key, "operator": "Equal", **value, "effect": taint.effect}
 

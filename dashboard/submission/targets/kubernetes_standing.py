@@ -16,7 +16,7 @@ _MAX_REASON = 300
 
 
 def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
-    """Return where a workload stands; its pods tell whether memory ran out, and why they wait."""
+    """Return the state of a workload; its pods tell whether memory ran out, and why they wait."""
     conditions = [
         entry
         for entry in list_in(workload, "status", "conditions")
@@ -35,7 +35,7 @@ def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
 
 
 def _why_waiting(pod: Any) -> str:
-    """Return why a pod does not run: the scheduler's words, else those of a container."""
+    """Return the reason of a pod to wait: the scheduler's words, else those of a container."""
     if text_in(pod, "status", "phase") != "Pending":
         return ""
     for condition in list_in(pod, "status", "conditions"):
@@ -50,7 +50,7 @@ def _why_waiting(pod: Any) -> str:
 
 
 def _cause(pods: list[Any]) -> SentJobState | None:
-    """Return which memory ran out: OOMKilled is the host's, a message of torch the GPU's."""
+    """Return the memory that ran out: OOMKilled is the host's, a message of torch the GPU's."""
     for end in _ends(pods):
         message = part(end, "message")
         if isinstance(message, str) and ran_out_of_gpu_memory(message[-65_536:]):

@@ -114,7 +114,7 @@ class KubernetesTarget:
         return "; ".join(text)
 
     def _claim(self, job_object: dict[str, Any], name: str) -> str:
-        """Return what is worth saying of a claim, '' if it is there. Errors: ChangeRefusedError."""
+        """Return a note on a claim, '' if it is there. Errors: ChangeRefusedError."""
         namespace = job_object["metadata"]["namespace"]
         path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
         try:
@@ -195,7 +195,7 @@ class KubernetesTarget:
         return _job_id(first, manifest) if ours else ""
 
     def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
-        """Return where the workload stands; its pods tell whether memory ran out."""
+        """Return the state of the workload; its pods tell whether memory ran out."""
         names = attempt.job_id.split("/")
         if len(names) != 3 or names[1] not in _BY_WORD:
             raise UnexpectedAnswerError(

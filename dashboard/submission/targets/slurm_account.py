@@ -21,7 +21,7 @@ _FIX = (
 
 
 class SlurmAccount:
-    """Who submits: the user of the settings, else the one who runs Trimtab."""
+    """Account that submits: the user of the settings, else the one who runs Trimtab."""
 
     def __init__(self, submit: SubmitSettings, commands: SlurmCommands) -> None:
         self._submit = submit
@@ -39,7 +39,7 @@ class SlurmAccount:
 
     @property
     def home(self) -> str:
-        """Where jobs of a user other than Trimtab's start; '' where the working directory does."""
+        """Start folder of jobs of another user than Trimtab's; '' for the working directory."""
         return self._entry().pw_dir if self._submit.slurm_user else ""
 
     def prefix(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class SlurmAccount:
         return ("sudo", "-n", "-u", user, "--")
 
     def why_not(self) -> str:
-        """Return why a job must not be sent as that user, '' if it may. Errors: CollectorError."""
+        """Return the reason not to send a job as that user, '' for none. Errors: CollectorError."""
         if self._submit.allow_slurm_operator:
             return ""
         user = self._entry()
@@ -62,7 +62,7 @@ class SlurmAccount:
         return f"{user.pw_name}, who would own the job, {privilege}. {_FIX}"
 
     def _privilege(self, user: pwd.struct_passwd) -> str:
-        """Return what makes a user more than one who submits, or why that is not known."""
+        """Return the privilege of a user beyond submitting, or the reason that it is not known."""
         if user.pw_uid == 0:
             return "is root"
         configuration = self._commands.configuration()

@@ -73,7 +73,7 @@ class SlurmTarget:
         self._account = SlurmAccount(submit, self._commands)
 
     def why_not(self) -> str:
-        """Return why a job must not be sent as the submitting user, '' when it may."""
+        """Return the reason not to send a job as the submitting user, '' for none."""
         return self._account.why_not()
 
     def fleet(self) -> SubmissionFleet:
@@ -106,7 +106,7 @@ class SlurmTarget:
         )
 
     def _partition(self) -> dict[str, str]:
-        """Return what Slurm says of the partition of the settings, else of its default one."""
+        """Return Slurm's facts of the partition of the settings, else of its default one."""
         name = self._submit.partition
         for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
             facts = dict(pair.partition("=")[::2] for pair in line.split())
@@ -155,7 +155,7 @@ class SlurmTarget:
         return ""
 
     def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
-        """Return where the job stands; of a failed one the end of its log says whether memory."""
+        """Return the state of the job; of a failed one the end of its log says whether memory."""
         number = attempt.job_id.removeprefix("slurm:")
         if _NUMBER.fullmatch(number) is None:
             raise UnexpectedAnswerError(
@@ -206,7 +206,7 @@ class SlurmTarget:
         return rows[-1][0].partition(" ")[0], "", rows[-1][1]
 
     def _run(self, command: str, *arguments: str, script: str) -> tuple[str, str]:
-        """Return what sbatch wrote on both streams. Its environment is bare: jobs inherit it."""
+        """Return the output of sbatch on both streams. Its environment is bare: jobs inherit it."""
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment |= {"LC_ALL": "C"}
         conf = self._slurm.conf_file or os.environ.get("SLURM_CONF", "")

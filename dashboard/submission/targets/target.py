@@ -23,7 +23,7 @@ def ran_out_of_gpu_memory(log: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentJobState:
-    """Where a sent job stands, with the cluster's word for why."""
+    """State of a sent job, with the cluster's reason."""
 
     state: SubmissionState
     reason: str = ""
@@ -38,7 +38,7 @@ class SubmissionTarget(Protocol):
         ...
 
     def why_not(self) -> str:
-        """Return why nothing must be sent there, '' when it may. Errors: CollectorError."""
+        """Return the reason to send nothing there, '' for none. Errors: CollectorError."""
         ...
 
     def fleet(self) -> SubmissionFleet:
@@ -46,7 +46,7 @@ class SubmissionTarget(Protocol):
         ...
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
-        """Return what would be sent; pure. Errors: ChangeRefusedError."""
+        """Return the manifest that would be sent; pure. Errors: ChangeRefusedError."""
         ...
 
     def check(self, manifest: Manifest) -> str:
@@ -71,5 +71,5 @@ class SubmissionTarget(Protocol):
         ...
 
     def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
-        """Return where a sent attempt stands. Errors: CollectorError."""
+        """Return the state of a sent attempt. Errors: CollectorError."""
         ...

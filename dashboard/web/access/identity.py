@@ -41,7 +41,7 @@ def ask_name(key: str) -> str:
 
 
 def signed_in(access: AccessSettings) -> Person | None:
-    """Return who is signed in, None when nobody is. In local mode the name is '' until it is given.
+    """Return the signed-in person, None for nobody. In local mode the name is '' until it is given.
 
     A session that a proxy opened keeps its person until its connection ends.
     """
@@ -58,7 +58,7 @@ def signed_in(access: AccessSettings) -> Person | None:
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:
-    """Return who made a click, None when nobody is signed in.
+    """Return the person who made a click, None when nobody is signed in.
 
     In local mode it is the name in the `ask_name` of that key as it stood at the click, else the
     name of the session.
@@ -93,7 +93,7 @@ def current_role() -> str:
 
 
 def _refusals(access: AccessSettings) -> dict[str, str]:
-    """Return why a sign-in came to nothing, by what the address of the page says of it."""
+    """Return the reasons for failed sign-ins, by the code in the address of the page."""
     claim = access.oidc_name_claim
     verified = " or that email_verified is true" if claim == "email" else ""
     return {
@@ -126,7 +126,7 @@ def _hear_sign_in(answers: PressOutcome) -> None:
 
 
 def welcome() -> Person | None:
-    """Return who looks when they may; otherwise say what to do and give None."""
+    """Return the person who looks when they may; otherwise say what to do and give None."""
     access = whole_world().decision_service.settings().access
     person = signed_in(access)
     if person is None:

@@ -32,7 +32,7 @@ def printed_address(host: str, port: int) -> str:
 
 
 def peer_uid(scope: Scope) -> int | None:
-    """Return which account holds the other end of the connection, None where nobody says."""
+    """Return the account at the other end of the connection, None where nobody says."""
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return None

@@ -56,7 +56,7 @@ class OpenIdRoutes:
         ]
 
     async def begin(self, request: Request) -> Response:
-        """Say where the browser signs in."""
+        """Return the address where the browser signs in."""
         if "origin" not in request.headers:
             return _needs_origin()
         try:
@@ -208,7 +208,7 @@ def _client_of(access: AccessSettings) -> Any:
 
 
 def _errors() -> tuple[tuple[type[Exception], ...], type[Exception]]:
-    """Return what a provider, or the way to it, can do to a sign-in, and that a token is too long.
+    """Return the errors of a provider, or of the way to it, and that of a token too long.
 
     Three libraries have a base of their own; Python's are those of answers of another shape, and
     of metadata that name no address.
@@ -233,7 +233,7 @@ def _page(refusal: str) -> str:
 
 
 def _next(address: str) -> Response:
-    """Return where the page's script sends the browser: a redirect would answer the script."""
+    """Return the address that the page's script opens: a redirect would answer the script."""
     return Response(status_code=204, headers={"X-Trimtab-Next": address})
 
 

@@ -66,7 +66,7 @@ def own_settings() -> Settings:
 
 
 def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None:
-    """Return what is looked at, None before the first sample."""
+    """Return the part of the book in view, None before the first sample."""
     settings, takes = own_settings(), _takes(names.get("tenant", ""))
     book = _book(settings, takes, names.get("tenant", ""))
     if book is None:
@@ -102,7 +102,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
 
 
 def _takes(tenant: str) -> Callable[[str], bool] | None:
-    """Return which jobs are looked at, None for all and for what nobody held."""
+    """Return the filter of jobs, None for all and for what nobody held."""
     jobs = scoped_jobs()
     if not tenant or tenant in NOBODYS.values():
         return None if jobs is None else jobs.__contains__
@@ -163,7 +163,7 @@ def answer_of(view: CostView) -> str:
 
 
 def _against_budgets(view: CostView) -> str:
-    """Say which budgets the forecast exceeds."""
+    """Return the budgets that the forecast exceeds, in words."""
     rest = view.rest
     if view.names and rest is not None and rest.per_month is not None:
         budget = number(rest.per_month, view.month.currency)
@@ -275,13 +275,13 @@ def _with_budgets(table: pd.DataFrame, view: CostView) -> pd.DataFrame:
 
 
 def places_of(view: CostView, rows: pd.DataFrame) -> list[dict[str, str]]:
-    """Return what the address says where a click on each row leads: one level down."""
+    """Return the address for a click on each row: one level down."""
     query = {**view.names, **({"month": "last month"} if view.is_last else {})}
     return [query | {view.by: name} for name in rows[view.by]]
 
 
 def asked_names() -> dict[str, str]:
-    """Return whose costs the address asks for: a tenant, and what of its."""
+    """Return the names in the address: a tenant, and a part of its costs."""
     names = {name: st.query_params[name] for name in LEVELS[:-1] if st.query_params.get(name)}
     tenant = names.get("tenant", "")
     if tenant in ("", *NOBODYS.values()):

@@ -66,7 +66,7 @@ def whose() -> str:
 
 
 def _largest(statement: EsgStatement) -> str:
-    """Name who used most, and which share."""
+    """Return the largest user and its share, in words."""
     first, total = next(iter(statement.groups), None), statement.total.gpu_energy_kwh
     if first is None or first.gpu_energy_kwh is None or total is None or not total.central:
         return ""

@@ -68,13 +68,13 @@ def way_of(by: GroupBy, tenant_is: str) -> tuple[str, str]:
 
 
 def _key(row: StatementRow) -> str:
-    """Return what an address calls a group, '' for one that has no page."""
+    """Return the name of a group in an address, '' for one that has no page."""
     has_page = row.holder in (Holder.JOB, Holder.ANY) and row.key != NO_NAME
     return row.key if has_page else ""
 
 
 def row_opens(statement: EsgStatement, tenant_is: str) -> Callable[[int], None]:
-    """Return what opens the page of a row of the table, if it has one."""
+    """Return the function that opens the page of a row of the table, if it has one."""
     keys, go = (
         [_key(row) for row in statement.groups],
         goes_by_name(*way_of(statement.by, tenant_is)),

@@ -39,7 +39,7 @@ settings = world.settings.settings
 
 
 def edition() -> Edition:
-    """Return what of the report is for who looks: an owner's has their own jobs alone."""
+    """Return the edition for the person who looks: an owner's has their own jobs alone."""
     access = world.decision_service.settings().access
     person = signed_in(access)
     is_owner = person is not None and role_of(person, access) == "owner"

@@ -55,7 +55,7 @@ gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 
 
 def rate_figures(rate: RunRate) -> dict[str, Range | tuple[str, str]]:
-    """Return what the changes that stand save a day, and in a year at that rate."""
+    """Return the savings of the changes that stand, a day and in a year at that rate."""
     why = "a part of it is unknown" if rate.changes else "no change stands"
     day, year = rate.per_day, rate.per_year
     return {

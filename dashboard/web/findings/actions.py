@@ -126,7 +126,7 @@ BULK = ("approve-and-apply", "approve", "snooze", "dismiss")
 def why_refused(
     service: DecisionService, verb: Verb, stored: StoredRecommendation, person: Person
 ) -> str:
-    """Return why a verb would be refused, '' where nothing is known against it."""
+    """Return the reason against a verb, '' where none is known."""
     if stored.state not in verb.states:
         return f"it is {stored.state}"
     if verb.approves and stored.recommendation.is_advice:

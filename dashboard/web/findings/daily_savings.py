@@ -33,5 +33,5 @@ def measured_to() -> datetime | None:
 
 
 def saved_by_finding() -> Mapping[str, SavedSum]:
-    """Return what each finding has saved to date, by its reference."""
+    """Return the savings of each finding to date, by its reference."""
     return {saved_sum.name: saved_sum for saved_sum in summed(saved_days(), "finding")}

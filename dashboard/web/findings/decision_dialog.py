@@ -45,7 +45,7 @@ _TICK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAsked:
-    """What a person is asked: a verb, the digests of what was shown, and when it was."""
+    """Question to a person: a verb, the digests of what was shown, and when it was."""
 
     verb: str
     digests: tuple[str, ...]
@@ -53,7 +53,7 @@ class DecisionAsked:
 
 
 def preview_key(digest: str) -> str:
-    """Return where the session keeps the change that a person was shown for a recommendation."""
+    """Return the session's key of the change that a person was shown for a recommendation."""
     return f"preview-{digest}"
 
 
@@ -98,7 +98,7 @@ def _open(verb: str, digests: tuple[str, ...]) -> None:
 
 
 def _post(name: str, reference: str, revision: Recommendation) -> Post:
-    """Return what the API is asked: for the change that was shown, where one was."""
+    """Return the request to the API: for the change that was shown, where one was."""
     verb, path = VERBS[name], f"api/v1/findings/{revision.digest}/decisions"
     preview: Preview | None = st.session_state.get(preview_key(revision.digest))
     preview_part = {"change_digest": preview.change.digest} if preview and verb.approves else {}
@@ -168,7 +168,7 @@ def _ask(query: DecisionAsked) -> None:
 def _parted(
     query: DecisionAsked, person: Person
 ) -> tuple[list[StoredRecommendation], list[tuple[str, str]]]:
-    """Return what the verb can be done with, and (finding, why not) of the others."""
+    """Return the findings that the verb can be done with, and (finding, why not) of the others."""
     service, verb = current_world().decision_service, VERBS[query.verb]
     allowed, refused = [], []
     for digest in query.digests:
@@ -188,7 +188,7 @@ def _parted(
 def _summary(
     verb: Verb, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
-    """Say what will become of what: in all, by risk, and one line a finding."""
+    """Show the result to expect: in all, by risk, and one line a finding."""
     items = [stored.recommendation for stored in allowed]
     if items:
         money = _sum([item.savings.cost for item in items], items[0].savings.horizon_hours)
@@ -227,7 +227,7 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
 
 
 def _fields(verb: Verb, at: datetime) -> list[FormField]:
-    """Return what is asked for: the name where nobody knows it, and what the verb needs."""
+    """Return the fields to ask for: the name where nobody knows it, and what the verb needs."""
     fields = []
     if _is_local() and not known_name():
         fields.append(

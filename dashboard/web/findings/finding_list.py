@@ -39,7 +39,7 @@ _ROWS_HIGH = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """What is selected of the list: the rows that are ticked, and the one that was clicked."""
+    """Selection in the list: the rows that are ticked, and the one that was clicked."""
 
     ticked: tuple[InboxRow, ...]
     clicked: InboxRow | None

@@ -94,7 +94,7 @@ def _decisions(stored: StoredRecommendation) -> None:
 
 
 def worth_text(revision: Recommendation) -> str:
-    """Return what a change saves over its horizon, with risk, confidence and time."""
+    """Return the savings of a change over its horizon, with risk, confidence and time."""
     savings = revision.savings
     parts = [
         range_text(part)
@@ -111,7 +111,7 @@ def worth_text(revision: Recommendation) -> str:
 
 
 def blast_text(row: InboxRow) -> str:
-    """Return what the change touches, whether it can be undone, and how sure it is."""
+    """Return the reach of the change, whether it can be undone, and how sure it is."""
     item = row.said
     gpu_count = taken_gpus(item)
     moved = dict(item.evidence.factors).get("starts again elsewhere", "")

@@ -41,7 +41,7 @@ class InboxOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxChoice:
-    """What is chosen; '' chooses all. `search` is looked for in number, target, owner and text.
+    """Choice of findings; '' is all. `search` is looked for in number, target, owner and text.
 
     `scope` names what the header narrows the rows to: with another one it is another list.
     """
@@ -71,7 +71,7 @@ class InboxRow:
 
     @property
     def reference(self) -> str:
-        """How people name it."""
+        """Name for people."""
         return self.status.finding.reference
 
     @property
@@ -81,12 +81,12 @@ class InboxRow:
 
     @property
     def owner(self) -> str:
-        """Who owns the job, '' where nobody told."""
+        """Owner of the job, '' where nobody told."""
         return "" if self.job is None else self.job.owner
 
     @property
     def money_a_day(self) -> float | None:
-        """Return what it would save a day, in the currency of its savings."""
+        """Savings a day, in the currency of its savings."""
         return a_day(self.said.savings.cost, self.said)
 
     @property
@@ -96,7 +96,7 @@ class InboxRow:
 
     @property
     def state(self) -> str:
-        """Say where it stands, and what it has saved so far."""
+        """State, and savings so far, in words."""
         revision = self.status.revision
         by = f" by {revision.decided_by}" if revision and revision.decided_by else ""
         match self.status.state:

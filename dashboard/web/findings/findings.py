@@ -48,7 +48,7 @@ def _waiting(count: int) -> str:
 
 
 def _memory(count: int) -> str:
-    """Say how many are there to keep a job from running out of memory: no saving counts them."""
+    """Return the number that keep a job from running out of memory: no saving counts them."""
     if not count:
         return ""
     what = count_text(count, "of them keeps a job", "of them keep jobs")
@@ -56,7 +56,7 @@ def _memory(count: int) -> str:
 
 
 def _taken(cost: float, currency: str) -> str:
-    """Say why the sum may be less than one row: some changes serve jobs, and cost."""
+    """Return the reason for a sum below one row: some changes serve jobs, and cost."""
     if cost < _WORTH_A_WORD:
         return ""
     return f", {cost:,.0f} {currency} already taken off for changes that serve jobs and cost"

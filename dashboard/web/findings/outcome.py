@@ -42,7 +42,7 @@ def _progress(digest: str) -> None:
 
 
 def show_outcome(stored: StoredRecommendation) -> None:
-    """Say what came of the change, and what it was measured to bring."""
+    """Show the outcome of the change, and its measured effect."""
     if stored.state in (State.PROPOSED, State.APPROVED, State.WRITTEN):
         return
     rows = current_world().store.reader.journal(digest=stored.recommendation.digest)

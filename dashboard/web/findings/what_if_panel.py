@@ -63,7 +63,7 @@ def _into_address(turned: dict[str, float]) -> None:
 
 
 def _start_of(name: str, in_force: float, low: float, high: float) -> float:
-    """Return where a slider starts: as the address says where it can be read, else as in force."""
+    """Return the start of a slider: as the address says where it can be read, else as in force."""
     try:
         value = float(st.query_params.get(name, ""))
     except ValueError:
@@ -88,7 +88,7 @@ def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Se
 
 
 def _of(settings: Settings, name: str) -> float:
-    """Return what is in force."""
+    """Return the value in force."""
     section, field = KNOBS[name]
     return float(getattr(getattr(settings, section), field))
 

@@ -37,7 +37,7 @@ reader = world.reader
 
 
 def cell_texts(boards: pd.DataFrame) -> list[str]:
-    """Return what hovering over each board says."""
+    """Return the hover text of each board."""
     texts = []
     for board in boards.to_dict("records"):
         memory, power = board["memory_used_mib"] / 1024, board["power_watts"]
@@ -90,7 +90,7 @@ def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
 
 
 def legend(measure: MapMeasure) -> str:
-    """Return what the colours mean where the scale beside the map does not say it."""
+    """Return the meaning of the colours where the scale beside the map does not say it."""
     if measure.column != "work":
         return ""
     return "Grey: nobody holds it; orange to blue: held, from idle to busy. "

@@ -69,7 +69,7 @@ def troubles(
 
 
 def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, str, str]]:
-    """Yield what boards say of their own health in the last hour."""
+    """Yield the boards' own reports of bad health in the last hour."""
     for board in boards.to_dict("records"):
         place = _place(board)
         if board["remap_failed"] > 0:

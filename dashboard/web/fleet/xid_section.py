@@ -15,7 +15,7 @@ _PROSE = {"what": 260, "next_step": 260}
 
 
 def xid_section(reader: CachedReader, now: datetime) -> None:
-    """Say which errors boards showed in the last days, code by code and board by board."""
+    """Show the errors of boards in the last days, code by code and board by board."""
     st.subheader("XID errors")
     end = reader.latest_sample_at() or now
     xids = reader.board_xids(since=end - timedelta(days=_DAYS))

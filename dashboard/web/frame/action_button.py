@@ -48,7 +48,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """What a press asks of the API: `path` from the root, `name` where it is told of.
+    """Request of a press to the API: `path` from the root, `name` where it is told of.
 
     What the fields hold is added to `body`; None is no body.
     """
@@ -61,7 +61,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressOutcome:
-    """What came of a press: how many posts were done, why others were not, and in whose name."""
+    """Result of a press: the number of posts done, reasons of the refused, and in whose name."""
 
     done: int = 0
     refused: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ def _draw(key: str, hear: Callable[[], None], *, wide: bool = False, **data: Any
 
 
 def _pressed(key: str) -> tuple[str, PressOutcome]:
-    """Return what names the latest press, '' before the first, and what came of it."""
+    """Return the id of the latest press, '' before the first, and its result."""
     state = st.session_state.get(key)
     answers = state.get("answers") if state else None
     if not isinstance(answers, Mapping):

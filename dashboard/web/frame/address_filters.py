@@ -8,7 +8,7 @@ ALL = "all"
 
 
 def held(name: str) -> str:
-    """Return what a choice holds before its control is drawn: of the session, else the address."""
+    """Return a choice's value before its control is drawn: of the session, else the address."""
     return str(st.session_state.get(name, st.query_params.get(name, ALL)))
 
 

@@ -38,7 +38,7 @@ def _way_to(fact: UrgentFact) -> str:
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:
-    """Return what is urgent, made once a minute while nothing changes."""
+    """Return the urgent facts, made once a minute while nothing changes."""
     world = current_world()
     now = world.clock()
     return world.reader.remember(
@@ -49,7 +49,7 @@ def urgent_now() -> tuple[UrgentFact, ...]:
 
 
 def urgent_strip() -> None:
-    """Say what is urgent in one line: to an owner of their own jobs alone, with what to do."""
+    """Show the alerts in one line: to an owner of their own jobs alone, with what to do."""
     facts, is_owner = urgent_now(), current_role() == "owner"
     lines = [*map(_told if is_owner else _named, facts[:_NAMED])]
     if len(facts) > _NAMED:
@@ -65,7 +65,7 @@ def urgent_strip() -> None:
 
 
 def _failed_sources() -> None:
-    """Say which sources failed in the last collection."""
+    """Show the sources that failed in the last collection."""
     failed = [
         report.source
         for report in current_world().reader.source_reports()

@@ -54,7 +54,7 @@ def simulated_banner() -> None:
 
 @st.fragment(run_every=_LOOK_SECONDS)
 def _first_plan() -> None:
-    """Tell how far the first plan is; show the page anew when it is there."""
+    """Show the progress of the first plan; show the page anew when it is there."""
     doing = current_world().cycle_state().doing
     if not doing:
         st.rerun()
@@ -142,7 +142,7 @@ def _hide(hidden: bool) -> None:
 
 
 def _progress() -> tuple[object, ...]:
-    """Return what the guide's picture follows from."""
+    """Return the values that the guide's picture follows from."""
     states = current_world().store.reader.states()
     return (tuple(sorted((digest, str(state)) for digest, state in states.items())), _measured())
 
@@ -154,7 +154,7 @@ def _waiting() -> bool:
 
 
 def _measured() -> str:
-    """Say what was saved, '' before anything was measured."""
+    """Return the measured savings in words, '' before anything was measured."""
     world = current_world()
     total = total_gpu_hours(ledger(world.store.reader, now=world.clock()))
     if total.realised is None:

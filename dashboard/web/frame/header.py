@@ -13,7 +13,7 @@ _NAMED = 2
 
 
 def cluster_name() -> str:
-    """Return what the cluster is called: its recording, else the sources that reported of it."""
+    """Return the name of the cluster: its recording, else the sources that reported of it."""
     reader = current_world().reader
     recording = reader.recording()
     names = (

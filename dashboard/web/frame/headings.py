@@ -76,7 +76,7 @@ _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 
 def heading(name: str) -> str:
-    """Return what a column is called on a page."""
+    """Return the heading of a column on a page."""
     cost = _COST.fullmatch(name)
     return f"cost per work ({cost[1].upper()})" if cost else HEADINGS.get(name, name)
 

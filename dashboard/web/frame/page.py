@@ -79,7 +79,7 @@ def old_readings_banner() -> None:
 
 
 def freshness() -> str:
-    """Say how old the newest sample is and how complete the sources were."""
+    """Return the age of the newest sample and the completeness of the sources, in words."""
     reader = current_world().reader
     latest = reader.latest_sample_at()
     if latest is None:
@@ -239,12 +239,12 @@ def grid_height(rows: int) -> int:
 
 
 def goes_to(view: str, links: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
-    """Return what opens a page when a row is clicked; `links` is what its address asks, by row."""
+    """Return a function that opens a page for a clicked row; `links` are its queries, by row."""
     return lambda place: _ask_for(view, links[place])
 
 
 def goes_by_name(view: str, word: str) -> Callable[[str], None]:
-    """Return what opens a page about what was clicked; `word` is how its address names that."""
+    """Return a function that opens a page about a name; `word` is its key in the address."""
     return lambda name: _ask_for(view, {word: name})
 
 
@@ -314,7 +314,7 @@ def three_digits(value: float) -> float:
 
 
 def empty_state() -> bool:
-    """Say what to do next when there is nothing to show; tell whether that is so."""
+    """Show what to do next when there is nothing to show; tell whether that is so."""
     if current_world().reader.latest_sample_at() is not None:
         return False
     st.info(

@@ -77,14 +77,14 @@ class Scope:
         return all(facts[name] == value for name, value in self.chosen.items())
 
     def address(self) -> dict[str, str]:
-        """Return what an address says of it; the usual range and all jobs are left out."""
+        """Return the query of an address for it; the usual range and all jobs are left out."""
         usual = {"days": str(USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
         values = {field.name: str(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def current_scope() -> Scope:
-    """Return what the header asks for; all jobs and the usual range where it asks nothing."""
+    """Return the scope of the header; all jobs and the usual range where it asks nothing."""
     values = {name: str(st.session_state.get(name, ALL)) for name in _LABELS}
     return Scope(
         days=int(st.session_state.get("days", USUAL_DAYS)),
@@ -123,7 +123,7 @@ def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
 
 
 def scope_note(title: str) -> None:
-    """Say which filters narrow this page, and what of the scope it does not follow."""
+    """Show the filters that narrow this page, and the part of the scope it does not follow."""
     scope, followed = current_scope(), FOLLOWED.get(title, frozenset())
     address = scope.address()
     names = [_WORDS.get(name, "time range") for name in address if name not in followed]

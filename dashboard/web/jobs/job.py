@@ -96,7 +96,7 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
 
 
 def planned(plan: Plan | None, job: Job) -> JobPlan | None:
-    """Return what the plan says of the job."""
+    """Return the plan of the job."""
     return (
         next((entry for entry in plan.jobs if entry.job_id == job.job_id), None) if plan else None
     )

@@ -14,7 +14,7 @@ TITLES = {
 
 
 def show_models(forecast: DemandForecast) -> None:
-    """Say which models made the forecast and how their bands held."""
+    """Show the models behind the forecast and how their bands held."""
     st.caption(
         "Models: "
         + "; ".join(

@@ -60,7 +60,7 @@ Services = list[tuple[ServiceOutlook, ServiceRow]]
 
 
 def key_of(row: ServiceRow) -> str:
-    """Return what the address calls a service: its job, else the model of replicas without one."""
+    """Return a service's name in the address: its job, else the model of replicas without one."""
     return row.job_id or f"model {row.service}"
 
 
@@ -163,7 +163,7 @@ _STARTS = {
 
 
 def cold_start_text(row: ServiceRow) -> tuple[str, str]:
-    """Return how long a replica takes to start, and where that is from."""
+    """Return the time that a replica takes to start, and where that is from."""
     seconds, typical = row.cold_start_seconds, row.cold_start_typical_seconds
     if seconds is None:
         return measured(None, "min", "not told by the latest cycle")

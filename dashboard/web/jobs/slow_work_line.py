@@ -13,7 +13,7 @@ _UNTOLD = (
 
 
 def slow_work_line(job_id: str) -> None:
-    """Say why the job is slow, how sure that is, what it loses and what to try."""
+    """Show the cause of a slow job, how sure it is, what it loses and what to try."""
     st.subheader("What limits its speed")
     mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
     if not mine:

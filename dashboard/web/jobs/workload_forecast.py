@@ -85,7 +85,7 @@ def _show_total(workload: WorkloadForecast, total: WorkloadTotal) -> None:
 
 
 def _history(workload: WorkloadForecast, end: datetime, days: int) -> pd.DataFrame:
-    """Return what its runs held by the hour, 0 between runs; of a service a gap is unknown."""
+    """Return the GPUs of its runs by the hour, 0 between runs; of a service a gap is unknown."""
     holdings = current_world().reader.job_holdings(
         workload.job_ids, start=end - timedelta(days=days), end=end
     )

@@ -214,7 +214,7 @@ class OwnMetrics:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """What prometheus_client asks for families: the metrics at one moment."""
+    """Source of families for prometheus_client: the metrics at one moment."""
 
     metrics: OwnMetrics
     now: datetime
@@ -254,7 +254,7 @@ def _label(text: str) -> str:
 
 
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:
-    """Yield how many there are by state and action, what the waiting ones save, and the largest."""
+    """Yield their number by state and action, the savings of the waiting ones, and the largest."""
     every = list(stored)
     counted = GaugeMetricFamily(
         "trimtab_recommendations", "Recommendations kept.", labels=["state", "action"]

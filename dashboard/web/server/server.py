@@ -45,7 +45,7 @@ _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
 def _policy() -> str:
-    """Return what browsers load and run on a page: this server's files, and nothing by `eval`.
+    """Return the rules of what browsers load on a page: this server's files, nothing by `eval`.
 
     Streamlit imports the scripts of components as `blob:`, and writes styles into the page; its
     one inline script and ours are named by their hash.
