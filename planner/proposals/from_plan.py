@@ -18,7 +18,7 @@ from planner.proposals.wording import change_text, loses_a_run, named_first, why
 def of_proposal(
     proposal: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
-    """Return what a proposal for a job recommends."""
+    """Return the recommendation of a proposal for a job."""
     job, action = proposal.job.demand.job, proposal.action or Action.FEWER_GPUS
     evidence = evidence_of(proposal, outcome.savings, plan, problem)
     first, last = proposal.first, proposal.last
@@ -72,7 +72,7 @@ def _details(proposal: Proposal, problem: PlanningProblem) -> tuple[tuple[str, s
 def of_fleet(
     evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
 ) -> Recommendation:
-    """Return what advice on the fleet recommends."""
+    """Return the recommendation of advice on the fleet."""
     recommendation = Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,

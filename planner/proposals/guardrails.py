@@ -27,7 +27,7 @@ def refusal(
     *,
     margin_ratio: float = 0.0,
 ) -> str:
-    """Return why the change is not recommended, '' when it is.
+    """Return the reason not to recommend the change, '' for none.
 
     `past_runs` are the lengths of ended runs of the same job, s. `margin_ratio` is how much better
     than its limits the change must be: below 0 how much worse it may be, as what the plan before
@@ -66,7 +66,7 @@ def refusal(
 
 
 def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
-    """Return why no option of a job has fewer GPUs than now, '' where one has."""
+    """Return the reason that no option of a job has fewer GPUs than now, '' where one has."""
     present, demand = proposal.present, proposal.job.demand
     others = [option for option in proposal.job.options if not option.autoscaled]
     if any(option.boards < present.boards for option in others):
@@ -86,7 +86,7 @@ def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
 
 
 def _not_requeued(job: Job, terms: Terms) -> str:
-    """Name what keeps a job of Slurm as it runs, '' for any other."""
+    """Return the reason that a job of Slurm stays as it runs, '' for any other."""
     if not runs_in_slurm(job):
         return ""
     return why_not_requeued(job, may_requeue=terms.may_requeue, behind_others=terms.behind_others)
@@ -102,7 +102,7 @@ def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
 
 
 def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
-    """Name why a job that has long been idle keeps its GPUs all the same, '' for any other."""
+    """Return the reason that a job that has long been idle keeps its GPUs, '' for any other."""
     demand, planning = proposal.job.demand, terms.planning
     long_idle = demand.seen_idle_hours >= planning.reclaim_idle_hours
     idle = f"it has been idle for {demand.seen_idle_hours:.1f} h"
@@ -226,7 +226,7 @@ def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, margin: fl
 
 
 def suspicion(demand: JobDemand, terms: Terms) -> str:
-    """Return what does not fit together in a job's readings, '' if nothing: busy, yet cool boards.
+    """Return the contradiction in a job's readings, '' for none: busy, yet cool boards.
 
     Spinning kernels and wrong readings look like this; whoever holds GPUs may make them.
     """

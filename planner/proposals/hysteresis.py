@@ -65,7 +65,7 @@ def kept_up(
 def too_early(
     proposal: Proposal, problem: PlanningProblem, before: ProposedBefore | None, last: Plan | None
 ) -> str:
-    """Return why more GPUs for a peak are not proposed yet, '' where they are.
+    """Return the reason not to propose more GPUs for a peak yet, '' for none.
 
     A peak that is hours away is proposed once two plans in a row foresee it: waiting for the second
     costs nothing, and of what one plan alone foresees the next mostly knows nothing.
@@ -87,7 +87,7 @@ def too_early(
 
 
 def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
-    """Return what was proposed for the job, None where the plan changes it no more."""
+    """Return the earlier proposal for the job, None where the plan changes it no more."""
     job_id = proposal.job.demand.job.job_id
     if proposal.action not in _KEPT_UP or proposal.share < STEADY_SHARE:
         return None
@@ -105,7 +105,7 @@ def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
 def _worth(
     proposal: Proposal, terms: Terms, past_runs: Sequence[float], margin: float
 ) -> float | None:
-    """Return what the plan gains by it, in money, None where it is refused at this margin."""
+    """Return the plan's gain by it, in money, None where it is refused at this margin."""
     outcome = outcome_of(proposal, terms)
     if refusal(proposal, outcome, terms, past_runs, margin_ratio=margin):
         return None

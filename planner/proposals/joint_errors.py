@@ -28,7 +28,7 @@ _OF_Q90 = _NORMAL / NormalDist().inv_cdf(0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Error:
-    """What one error does to GPU-hours, site energy (kWh) and rent saved, at each level.
+    """Effect of one error on GPU-hours, site energy (kWh) and rent saved, at each level.
 
     `lasting`: the hours that the change is held over the expected ones.
     """
@@ -57,7 +57,7 @@ def either_side(down: float, up: float) -> Values:
 
 
 def above_zero(low: float, median: float, high: float) -> Values:
-    """Return what a figure that is never negative has beyond its mean [levels].
+    """Return the deviations from its mean of a figure that is never negative [levels].
 
     Its q10, median and q90 are `low`, `median` and `high`.
     """

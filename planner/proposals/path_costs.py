@@ -20,14 +20,14 @@ class PathCost:
 
     @property
     def total(self) -> float:
-        """What plans minimise."""
+        """Total that plans minimise."""
         return self.money + self.shortfall
 
 
 def path_cost(
     job: JobProblem, path: Path, terms: Terms, earlier: Mapping[int, SlotCosts] | None = None
 ) -> PathCost:
-    """Return what a path of option numbers costs, changes included.
+    """Return the cost of a path of option numbers, changes included.
 
     `earlier` are the costs of the slots under options that are known already.
     """

@@ -60,13 +60,13 @@ class Portfolio:
 
     @property
     def together(self) -> float:
-        """What all changes save, the sum of their central figures; advice changes nothing."""
+        """Savings of all changes, the sum of their central figures; advice changes nothing."""
         others = self.nodes + self.for_memory + self.services + self.programs + self.growth
         return self.recommended + others - self.advised
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
-    """Return what recommendations save together, and what those of them that cost money cost."""
+    """Return the joint savings of recommendations, and the costs of those that cost money."""
     costs = [
         recommendation.savings.cost.central
         for recommendation in recommendations

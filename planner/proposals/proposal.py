@@ -63,7 +63,7 @@ class Proposal:
 
 
 def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
-    """Return what the plan proposes for a job; what its autoscaler does by itself is nothing."""
+    """Return the plan's proposal for a job; what its autoscaler does by itself is nothing."""
     number_of = {option.configuration: number for number, option in enumerate(job.options)}
     numbers = [number_of[step] for step in plan.steps]
     planned = tuple(0 if job.options[number].autoscaled else number for number in numbers)

@@ -12,7 +12,7 @@ _CUT_OFF = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relief:
-    """What one finding leads to. Without an `outcome` the proposal keeps the job: advice alone.
+    """Result of one finding. Without an `outcome` the proposal keeps the job: advice alone.
 
     `limit_mib` is what a program can have on each proposed device, `why_not` why nothing is
     changed, '' where something is.
@@ -31,14 +31,14 @@ class Relief:
 
     @property
     def action(self) -> Action:
-        """What is proposed."""
+        """Action to propose."""
         if self.outcome is None or self.proposal.action is None:
             return Action.LESS_MEMORY
         return self.proposal.action
 
     @property
     def cut_off(self) -> bool:
-        """Whether the forecast ends at the device's memory, so that more may be needed."""
+        """Return whether the forecast ends at the device's memory, so that more may be needed."""
         return is_cut_off(self.finding)
 
 

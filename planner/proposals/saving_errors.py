@@ -76,7 +76,7 @@ def errors_of(
 
 
 def _run_done_again(redo: Redo, price: float) -> Error:
-    """Return what a stopped run does to the saving: done again by its chance, or not."""
+    """Return the effect of a stopped run on the saving: done again by its chance, or not."""
     again = with_chance(redo.chance)
     return Error(
         gpu_hours=-redo.gpu_hours * again,
@@ -86,7 +86,7 @@ def _run_done_again(redo: Redo, price: float) -> Error:
 
 
 def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Error:
-    """Return what another end of the job and longer work make of it, together.
+    """Return the joint effect of another end of the job and of longer work.
 
     Of work that is longer there is the more, the later the job ends; at a limit there is none.
     """
@@ -131,7 +131,7 @@ def _longer_rates(proposal: Proposal, longer: Triple, terms: Terms) -> Values:
 
 
 def _power_errors(proposal: Proposal, hold: Values, terms: Terms) -> Iterator[Error]:
-    """Yield what other power makes of it: forecast, estimate, idle boards, PUE."""
+    """Yield the effects of other power: forecast, estimate, idle boards, PUE."""
     demand = proposal.job.demand
     if demand.power_q50 is None or demand.power_q10 is None or demand.power_q90 is None:
         return
@@ -168,7 +168,7 @@ def _power_errors(proposal: Proposal, hold: Values, terms: Terms) -> Iterator[Er
 def _work_errors(
     proposal: Proposal, estimate: PowerEstimate, scale: Values, terms: Terms
 ) -> Iterator[Error]:
-    """Yield what the work may draw otherwise on the boards of the option."""
+    """Yield the effects of other power of the work on the boards of the option."""
     if not proposal.chosen.boards:
         return
     now, then = proposal.present.configuration, proposal.chosen.configuration
@@ -188,7 +188,7 @@ def _work_errors(
 
 
 def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Error]:
-    """Yield what boards may draw otherwise when they are free or held at rest."""
+    """Yield the effects of other power of boards that are free or held at rest."""
     demand, now, then = proposal.job.demand, proposal.present, proposal.chosen
     if demand.power_q50 is None:
         return

@@ -67,7 +67,7 @@ class ProposalOutcome:
 
 
 def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
-    """Return what a proposal saves, takes and delays."""
+    """Return the savings, costs and delay of a proposal."""
     job = proposal.job
     now = option_costs(job, 0, terms)
     stays = path_cost(job, (0,) * len(proposal.proposed), terms, {0: now})
@@ -117,7 +117,7 @@ def _at_least_none(savings: Savings) -> Savings:
 
 
 def _change(proposal: Proposal, terms: Terms) -> ChangeTime:
-    """Return what the change takes, and its way back where it ends; keeping a job takes nothing."""
+    """Return the time of the change, and of its way back where it ends; 0 for keeping a job."""
     if proposal.option == 0:
         none = (0.0, 0.0, 0.0)
         return ChangeTime(parts=(), seconds=none, gpu_hours=none, kwh=none, cost=none)
@@ -145,7 +145,7 @@ def _held(proposal: Proposal) -> Values:
 
 
 def _longer_hours(proposal: Proposal, terms: Terms) -> Triple:
-    """Return how much longer the horizon's work takes under the option, h as low, central, high.
+    """Return the extra hours of the horizon's work under the option as low, central, high.
 
     Central: what the plan counts. High: on fewer or other devices as if activity did not rise
     there; under a cap or beside another job the worst slowdown of work that has the load of q90.

@@ -14,7 +14,7 @@ from data.records.recommendations import Recommendation, Savings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What was said of a recommendation at `at`, which holds until `until`.
+    """Refusal of a recommendation at `at`, which holds until `until`.
 
     `said` is what ended it: rejected, rolled back, fell short, snoozed. `whatever_it_saves`: it
     holds for a larger saving too.
@@ -27,7 +27,7 @@ class Rejection:
     whatever_it_saves: bool = False
 
     def holds(self, savings: Savings) -> str:
-        """Return why a change of the same kind is not proposed, '' when it may be again."""
+        """Return the reason not to propose a change of the same kind, '' for none."""
         before, now = self.recommendation.savings, savings
         when = f"{self.at:%Y-%m-%d} (recommendation {self.recommendation.recommendation_id})"
         text = f"{self.said} on {when}: nothing of the kind is proposed before"
@@ -42,14 +42,14 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dismissal:
-    """What a person keeps back with all that matches a pattern, from `at` until `until`."""
+    """Dismissal by a person of all that matches a pattern, from `at` until `until`."""
 
     at: datetime
     until: datetime
     pattern: str
 
     def holds(self, _savings: Savings) -> str:
-        """Return why a change that matches is not proposed, whatever it would save."""
+        """Return the reason not to propose a change that matches, whatever it would save."""
         return (
             f"dismissed on {self.at:%Y-%m-%d} with all of {self.pattern}: nothing of the kind is "
             f"proposed before {self.until:%Y-%m-%d}"
@@ -61,6 +61,6 @@ Rejections = Mapping[tuple[str, Action], Rejection | Dismissal]
 
 
 def rejected(rejections: Rejections, target: str, action: Action | None, savings: Savings) -> str:
-    """Return why a change that was rejected is not proposed again, '' when it may be."""
+    """Return the reason not to propose a rejected change again, '' for none."""
     rejection = None if action is None else rejections.get((target, action))
     return "" if rejection is None else rejection.holds(savings)

@@ -120,7 +120,7 @@ def named_first(revision: Recommendation, first: Sequence[Proposal]) -> Recommen
 
 
 def change_text(proposal: Proposal, problem: PlanningProblem) -> str:
-    """Return what changes where the configurations do not say it, '' where they do."""
+    """Return the change in words where the configurations do not say it, '' where they do."""
     if proposal.first is None:
         return ""
     # What begins with the plan begins at once: its hour would be another in every cycle.
