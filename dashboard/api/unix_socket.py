@@ -39,7 +39,7 @@ _BACKLOG = 64
 
 
 def local_app(store: Store, service: DecisionService, clock: Callable[[], datetime]) -> Starlette:
-    """Return what the socket answers."""
+    """Return the application behind the socket."""
 
     def hello(_request: Request) -> Response:
         fields = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}

@@ -19,7 +19,7 @@ _SCALE_PIXELS = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapMeasure:
-    """What the colour of a cell says: a column of the boards' frame in its unit, up to `top`."""
+    """Meaning of a cell's colour: a column of the boards' frame in its unit, up to `top`."""
 
     title: str
     column: str

@@ -12,7 +12,7 @@ from data.records.recommendations import Range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """What one recommendation promised and what it brought, both in GPU-hours."""
+    """Promise and result of one recommendation, both in GPU-hours."""
 
     name: str
     measured_at: datetime

@@ -14,7 +14,7 @@ def figure_text(value: float) -> str:
 
 
 def samples_text(evidence: Evidence) -> str:
-    """Return how many samples it rests on, of when, and how complete; that of no job where none."""
+    """Return the number of samples, their time and completeness; for no job those of none."""
     if not evidence.samples:
         return "none: it rests on no job's samples"
     return (
@@ -60,6 +60,6 @@ def short_name(name: str, limit: int = 40) -> str:
 
 
 def target_text(recommendation: Recommendation) -> str:
-    """Return what would change: the job by its id, before it its name where the id lacks it."""
+    """Return the target of a change: the job by its id, after its name where the id lacks it."""
     name, target = recommendation.job_name, recommendation.target
     return f"{name} ({target})" if name and name not in target else target

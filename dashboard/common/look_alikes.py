@@ -15,7 +15,7 @@ _LAST_OF_EUROPE = 0x24F
 
 @cache
 def prototypes() -> dict[int, str]:
-    """Return what each of Unicode's look-alikes stands for, the one with most twins, by number."""
+    """Return the prototype of each of Unicode's look-alikes, the one with most twins, by number."""
     from confusable_homoglyphs.confusables import confusables_data  # 1 MB: on demand
 
     twins = {

@@ -14,7 +14,7 @@ _KUEUE = "kueue"
 
 
 def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
-    """Return which limits a waiting job waits for, '' when it does not wait for one."""
+    """Return the limits that a waiting job waits for, '' when it does not wait for one."""
     facts = job.scheduler or SchedulerFacts()
     if job.platform is Platform.KUBERNETES:
         state = dict(facts.extra).get(_KUEUE, "admitted")

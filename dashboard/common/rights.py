@@ -120,7 +120,7 @@ def may_look(
 
 
 def why_not_submit(person: Person, access: AccessSettings) -> str:
-    """Return why the person may not submit jobs from the page, '' when they may."""
+    """Return the reason that the person may not submit jobs from the page, '' for none."""
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins submit"
@@ -135,7 +135,7 @@ def why_not(
     *,
     approving: bool = False,
 ) -> str:
-    """Return why the person may not decide about this recommendation, '' when they may."""
+    """Return the reason that the person may not decide about this recommendation, '' for none."""
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"

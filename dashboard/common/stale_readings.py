@@ -11,7 +11,7 @@ WAY_OUT = "Run `trimtab doctor`, mend the source, then run a cycle."
 def why_too_old(
     reader: StoreReader, settings: Settings, *, as_of: datetime | None, now: datetime
 ) -> str:
-    """Return why nothing is proposed at `now` from readings up to `as_of`; '' where something is.
+    """Return the reason to propose nothing at `now` from readings up to `as_of`; '' for none.
 
     A recording has no age: its newest reading is its present.
     """

@@ -34,12 +34,12 @@ class Background:
 
     @property
     def doing(self) -> str:
-        """What it is at, in words; '' when nothing is worth saying."""
+        """Present work in words; '' when nothing is worth saying."""
         return ""
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Return whether it was told to stop."""
         return self._stop.is_set()
 
     def start(self) -> None:
@@ -142,7 +142,7 @@ class Loop(Background):
 
     @property
     def doing(self) -> str:
-        """What the tick is at."""
+        """Present work of the tick."""
         return self._doing()
 
     def _run(self) -> None:

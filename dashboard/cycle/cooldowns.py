@@ -91,7 +91,7 @@ def resting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Done:
-    """What the worker did: when each change was undone, and whether it is watched still."""
+    """Work of the worker: when each change was undone, and whether it is watched still."""
 
     ended_at: Mapping[tuple[str, str], datetime]
     refusals: Mapping[str, str]
@@ -120,7 +120,7 @@ def _why(
     job: Job | None,
     now: datetime,
 ) -> str:
-    """Return why the target of a recommendation rests, '' when it does not."""
+    """Return the reason that the target of a recommendation rests, '' for none."""
     if state in OPEN:
         return f"a change of it is {state}"
     if state in (State.APPROVED, State.WRITTEN):
@@ -155,7 +155,7 @@ def _is_as_before(recommendation: Recommendation, job: Job) -> bool:
 def rejections(
     reader: StoreReader, now: datetime, days: float, jobs: Iterable[Job] = ()
 ) -> Rejections:
-    """Return what was rejected, refused, undone or fell short within so many days, or is snoozed.
+    """Return the changes rejected, refused, undone or short of promise in so many days, or snoozed.
 
     The newest of each target and kind; what was reopened since is none, nor is a refusal of a
     target whose facts have changed since.
@@ -221,7 +221,7 @@ def _ended_at(done: _Done, stored: StoredRecommendation) -> datetime | None:
 def dismissed_targets(
     reader: StoreReader, targets: Mapping[str, str], now: datetime
 ) -> dict[tuple[str, Action], Dismissal]:
-    """Return what is not proposed for targets of these namespaces, '' for what is no job."""
+    """Return the targets of these namespaces without proposals, '' for what is not a job."""
     return {
         (target, action): Dismissal(at=pattern.at, until=pattern.until, pattern=pattern.words)
         for pattern in active_patterns(reader, now)

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleState:
-    """What the cycle thread is doing, for the page and for /readyz."""
+    """State of the cycle thread, for the page and for /readyz."""
 
     running: bool = False
     last_error: str = ""
@@ -61,7 +61,7 @@ class CycleThread(Background):
 
     @property
     def state(self) -> CycleState:
-        """What the thread does now."""
+        """Present state of the thread."""
         return self._state
 
     @property

@@ -64,7 +64,7 @@ def _keep(path: Path, now: datetime, carbon: Hours, price: Hours) -> None:
 
 
 def _at(hours: Hours, times: Sequence[datetime]) -> Hours:
-    """Return what holds at each of the ascending times: nothing before the first and past the last.
+    """Return the value at each of the ascending times: nothing before the first and past the last.
 
     A value holds for the shortest of the steps.
     """

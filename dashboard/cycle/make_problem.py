@@ -30,7 +30,7 @@ _RECENT = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBasis:
-    """What a plan is made from: the same basis gives the same problem.
+    """Basis of a plan: the same basis gives the same problem.
 
     `models` are what the view's readings teach of power, `memory` what is forecast of its jobs'
     memory, `serving` of its services, `grid` of the hours of the grid. `last` is the plan in force.
@@ -94,7 +94,7 @@ def live_jobs(jobs: Iterable[Job], as_of: datetime) -> tuple[Job, ...]:
 def fleet_rules(
     settings: Settings, quotas: Sequence[Quota] = (), jobs: Sequence[Job] = ()
 ) -> FleetRules:
-    """Return what the settings say of nodes, power limits, tenants and requeues, and the quotas.
+    """Return the rules of the settings on nodes, power limits, tenants and requeues, and quotas.
 
     Of tenants, what schedulers enforce (`quotas`) of their live `jobs` stands before it. Without
     an applier for Slurm a person makes the change, who may do more. Of several Slurms nothing is

@@ -53,7 +53,7 @@ def foreseen_memory(
     view: PlanningView,
     forecasts: Sequence[DemandForecast | ForecastSkipped],
 ) -> tuple[MemoryFinding, ...]:
-    """Return what these forecasts foresee of the memory of the view's jobs that run."""
+    """Return the findings of these forecasts on the memory of the view's jobs that run."""
     watched = watched_in(
         view.jobs,
         view.history,
@@ -79,7 +79,7 @@ def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]
 
 
 def growing_memory(reader: StoreReader) -> tuple[MemoryFinding, ...]:
-    """Return what grew steadily to its board since the latest cycle, which did not tell of it.
+    """Return the growth to the board's memory since the latest cycle, which did not report it.
 
     Little is read where nothing grows: this is asked between cycles.
     """
@@ -169,7 +169,7 @@ def _alike(catalogue: GpuCatalogue, gpu_model: str) -> tuple[GpuType, ...]:
 
 
 def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
-    """Return how submitted jobs train, by the id of every job that was sent."""
+    """Return the training recipes of submitted jobs, by the id of every job that was sent."""
     return {
         attempt.job_id: recipe_of(submission, attempt)
         for submission in submissions

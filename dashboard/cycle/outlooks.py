@@ -28,7 +28,7 @@ from planner.slow_work.rules import slow_work
 def growth_facts(
     reader: StoreReader, view: PlanningView, planning: PlanningSettings, now: datetime
 ) -> GrowthFacts | None:
-    """Return what growing rests on, None where `planning.grow_elastic_training` is off.
+    """Return the facts behind growing, None where `planning.grow_elastic_training` is off.
 
     Jobs that are held or wait for a dependency want no boards yet.
     """
@@ -45,7 +45,7 @@ def growth_facts(
 
 
 def _had_before(reader: StoreReader, view: PlanningView, now: datetime) -> dict[str, Configuration]:
-    """Return what jobs that are as large as they were grown had before."""
+    """Return the former configuration of jobs that are as large as they were grown."""
     standing = [digest for digest, state in reader.states().items() if state in STANDING]
     sizes = {job.job_id: (job.gpu_model, job.gpu_count) for job in view.jobs}
     grown = [
@@ -67,7 +67,7 @@ WINDOW = timedelta(hours=6)
 def foreseen_slow_work(
     reader: StoreReader, jobs: Sequence[Job], as_of: datetime
 ) -> tuple[SlowWork, ...]:
-    """Return why each of these jobs is slow by its last six hours, with what to try."""
+    """Return the causes of slow jobs by their last six hours, with what to try."""
     activity = reader.job_activity(start=as_of - WINDOW, end=as_of)
     if activity.empty:
         return ()

@@ -45,7 +45,7 @@ _LATE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningFacts:
-    """What a cycle plans and advises from at `now`; the same facts give the same of both.
+    """Facts that a cycle plans and advises from at `now`; the same facts give the same of both.
 
     `resting` maps targets to why nothing is proposed for them now; `withheld` is why nothing is
     proposed at all, '' where something may be. `reconsidered` jobs left the intervals of their last
@@ -207,7 +207,7 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
 
 
 def _targets(view: PlanningView) -> dict[str, str]:
-    """Return what changes may be of, with the namespaces of jobs; '' for boards and nodes."""
+    """Return the targets of changes, with the namespaces of jobs; '' for boards and nodes."""
     fleet = {name for gpu in view.cluster.gpus for name in (gpu.gpu_model, gpu.node)} | {
         node.name for node in view.cluster.nodes
     }

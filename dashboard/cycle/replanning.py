@@ -31,7 +31,7 @@ def look_again(world: World, *, now: datetime) -> bool:
 
 
 def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
-    """Return what has happened since the latest plan that calls for another."""
+    """Return the events since the latest plan that call for another."""
     reader = world.store.reader
     surprised = tuple(
         f"{surprise.job_id} is {surprise.side} its forecast: {surprise.reason}"

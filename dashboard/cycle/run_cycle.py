@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleOutcome:
-    """What one cycle did. `kept` maps a job without recommendation to the reason.
+    """Result of one cycle. `kept` maps a job without recommendation to the reason.
 
     `withheld` is why nothing at all is proposed, '' where something may be.
     """

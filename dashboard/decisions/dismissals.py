@@ -19,7 +19,7 @@ MAX_DAYS = 366
 
 
 def active_patterns(reader: StoreReader, now: datetime) -> tuple[DismissalPattern, ...]:
-    """Return what is dismissed by pattern at a time, the oldest first."""
+    """Return the patterns dismissed at a time, the oldest first."""
     patterns: dict[str, DismissalPattern] = {}
     for entry in reader.entries((MADE, ENDED)):
         if entry.event == MADE:

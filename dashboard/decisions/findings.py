@@ -169,7 +169,7 @@ def event_about(
     reason: DismissalReason | None = None,
     until: datetime | None = None,
 ) -> FindingEvent:
-    """Return what a person says of the finding of a recommendation."""
+    """Return the event of a person's words on the finding of a recommendation."""
     return FindingEvent(
         number=stored.finding,
         digest=stored.recommendation.digest,

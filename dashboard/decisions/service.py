@@ -222,7 +222,7 @@ class DecisionService:
     def why_not(
         self, person: Person, recommendation: Recommendation, *, approving: bool = False
     ) -> str:
-        """Return why the person may not decide about it, '' when they may."""
+        """Return the reason that the person may not decide about it, '' for none."""
         job = self.store.reader.job(recommendation.job_id)
         access = self.settings().access
         return why_not(person, access, recommendation, job, approving=approving)

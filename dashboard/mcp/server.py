@@ -48,7 +48,7 @@ class ApiAnswers:
         self._api = api
 
     def __call__(self, *words: str, rows: int | None = None) -> Answer:
-        """Return what the command would say. Errors: ToolError with the words of the API."""
+        """Return the answer of the command. Errors: ToolError with the words of the API."""
         from mcp.server.mcpserver.exceptions import ToolError
 
         command, path, query = _address(words, rows)

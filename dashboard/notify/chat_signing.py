@@ -54,7 +54,7 @@ def require_fresh(at: datetime | None, now: datetime) -> None:
 
 @dataclass(slots=True)
 class SeenSignatures:
-    """What was sent within twice the age that is taken; each is taken once."""
+    """Signatures within twice the age that is taken; each is taken once."""
 
     _seen: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

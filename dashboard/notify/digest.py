@@ -63,12 +63,12 @@ class DigestRounds:
 
 
 def _told(team: str) -> str:
-    """Return how a team goes by in the table of what was told, '' for everybody."""
+    """Return the name of a team in the table of what was told, '' for everybody."""
     return f"{_TOLD} {team}" if team else _TOLD
 
 
 def team_of(detail: str) -> str:
-    """Return whose digest an entry is about, '' for that of all."""
+    """Return the team of a digest's entry, '' for that of all."""
     return detail.partition(_OF)[2]
 
 

@@ -35,7 +35,7 @@ class ReportRounds:
         return any(filed)
 
     def planned(self, week: Week) -> tuple[Dispatch, ...]:
-        """Return who would get what of a week, and what is held back, why. Errors: StoreError."""
+        """Return the dispatches of a week, held ones with their reasons. Errors: StoreError."""
         settings = self.settings()
         reports = {
             edition: make_weekly_report(

@@ -20,7 +20,7 @@ _CSV_SHOWN = 2500
 
 
 def order_text(week: Week, edition: str) -> str:
-    """Return what the outbox keeps of a report: which one it is."""
+    """Return the outbox's text for a report: which one it is."""
     return json.dumps({"end": week.end.isoformat(), "zone": week.zone, "edition": edition})
 
 

@@ -74,7 +74,7 @@ def open_ticket(message: Message, settings: NotifySettings, reader: StoreReader)
 
 
 def _content(subject: str, text: str, settings: NotifySettings) -> dict[str, Any]:
-    """Return what the system takes; Jira reads markup, so what it reads is escaped."""
+    """Return the content for the system; Jira reads markup, so what it reads is escaped."""
     *lines, last = map(shown, text.splitlines())
     # What others wrote is no address; the last line is ours, and may be one.
     lines = [*(line.replace("://", ":\u2060//") for line in lines), last]

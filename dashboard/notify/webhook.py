@@ -43,7 +43,7 @@ def slack_text(text: str) -> str:
 
 
 def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
-    """Return what the chat of a kind takes: the text without any markup, and a button a link.
+    """Return the content for the chat of a kind: text without any markup, and a button a link.
 
     A line that is an address of the dashboard becomes the button of the lines before it. Lines of
     a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
@@ -129,7 +129,7 @@ def _approve_button(link: str) -> list[dict[str, Any]]:
 
 
 def _teams_words(link: str) -> list[str]:
-    """Return how a finding is approved in Teams, where a card of a webhook has no such button."""
+    """Return the words to approve a finding in Teams, where a webhook's card has no such button."""
     offered = _approvable(link)
     if offered is None:
         return []
@@ -138,7 +138,7 @@ def _teams_words(link: str) -> list[str]:
 
 
 def _title(link: str) -> str:
-    """Return what stands on the button of an address: of one finding its number."""
+    """Return the title of the button of an address: of one finding its number."""
     return f"Open {number}" if (number := link.partition("?finding=")[2]) else _OPEN
 
 

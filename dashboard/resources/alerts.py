@@ -71,7 +71,7 @@ class UrgentFact:
 def urgent_facts(
     reader: StoreReader, *, now: datetime, settings: Settings
 ) -> tuple[UrgentFact, ...]:
-    """Return what is urgent now: what has happened, what is expected, then budgets.
+    """Return the urgent facts of now: what has happened, what is expected, then budgets.
 
     Of a recording nothing is: its present has passed.
     """

@@ -61,7 +61,7 @@ def group_row(forecast: GroupForecast, *, points: bool = False) -> dict[str, Any
 
 
 def _paths(forecast: DemandForecast | GroupForecast, *, points: bool) -> dict[str, Any]:
-    """Return what a forecast says of each quantity, and with `points` of each slot."""
+    """Return the forecast of each quantity, and with `points` of each slot."""
     rows = {str(path.quantity): _path_row(path) for path in forecast.paths}
     if not points:
         return {"quantities": rows}

@@ -82,7 +82,7 @@ class Listing:
 
 
 def said_of_none(reader: StoreReader, text: str) -> str:
-    """Return what to say of a list without rows: `text`, unless the store is empty altogether."""
+    """Return the message on a list without rows: `text`, unless the store is empty altogether."""
     return text if reader.source_reports() else NO_SAMPLES
 
 

@@ -122,7 +122,7 @@ class _Elsewhere:
         )
 
     def words(self, job: Job) -> str:
-        """Return where a job would find its boards free: on one node, if one is large enough."""
+        """Return the places where a job's boards are free: on one node, if one is large enough."""
         texts = []
         for cluster, nodes in sorted(self.nodes.items()):
             same = [node for node in nodes if node.gpu_type == job.gpu_model]

@@ -353,7 +353,7 @@ class RecordRow:
 
 
 def record_of(reader: StoreReader, number: int) -> list[RecordRow]:
-    """Return what the record holds about a finding, in order."""
+    """Return the record of a finding, in order."""
     return [
         RecordRow(at=entry.at, by=entry.actor, event=entry.event, detail=entry.detail)
         for entry in reader.entries_about(number)

@@ -42,7 +42,7 @@ class ReadingRow:
 
     @property
     def place(self) -> Place:
-        """Where it stands in the order of readings."""
+        """Place in the order of readings."""
         return self.sampled_at, self.gpu_uuid, self.mig_instance, self.job_id, ""
 
 
@@ -73,7 +73,7 @@ class SlotRow:
 
     @property
     def place(self) -> Place:
-        """Where it stands in the order of slots."""
+        """Place in the order of slots."""
         return self.slot_start, self.gpu_uuid, self.mig_instance, self.job_id, self.holder
 
 

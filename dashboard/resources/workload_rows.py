@@ -28,7 +28,7 @@ SUMMARY = (
 def cost_ahead(
     forecast: WorkloadForecast, total: WorkloadTotal, prices: PriceList, currency: str
 ) -> Range | None:
-    """Return what the GPU-hours ahead cost at today's prices, on the models of the last week.
+    """Return the cost of the GPU-hours ahead at today's prices, on the models of the last week.
 
     None where the hours or one of the prices are unknown.
     """

@@ -130,7 +130,7 @@ def _launched(job: Job) -> LaunchedJob | None:
 def _replicas(
     outlook: ServiceOutlook, here: GpuModel, there: GpuModel, objective: WaitObjective
 ) -> Range | None:
-    """Return what the replicas of now become on another model, by the queueing formula."""
+    """Return the replicas of now on another model, by the queueing formula."""
     carries = carries_of(outlook)
     if carries is None or not outlook.rates_q95 or outlook.silent_replicas:
         return None

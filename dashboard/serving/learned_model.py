@@ -33,7 +33,7 @@ Series = tuple[int, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taught:
-    """What some readings teach: what a replica `carries`, and its `tokens` where they tell work.
+    """Lessons of some readings: what a replica `carries`, and its `tokens` where they tell work.
 
     `work` is what comes a second by slot, of all readings: that of tokens, else requests; `came`
     the same in the slots of those `readings` alone.
@@ -46,7 +46,7 @@ class Taught:
     came: Floats
 
     def proven(self, rates: Sequence[float], objective: WaitObjective) -> tuple[float, ...]:
-        """Return what bounds the replicas for each rate; infinity where a replica was seen full."""
+        """Return the bounds of the replicas for each rate; infinity where one was seen full."""
         if self.carries.seen_full:
             return (math.inf,) * len(rates)
         return proven_replicas(self.readings, self.came, rates, self.carries, objective)
@@ -87,7 +87,7 @@ class LearnedService:
 
 
 def learned_service(history: ServedHistory) -> LearnedService:
-    """Return what the history of a service teaches."""
+    """Return the model of a service from its history."""
     readings = readings_of(history.engine, history.starts, history.columns)
     now, arrivals = readings.where(history.like_now), readings.arrivals
     taught = [_taught(now, history.like_now, readings, arrivals)]
@@ -109,7 +109,7 @@ def learned_service(history: ServedHistory) -> LearnedService:
 def _taught(
     selected: ServiceReadings, slots: Flags, readings: ServiceReadings, arrivals: Floats
 ) -> Taught | None:
-    """Return what the readings of the chosen slots teach, None where that is too little."""
+    """Return the lessons of the selected slots' readings, None where those are too few."""
     carries = learnt(selected)
     if carries is None:
         return None

@@ -212,7 +212,7 @@ def _by_hour(starts: Times, replicas: Floats) -> tuple[int | None, ...]:
 def _bounds(
     job: Job | None, service: LearnedService, carries: ReplicaCarries, rules: NeedRules
 ) -> BoundsUse | None:
-    """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
+    """Return the use of the autoscaler's bounds, None where the scheduler tells of none."""
     labels = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
     low, high = (labels.get(name, "") for name in ("min_replicas", "max_replicas"))
     if not low.isdecimal() and not high.isdecimal():
@@ -231,7 +231,7 @@ def _bounds(
 
 
 def objective_of(settings: ServingSettings) -> WaitObjective:
-    """Return what services promise by the settings."""
+    """Return the objective of services by the settings."""
     return WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
 
 

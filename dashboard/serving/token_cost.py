@@ -28,7 +28,7 @@ _AMOUNTS = ["hours", "gpu_kwh", "cost", "unpriced_hours", "unmeasured_hours"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenValue:
-    """What a holder of boards had in the span: board-hours, energy of its GPUs, money.
+    """Use of boards by a holder in the span: board-hours, energy of its GPUs, money.
 
     Generated tokens and their ratios are of the `known_hours` in which every reading of the
     engines is there, and in each slot one of all boards of its replicas. What is None is unknown:

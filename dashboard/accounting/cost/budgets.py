@@ -162,7 +162,7 @@ def _sum(costs: Sequence[float | None]) -> float | None:
 
 
 def _week(days: Sequence[float | None], back: int) -> float | None:
-    """Return what the seven days before the last `back` ones cost, None where one is unknown."""
+    """Return the cost of the seven days before the last `back` ones, None where one is unknown."""
     week = [cost for cost in days[len(days) - back - 7 : len(days) - back] if cost is not None]
     return sum(week) if len(week) == 7 and len(days) >= back + 7 else None
 

@@ -238,7 +238,7 @@ def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, ...]:
 
 
 def outcome_of(job: Job | None) -> str:
-    """Return what came of a job, such as finished or failed: time limit; unknown is said so.
+    """Return the outcome of a job, such as finished or failed: time limit; unknown is said so.
 
     What a scheduler calls the end of a run is told apart by its words, in the order of `_CAUSES`.
     The hours are those of all runs of a job: of one that was requeued and finished none is lost.

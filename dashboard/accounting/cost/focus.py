@@ -136,7 +136,7 @@ class _Rows:
             yield common | _electricity_charge(charge, self.settings.energy.region)
 
     def residual(self, reconciliation: Reconciliation) -> dict[str, Any]:
-        """Return what an invoice bills beyond the charges, as a row."""
+        """Return the amount that an invoice bills beyond the charges, as a row."""
         return self._common(reconciliation.invoice.start, reconciliation.invoice.end) | {
             "BilledCost": reconciliation.residual,
             "ChargeCategory": "Adjustment",
@@ -154,7 +154,7 @@ class _Rows:
 
 
 def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return whose a charge is: sub account, resource, tags and how a shared device was split."""
+    """Return the holder of a charge: sub account, resource, tags and a shared device's split."""
     state = charge["state"]
     if charge["holder"] in NOBODYS:
         return {"x_State": state, "Tags": json.dumps({"trimtab/state": state})}
@@ -184,7 +184,7 @@ def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _usage(cost: float, quantity: float, unit: str, sku: str) -> dict[str, Any]:
-    """Return what every charge of usage has, at one price."""
+    """Return the columns common to charges of usage, at one price."""
     price = cost / quantity
     return {
         "BilledCost": cost,

@@ -30,7 +30,7 @@ class UnitPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What GPU-hours cost that have a price, None where none has; and the models of the others."""
+    """Cost of GPU-hours that have a price, None where none has; and the models of the others."""
 
     amount: float | None
     unpriced_models: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class PriceList:
         return max(rows, key=lambda row: bool(row.region), default=None)
 
     def mean_charge(self, gpu_model: str, start: datetime, end: datetime) -> float | None:
-        """Return what a GPU-hour is charged on average from `start` to a later `end`.
+        """Return the mean charge of a GPU-hour from `start` to a later `end`.
 
         None where the model has no price at some of that time.
         """
@@ -104,7 +104,7 @@ class PriceList:
         return total / (end - start).total_seconds()
 
     def rent(self, hours: Iterable[tuple[str, float]], start: datetime, end: datetime) -> Rent:
-        """Return what GPU-hours by model cost at the mean price from `start` to `end`."""
+        """Return the cost of GPU-hours by model at the mean price from `start` to `end`."""
         rented = [
             (model, self.mean_charge(model, start, end), spent) for model, spent in hours if spent
         ]
@@ -181,7 +181,7 @@ def priced(catalogue: GpuCatalogue, settings: Settings, at: datetime) -> GpuCata
 
 
 def planning_prices(currency: str) -> str:
-    """Say what the catalogue's prices are worth where sums are in a currency."""
+    """Return the worth of the catalogue's prices where sums are in a currency, in words."""
     same = currency.upper() == CURRENCY
     are = "" if same else f" in {CURRENCY}, counted as {currency} without conversion"
     return f"the catalogue's planning prices{are}, not from an invoice; set statement.prices"

@@ -95,7 +95,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostStatement:
-    """Who used the boards in [start, end), and what that costs.
+    """Users of the boards in [start, end), and the cost.
 
     `rows` add up to `total`; `charges` are the parts that both are sums of. Board-time that nobody
     saw, `unobserved_hours`, is in no row. `unheard_of` are models in the price list that no board
@@ -121,7 +121,7 @@ class CostStatement:
         return _rows(self.charges, by, dict(self.calendar.spans(self.start, self.end)))
 
     def within(self, start: datetime, end: datetime, names: Mapping[str, str]) -> "CostStatement":
-        """Return what of it lies in whole periods from start to end and has these names.
+        """Return its part in whole periods from start to end with these names.
 
         What nobody observed and what invoices bill beyond the charges is of the whole alone.
         """
@@ -143,7 +143,7 @@ class CostStatement:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What the statement does not know, and what would mend it."""
+        """Gaps of the statement, and what would close each."""
         total, notes = self.total, []
         if total.unpriced_hours > 0:
             unpriced = self.charges[self.charges["kind"] == ""]
@@ -242,7 +242,7 @@ def make_cost_statement(
 
 
 def _unheard_of(reader: StoreReader, prices: PriceList, charges: pd.DataFrame) -> Mapping[str, str]:
-    """Return what no board had in any time that is kept, not in that of the charges alone."""
+    """Return the models that no board had in any time that is kept, not in the charges' alone."""
     unpriced = set(charges.loc[charges["kind"] == "", "model"]) - {""}
     models = prices.unheard_of(charges["model"].unique())
     if not models:

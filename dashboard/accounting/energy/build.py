@@ -128,7 +128,7 @@ def calendar_of(settings: Settings, every: Every) -> Calendar:
 
 
 def tenant_key(settings: Settings) -> str:
-    """Return what a tenant is: namespace, account or owner."""
+    """Return the field that makes a tenant: namespace, account or owner."""
     by = settings.tenants.by
     return EnergyKey.NAMESPACE.value if by == "none" else by
 

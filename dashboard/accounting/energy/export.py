@@ -56,7 +56,7 @@ def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
 
 def factor_rows(statement: EsgStatement) -> list[dict[str, object]]:
-    """Return what stands beside every figure: method, factors, what is not included or unknown."""
+    """Return the facts beside every figure: method, factors, what is not included or unknown."""
     return [
         *({"kind": "method", "name": name, "value": text} for name, text in METHOD),
         *({"kind": "factor"} | asdict(entry) for entry in statement.told),

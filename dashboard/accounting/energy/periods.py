@@ -101,7 +101,7 @@ class Calendar:
         return midnight(day, ZoneInfo(self.zone))
 
     def name_of(self, start: datetime) -> str:
-        """Return how a period is called: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
+        """Return the name of a period: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
         local = start.astimezone(ZoneInfo(self.zone))
         if self.every is Every.HOUR:
             return f"{local:%Y-%m-%d %H:%M %Z}"

@@ -85,7 +85,7 @@ class StatementRow:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name for people."""
         return _NAMES.get(self.holder) or self.key or "(no name)"
 
     @property
@@ -157,7 +157,7 @@ class EsgStatement:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What the statement does not know, and what would mend it."""
+        """Gaps of the statement, and what would close each."""
         notes = []
         if self.completeness_ratio is not None and self.completeness_ratio < WHOLE_RATIO:
             notes.append(

@@ -81,7 +81,7 @@ class HourPrices:
 
 
 def cost_per_hour(boards: float, hours: "Values", prices: HourPrices) -> float:
-    """Return what an hour of this demand (GPUs, [hours]) costs with so many boards."""
+    """Return the cost of an hour of this demand (GPUs, [hours]) with so many boards."""
     missing = float((hours - boards).clip(min=0.0).mean())
     return prices.kept * boards + prices.missing * missing
 

@@ -52,7 +52,7 @@ class StandingTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySaved:
-    """What one change saved on one day. `money` is rent and electricity, None where unknown.
+    """Savings of a change on one day. `money` is rent and electricity, None where unknown.
 
     Measured are the slots of the day from `start` to `until`.
     """
@@ -72,7 +72,7 @@ class DaySaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedAmounts:
-    """What is saved in a time; None where unknown."""
+    """Savings in a time; None where unknown."""
 
     gpu_hours: Range | None
     energy_kwh: Range | None
@@ -82,7 +82,7 @@ class SavedAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRate:
-    """What the changes that stand save in a day, as on their newest days, and in a year like it.
+    """Savings of the changes that stand in a day, as on their newest days, and in a year like it.
 
     A sum is of its known parts, None without any. `unknown_changes` of the `changes` have a part
     that is unknown. The year is of `lasting_changes`: measured for a day, and no end of a job.
@@ -110,7 +110,7 @@ class RunRate:
 
     @property
     def standing(self) -> str:
-        """How many changes it is of."""
+        """Number of its changes, in words."""
         note = f"; of {self.unknown_changes} a part is unknown" * bool(self.unknown_changes)
         return f"{count_text(self.changes, 'change stands', 'changes stand')} now{note}."
 
@@ -133,7 +133,7 @@ def _amounts_text(amounts: SavedAmounts) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSum:
-    """What the changes of one group saved in all; a sum is of its known parts, None without any.
+    """Savings of the changes of one group in all; a sum is of its known parts, None without any.
 
     `unknown_days` are the days of a change of which a part is unknown. `run_rate` is None where the
     group is a day, and where none was asked for.
@@ -181,7 +181,7 @@ def measured_until(reader: StoreReader, settings: Settings) -> datetime | None:
 
 
 def run_rate(rows: Iterable[DaySaved], at: datetime) -> RunRate:
-    """Return what the changes that stand at `at` save, read off that day and the one before."""
+    """Return the savings of the changes that stand at `at`, from that day and the one before."""
     changes: dict[str, list[DaySaved]] = defaultdict(list)
     for row in rows:
         if row.until > at - _RATE_OVER and row.start < at and row.measurement.hours:
@@ -214,7 +214,7 @@ def _added(rates: Sequence[SavedAmounts], *, days: int) -> SavedAmounts:
 
 
 def _rate(group: Sequence[DaySaved]) -> SavedAmounts:
-    """Return what one change saves in a day, by the hours that were measured."""
+    """Return the savings of one change in a day, by the hours that were measured."""
     share = _DAY / timedelta(hours=sum(row.measurement.hours for row in group))
 
     def of(parts: Sequence[Range | None]) -> Range | None:
@@ -294,7 +294,7 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
 
 @dataclass(frozen=True, slots=True)
 class _MeasuredDays:
-    """How the days of one change are measured."""
+    """Measurement of the days of one change."""
 
     reader: StoreReader
     recommendation: Recommendation

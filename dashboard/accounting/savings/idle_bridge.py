@@ -30,7 +30,7 @@ class IdleSum:
 
     @property
     def idle(self) -> float:
-        """What is held and does no work."""
+        """GPUs that are held and do no work."""
         return self.held - self.work
 
     def sentence(self) -> str:
@@ -93,7 +93,7 @@ def _how_slices_count(plan: Plan) -> str:
 
 
 def why_kept(idle: IdleGpus | None) -> str:
-    """Return why no change of a job is recommended; '' when no plan has looked at it."""
+    """Return the reason to recommend no change of a job; '' when no plan has looked at it."""
     if idle is None:
         return ""
     if not idle.cause:

@@ -31,7 +31,7 @@ class LedgerRow:
 
     @property
     def reason(self) -> str:
-        """Why a figure is unknown, '' when all are known."""
+        """Reason that a figure is unknown, '' when all are known."""
         if self.measurement is None:
             return _UNMEASURED.get(self.state, "not measured yet")
         return "; ".join(self.measurement.reasons)

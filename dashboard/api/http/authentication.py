@@ -46,7 +46,7 @@ def carries_token(headers: "list[tuple[bytes, bytes]]") -> bool:
 
 
 def named(request: Request, via: str) -> Person:
-    """Return who the request says makes it; a decision refuses an empty name."""
+    """Return the person that the request names; a decision refuses an empty name."""
     stated = request.headers.get(BY_HEADER, "").encode("latin-1").decode("utf-8", "replace")
     return Person(name=unquote(stated), via=via)
 
@@ -72,7 +72,7 @@ class WebCallers:
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def __call__(self, request: Request) -> Person:
-        """Return who asks. Errors: NotSignedInError, TooManyRequestsError."""
+        """Return the person who asks. Errors: NotSignedInError, TooManyRequestsError."""
         if carries_token(request.headers.raw):
             text = request.headers["authorization"][len(_BEARER) :].strip()
             return self._known(request, text, self._by_token)

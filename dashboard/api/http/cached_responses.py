@@ -41,13 +41,13 @@ def response(request: Request, stored: Document) -> Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswers:
-    """What was answered within the minute, for as long as the data stay the same."""
+    """Answers of the last minute, for as long as the data stay the same."""
 
     reader: CachedReader
     clock: Callable[[], datetime]
 
     def get(self, key: tuple[Hashable, ...], make: Callable[[], Answer]) -> Answer:
-        """Return what `make` gave for this key."""
+        """Return the answer that `make` gave for this key."""
         minute = floor_to_slot(self.clock(), _MINUTE)
         return self.reader.remember(("api", *key, minute), make, decisions=True)
 

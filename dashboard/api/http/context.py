@@ -27,7 +27,7 @@ LIMITED = frozenset({"proxy", "token", "oidc"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, with the role that the settings of the moment give."""
+    """Person who asks, with the role that the settings of the moment give."""
 
     person: Person
     role: str
@@ -35,7 +35,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiWorld:
-    """What the API touches. `caller` tells who asks, and raises NotSignedInError for nobody."""
+    """Context of the API. `caller` tells who asks, and raises NotSignedInError for nobody."""
 
     reader: CachedReader
     service: DecisionService
@@ -45,7 +45,7 @@ class ApiWorld:
     limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
     def let_in(self, request: Request, bucket: str = "") -> Caller:
-        """Return who asks and may look, each parameter once; `bucket` has a limit of its own.
+        """Return the caller, who may look, each parameter once; `bucket` has a limit of its own.
 
         Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.
         """
@@ -59,7 +59,7 @@ class ApiWorld:
         return who
 
     def known(self, request: Request) -> Caller:
-        """Return who asks, who has a role. Errors: NotSignedInError, NotAllowedError."""
+        """Return the caller, who has a role. Errors: NotSignedInError, NotAllowedError."""
         person = self.caller(request)
         role = role_of(person, self.service.settings().access)
         if role == "none":
@@ -67,7 +67,7 @@ class ApiWorld:
         return Caller(person=person, role=role)
 
     def looks_around(self, request: Request) -> Caller:
-        """Return who asks and may see the jobs of others. Errors: NotAllowedError."""
+        """Return the caller, who may see the jobs of others. Errors: NotAllowedError."""
         who = self.let_in(request)
         if who.role == "owner":
             raise NotAllowedError(

@@ -23,7 +23,7 @@ class OwnThreads:
     async def run(
         self, work: Callable[Asked, Answer], *args: Asked.args, **options: Asked.kwargs
     ) -> Answer:
-        """Return what `work` gives in one of them."""
+        """Return the result of `work` in one of them."""
         return await run_sync(partial(work, *args, **options), limiter=self._limiter)
 
 

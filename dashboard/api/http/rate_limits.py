@@ -29,7 +29,7 @@ class KeyTakenError(TrimtabError):
 
 
 class StillUnderWayError(StalePlanError):
-    """What an Idempotency-Key stands for is being done at this moment."""
+    """Error of an Idempotency-Key whose request is being carried out at this moment."""
 
 
 class RequestLimit:
@@ -69,7 +69,7 @@ class RequestLimit:
 
 
 class RepeatedAsks:
-    """What was asked under a key is done once, and answered again; what failed may be repeated."""
+    """Requests under a key: done once, and answered again; what failed may be repeated."""
 
     def __init__(self) -> None:
         self._done: OrderedDict[Hashable, tuple[Hashable, object | None]] = OrderedDict()
@@ -78,7 +78,7 @@ class RepeatedAsks:
     def once(
         self, caller: str, key: str | None, request: Hashable, do: Callable[[], Answer]
     ) -> Answer:
-        """Return what `do` gave under this key of the caller.
+        """Return the result of `do` under this key of the caller.
 
         Errors: KeyTakenError where something else was asked under it, StillUnderWayError.
         """

@@ -65,7 +65,7 @@ class Wished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDoor:
-    """What both chats ask, under the settings of the moment."""
+    """Requests of both chats, under the settings of the moment."""
 
     service: DecisionService
     seen: SeenSignatures = field(default_factory=SeenSignatures)
@@ -80,7 +80,7 @@ class ChatDoor:
         return chat_settings
 
     def from_slack(self, request: Request, body: bytes) -> Wished | None:
-        """Return what a press of a button asks for, None for any other. Errors: TrimtabError."""
+        """Return the request of a press of a button, None for any other. Errors: TrimtabError."""
         settings, now = self.settings_of("slack"), self.service.clock()
         stated = request.headers.getlist("x-slack-request-timestamp")
         at = stated[0] if len(stated) == 1 else ""
@@ -93,7 +93,7 @@ class ChatDoor:
         return _pressed(body, settings.slack_answers)
 
     def from_teams(self, request: Request, body: bytes) -> Wished | None:
-        """Return what a message to the webhook asks for. Errors: TrimtabError."""
+        """Return the request of a message to the webhook. Errors: TrimtabError."""
         settings, now = self.settings_of("teams"), self.service.clock()
         signature = require_same(
             teams_signature(settings.teams_security_token, body),
@@ -160,7 +160,7 @@ def add_chats(api: FastAPI, service: DecisionService) -> None:
 async def _heard(
     door: ChatDoor, request: Request, chat: str, read: Callable[[Request, bytes], Wished | None]
 ) -> tuple[Wished | None, str]:
-    """Return what was asked and what came of it. Errors: TrimtabError for who is not the chat."""
+    """Return the request and its result. Errors: TrimtabError for who is not the chat."""
     body = await request.body()
 
     def answered() -> tuple[Wished | None, str]:

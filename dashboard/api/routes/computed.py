@@ -39,7 +39,7 @@ class WhatIfQuery(BaseModel):
 
     @property
     def knobs(self) -> dict[str, float]:
-        """What was turned, by the names of `dashboard.cycle.what_if`."""
+        """Settings turned, by the names of `dashboard.cycle.what_if`."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -117,7 +117,7 @@ class ChangePreview:
 def preview_of(
     world: ApiWorld, status: FindingStatus, change: str | None, person: Person
 ) -> ChangePreview:
-    """Return what the change of a finding would do."""
+    """Return the effect of the change of a finding."""
     live, why, revision = None, "no revision of it is kept", status.revision
     if revision is not None:
         try:
@@ -134,7 +134,7 @@ def preview_of(
 
 
 def looked_at(service: DecisionService, digest: str, person: Person) -> LivePreview:
-    """Return what a look at the target gives. Errors: those of `DecisionService.preview`."""
+    """Return the result of a look at the target. Errors: those of `DecisionService.preview`."""
     preview = service.preview(digest, person)
     return LivePreview(
         **_change_fields(preview.change),

@@ -105,7 +105,7 @@ def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
 def _proposal(
     world: ApiWorld, wish: JobWish, who: Caller
 ) -> "tuple[SubmissionProposal, SubmissionTarget]":
-    """Return where a job would run, and the cluster. Errors: NotAllowedError and `propose`'s."""
+    """Return the place of a job, and the cluster. Errors: NotAllowedError and `propose`'s."""
     settings = world.service.settings()
     _require_submitter(who, settings)
     values = parsed_job(wish.job.encode(), label="the job")

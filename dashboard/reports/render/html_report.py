@@ -59,7 +59,7 @@ def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
 
 
 def _seen(value: object) -> object:
-    """Return what a template puts out with nothing unseen in it; what is markup stays as it is."""
+    """Return the output of a template with nothing unseen in it; markup stays as it is."""
     return shown(value) if type(value) is str else value
 
 

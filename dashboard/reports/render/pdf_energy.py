@@ -25,7 +25,7 @@ _ENERGY_HEADER = (
 
 
 def saved_part(report: WeeklyReport) -> list[Flowable]:
-    """Return what was approved, applied and really saved, and who decided."""
+    """Return the part on approved, applied and measured savings, and who decided."""
     saved = report.saved
     story: list[Flowable] = [
         paragraph("Approved, applied, really saved", HEADING),
@@ -86,7 +86,7 @@ def _saved_row(row: LedgerRow) -> tuple[object, ...]:
 
 
 def _kept(saved: Range | None, promised: Range | None) -> tuple[str, str]:
-    """Return what was saved, and below it what was promised."""
+    """Return the savings, and below them the promise."""
     return bare_text(saved), f"of {bare_text(promised)}"
 
 

@@ -104,7 +104,7 @@ def _nothing_new(findings: Sequence[str], fresh: Sequence[str]) -> str:
 
 
 def findings_of(report: WeeklyReport) -> tuple[str, ...]:
-    """Name what a report tells an owner: jobs mostly idle, and what waits for a decision."""
+    """Return the findings of an owner's report: jobs mostly idle, and decisions that wait."""
     idle = [
         f"idle:{row.namespace}:{row.largest_job}"
         for row in report.waste

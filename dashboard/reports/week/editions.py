@@ -29,12 +29,12 @@ class Edition:
 
     @property
     def key(self) -> str:
-        """How it is filed and asked for: fleet, namespace:search, owner:ada."""
+        """Key for files and requests: fleet, namespace:search, owner:ada."""
         return f"{self.kind}:{self.name}" if self.name else str(self.kind)
 
     @property
     def whose(self) -> str:
-        """Whose jobs it is about, in words."""
+        """Owner of its jobs, in words."""
         return self.name if self.kind is EditionKind.OWN else f"{self.kind} {self.name}"
 
     def holds(self, job: Job) -> bool:
@@ -52,7 +52,7 @@ WHOLE = Edition()
 
 
 def own_edition(name: str) -> Edition:
-    """Return what somebody sees who looks through a reader of their own jobs."""
+    """Return the edition of a reader who sees their own jobs alone."""
     return Edition(kind=EditionKind.OWN, name=name)
 
 

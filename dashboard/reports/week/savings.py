@@ -67,7 +67,7 @@ def saved_in(
     days: Sequence[DaySaved],
     until: datetime | None,
 ) -> WeeklySaved:
-    """Return what the week's ledger, decisions and days say; all may hold more than the week's.
+    """Return the week's part of ledger, decisions and days; all may hold more than the week's.
 
     `until` is up to when the days are measured.
     """

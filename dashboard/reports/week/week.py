@@ -30,18 +30,18 @@ class Week:
 
     @property
     def hours(self) -> float:
-        """How long it is, h."""
+        """Length, h."""
         return (self.end - self.start) / timedelta(hours=1)
 
     @property
     def length(self) -> str:
-        """How long it is in words, with the reason where that is not 168 h."""
+        """Length in words, with the reason where it is not 168 h."""
         changed = "" if self.end - self.start == _ROLLING else ", since the clocks changed"
         return f"{self.hours:g} h{changed}"
 
     @property
     def name(self) -> str:
-        """How the report of this week is filed: the date on which it ends; names sort by time."""
+        """File name of this week's report: the date on which it ends; names sort by time."""
         return f"week-to-{self.end.astimezone(ZoneInfo(self.zone)):%Y-%m-%d}"
 
     def text(self, at: datetime) -> str:

@@ -85,7 +85,7 @@ class WeeklyReport:
         )
 
     def name_of(self, digest: str) -> str:
-        """Return how people name what was decided on: TT-12, else the start of its digest."""
+        """Return a name for people of a decision's subject: TT-12, else the start of its digest."""
         names = {entry.recommendation.digest: entry.reference for entry in self.recommendations}
         return names.get(digest) or digest[:12]
 
@@ -96,12 +96,12 @@ class WeeklyReport:
 
     @property
     def no_waste(self) -> str:
-        """What stands in place of an empty table of what was allocated but idle."""
+        """Text in place of an empty table of what was allocated but idle."""
         return _TOO_FAR_APART if self._is_unmeasured else "Nothing was allocated but idle."
 
     @property
     def _is_unmeasured(self) -> bool:
-        """Whether GPUs were allocated, and for no time: readings lie too far apart."""
+        """Return whether GPUs were allocated, and for no time: readings lie too far apart."""
         return bool(self.allocated_gpus) and not self.energy.statement.total.gpu_hours
 
     def _idle(self) -> str:
