@@ -159,7 +159,7 @@ def build_api(world: ApiWorld) -> FastAPI:
                 _require_tag(world.reader, world.finding(finding, who), if_match)
             return carry_out(world.service, finding, wish, who.person)
 
-        return world.asked.once(who.person.name, idempotency_key, (finding, wish), done)
+        return world.requests.once(who.person.name, idempotency_key, (finding, wish), done)
 
     @api.get("/findings/{finding}/preview")
     def preview_change(finding: FindingName, who: Anyone) -> ChangePreview:

@@ -41,7 +41,7 @@ class ApiWorld:
     service: DecisionService
     clock: Callable[[], datetime]
     caller: Callable[[Request], Person]
-    asked: RepeatedAsks = field(default_factory=RepeatedAsks)
+    requests: RepeatedAsks = field(default_factory=RepeatedAsks)
     limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
     def let_in(self, request: Request, bucket: str = "") -> Caller:

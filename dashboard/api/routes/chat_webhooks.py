@@ -68,7 +68,7 @@ class ChatDoor:
     """Requests of both chats, under the settings of the moment."""
 
     service: DecisionService
-    seen: SeenSignatures = field(default_factory=SeenSignatures)
+    signatures: SeenSignatures = field(default_factory=SeenSignatures)
 
     def settings_of(self, chat: str) -> ChatSettings:
         """Return the settings. Errors: NotKnownError where the chat is switched off."""
@@ -89,7 +89,7 @@ class ChatDoor:
             request.headers.getlist("x-slack-signature"),
         )
         require_fresh(_of_epoch(at), now)
-        self.seen.take(signature, now)
+        self.signatures.take(signature, now)
         return _pressed(body, settings.slack_answers)
 
     def from_teams(self, request: Request, body: bytes) -> Wished | None:
@@ -101,7 +101,7 @@ class ChatDoor:
         )
         sent = _document(body)
         require_fresh(_moment(sent.get("timestamp")), now)
-        self.seen.take(signature, now)
+        self.signatures.take(signature, now)
         text = _MENTION.sub(" ", _text(sent, "text"))
         wish = _WISH.fullmatch(" ".join(text.split()))
         if wish is None:

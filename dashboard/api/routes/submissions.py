@@ -99,7 +99,7 @@ def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
             )
 
         body = wish.model_dump_json()
-        return world.asked.once(who.person.name, idempotency_key, body, sent)
+        return world.requests.once(who.person.name, idempotency_key, body, sent)
 
 
 def _proposal(

@@ -41,19 +41,19 @@ class ForgeAnswer:
     """Status and JSON of an answer."""
 
     status: int
-    found: Any
+    data: Any
 
     @property
     def words(self) -> str:
         """Text of a refusal."""
-        fields = self.found if isinstance(self.found, dict) else {}
+        fields = self.data if isinstance(self.data, dict) else {}
         message = fields.get("message") or fields.get("error") or ""
         return scrub(f"the forge answers {self.status}: {message}", limit=200)
 
     @property
     def url(self) -> str:
         """The page of the request that an answer tells of, '' where it tells of none."""
-        fields = self.found if isinstance(self.found, dict) else {}
+        fields = self.data if isinstance(self.data, dict) else {}
         return safe_url(fields.get("html_url") or fields.get("web_url"))
 
 
@@ -98,7 +98,7 @@ class Forge(ABC):
             answer = self._ask("GET", path, query=query)
         except ApplyError:
             return ""
-        comments = answer.found if answer.status == 200 and isinstance(answer.found, list) else []
+        comments = answer.data if answer.status == 200 and isinstance(answer.data, list) else []
         texts = [
             entry.get("body")
             for entry in comments
@@ -131,7 +131,7 @@ class Forge(ABC):
             ) as response:
                 body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
                 document = _json(body.replace(token.encode(), b"***"))
-                return ForgeAnswer(status=response.status_code, found=document)
+                return ForgeAnswer(status=response.status_code, data=document)
         except (requests.RequestException, HTTPError, OSError) as error:
             unsent = isinstance(error, requests.ConnectTimeout) or "NewConnection" in str(error)
             kind = ApplyError if unsent else ForgeCutError

@@ -23,9 +23,9 @@ class PullForge(Forge):
     def may_push(self) -> str:
         """See Forge."""
         answer = self._ask("GET", self._above)
-        if answer.status != 200 or not isinstance(answer.found, dict):
+        if answer.status != 200 or not isinstance(answer.data, dict):
             return answer.words
-        rights = answer.found.get("permissions")
+        rights = answer.data.get("permissions")
         if isinstance(rights, dict) and rights.get("push") is True:
             return ""
         return "the account of apply_git.token_file may not push to the repository"
@@ -41,7 +41,7 @@ class PullForge(Forge):
         # GitHub answers 404 for what an account may not see, and an empty list for none.
         if answer.status == 404 and self._settings.forge == "gitea":
             return None
-        entries = [answer.found] if isinstance(answer.found, dict) else answer.found
+        entries = [answer.data] if isinstance(answer.data, dict) else answer.data
         if answer.status != 200 or not isinstance(entries, list):
             raise ApplyError(answer.words, _LOOK_AT_IT)
         mine = [entry for entry in entries if self._is_of(entry, branch)]
@@ -98,9 +98,9 @@ class GitLabForge(Forge):
     def may_push(self) -> str:
         """See Forge. The role of the account in the project or its groups is what counts."""
         answer = self._ask("GET", self._above)
-        if answer.status != 200 or not isinstance(answer.found, dict):
+        if answer.status != 200 or not isinstance(answer.data, dict):
             return answer.words
-        rights = answer.found.get("permissions")
+        rights = answer.data.get("permissions")
         roles = rights.values() if isinstance(rights, dict) else ()
         levels = [role.get("access_level") for role in roles if isinstance(role, dict)]
         if any(isinstance(level, int) and level >= _DEVELOPER for level in levels):
@@ -112,11 +112,11 @@ class GitLabForge(Forge):
         base = self._settings.base_branch
         query = {"state": "all", "source_branch": branch, "target_branch": base}
         answer = self._ask("GET", f"{self._above}/merge_requests", query=query)
-        if answer.status != 200 or not isinstance(answer.found, list):
+        if answer.status != 200 or not isinstance(answer.data, list):
             raise ApplyError(answer.words, _LOOK_AT_IT)
         mine = [
             entry
-            for entry in answer.found
+            for entry in answer.data
             if isinstance(entry, dict)
             and type(entry.get("iid")) is int
             and (entry.get("source_branch"), entry.get("target_branch")) == (branch, base)

@@ -103,8 +103,8 @@ def saved(
         hours = float(since_work.sum()) * slot_hours / rate
         apart = _apart(day.work, slots) / rate
         hours_error = hours * float(np.hypot(max(np.abs(apart)), speed_error))
-    boards = float(day.held[alike].mean())  # of a job that is stopped: what it held last
-    held_apart = _apart(day.held, slots) * hours
+    boards = float(day.gpus[alike].mean())  # of a job that is stopped: what it held last
+    held_apart = _apart(day.gpus, slots) * hours
     given_back = then_hours if counts_new_boards else 0.0
     own_error = boards * hours_error
     end_error = (boards * since.sooner, boards * since.later)
@@ -153,7 +153,7 @@ def saved(
 class _Day:
     """The day before by slot: boards held, work in boards of now, board power in W."""
 
-    held: Values
+    gpus: Values
     work: Values
     power: Values
 
@@ -162,12 +162,12 @@ class _Day:
         """Return it from known slots of a history."""
         names = ("allocated_gpus", "effective_gpus", "power_watts")
         allocated, work, power = (rows[name].to_numpy(dtype=np.float64) for name in names)
-        return cls(held=allocated * now.share, work=work * now.speed, power=power)
+        return cls(gpus=allocated * now.share, work=work * now.speed, power=power)
 
     @property
     def worked(self) -> bool:
         """Return whether there is work to measure by."""
-        return bool(self.work.sum() > NO_WORK_RATIO * self.held.sum())
+        return bool(self.work.sum() > NO_WORK_RATIO * self.gpus.sum())
 
 
 def lasting(
@@ -209,7 +209,7 @@ def _line(day: _Day, now: HeldBoards) -> tuple[float, float]:
 
     Where the work hardly varied, the line goes through what free boards draw.
     """
-    boards, work, power = float(day.held.mean()), day.work, day.power
+    boards, work, power = float(day.gpus.mean()), day.work, day.power
     middle, mean = float(work.mean()), float(power.mean())
     slope = max(0.0, (mean - boards * now.free_watts.central) / middle)
     if float(work.std()) > _MIN_SPREAD * boards:

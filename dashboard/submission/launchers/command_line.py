@@ -49,8 +49,8 @@ class Launch:
     """State of reading: the framework's dialect, what was stated, the files it came from."""
 
     folder: Path
-    spoken: LaunchDialect | None = None
-    said: Statements = field(default_factory=Statements)
+    syntax: LaunchDialect | None = None
+    facts: Statements = field(default_factory=Statements)
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -80,9 +80,9 @@ def read_file(path: Path) -> Launch:
     """Return the content of a framework's file, with the files that it names."""
     launch = Launch(folder=path.parent)
     keys = read_document(path)
-    launch.spoken = framework_of(keys, path)
+    launch.syntax = framework_of(keys, path)
     for key, value in keys.items():
-        launch.said.add(launch.spoken, key, value, origin=path.name)
+        launch.facts.add(launch.syntax, key, value, origin=path.name)
     launch.files.append(path.name)
     _read_named_files(launch)
     return launch
@@ -95,12 +95,12 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
         if assigned and "/" not in assigned[1]:
             target = _VARIABLES.get(assigned[1])
             if target:
-                launch.said.put(target, assigned[2], flag=assigned[1], origin=LINE)
+                launch.facts.put(target, assigned[2], flag=assigned[1], origin=LINE)
             elif assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
-                launch.said.unread.append(f"{LINE}: {scrub(words[0], limit=60)}")
+                launch.facts.unread.append(f"{LINE}: {scrub(words[0], limit=60)}")
             elif assigned[1] == "CUDA_VISIBLE_DEVICES":
                 count = len(assigned[2].split(","))
-                launch.said.put(
+                launch.facts.put(
                     "processes_per_node", count, flag=assigned[1], origin=LINE, rank=LAUNCHER
                 )
             words = words[1:]
@@ -134,9 +134,9 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
         number = _gpu_count(key, value) if key in ("gpus", "G", "gpus_per_node", "gres") else value
         rank = LAUNCHER + (2 if key.startswith("ntasks") else 1)
         if syntax.field_of(key) and number.isdigit():
-            launch.said.add(syntax, key, number, origin=LINE, rank=rank)
+            launch.facts.add(syntax, key, number, origin=LINE, rank=rank)
         elif syntax.field_of(key) or key.startswith("gpus_per"):
-            launch.said.unread.append(f"{LINE}: srun {key} {scrub(value, limit=40)}")
+            launch.facts.unread.append(f"{LINE}: srun {key} {scrub(value, limit=40)}")
     return words
 
 
@@ -182,7 +182,7 @@ def _say(launch: Launch, syntax: LaunchDialect, key: str, value: Any) -> None:
         raise ChangeRefusedError(
             f"nnodes of {LINE} is {scrub(repr(value), limit=40)}", "Give one number of nodes."
         )
-    launch.said.add(syntax, key, value, origin=LINE)
+    launch.facts.add(syntax, key, value, origin=LINE)
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -210,12 +210,12 @@ def _read_program(launch: Launch, words: list[str]) -> None:
     if syntax is None or syntax.name == "trl":
         syntax = _by_flags(flags, syntax) or _by_file(launch, loose)
         flags, loose = _flags_of(rest, syntax)
-    launch.spoken = syntax
+    launch.syntax = syntax
     stage = next((text for text in _STAGES if text in re.split(r"[_.\-/]", name.lower())), "")
     if stage and syntax.name in {"trl", "swift", "llamafactory"}:
-        launch.said.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
+        launch.facts.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
     for key, values in flags:
-        launch.said.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
+        launch.facts.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
     _take_loose(launch, syntax, loose)
 
 
@@ -325,7 +325,7 @@ def _take_loose(launch: Launch, syntax: LaunchDialect, loose: Sequence[str]) -> 
         if word.endswith(SUFFIXES):
             _take_file(launch, syntax, word, rank=CONFIG)
         elif syntax.name in {"vllm", "sglang"}:
-            launch.said.put("model", word, flag="model", origin=LINE)
+            launch.facts.put("model", word, flag="model", origin=LINE)
 
 
 def _take_file(
@@ -333,7 +333,7 @@ def _take_file(
 ) -> None:
     path = _path_of(launch, name)
     for key, value in read_document(path).items():
-        launch.said.add(syntax, key, value, origin=path.name, rank=rank, strict=strict)
+        launch.facts.add(syntax, key, value, origin=path.name, rank=rank, strict=strict)
     launch.files.append(path.name)
     if path != launch.folder / name:
         launch.folder = path.parent
@@ -347,7 +347,7 @@ def _path_of(launch: Launch, name: str) -> Path:
 
 def _read_named_files(launch: Launch) -> None:
     """Read the files that flags and keys name: of the framework, accelerate, DeepSpeed, FSDP."""
-    syntax = launch.spoken or dialect("transformers")
+    syntax = launch.syntax or dialect("transformers")
     takers: dict[str, Callable[[str], None]] = {
         "config_file": lambda name: _take_file(launch, syntax, name, rank=CONFIG),
         "accelerate_file": lambda name: _take_accelerate(launch, name),
@@ -355,7 +355,7 @@ def _read_named_files(launch: Launch) -> None:
         "deepspeed_file": lambda name: _take_deepspeed(launch, name),
     }
     for target, take in takers.items():
-        stated = launch.said.found.pop(target, None)
+        stated = launch.facts.items.pop(target, None)
         if stated and str(stated.value).lower() not in FALSE | TRUE:
             take(str(stated.value))
 
@@ -365,7 +365,7 @@ def _take_accelerate(launch: Launch, name: str) -> None:
     if name.endswith(SUFFIXES):
         _take_file(launch, dialect("accelerate"), name, rank=LAUNCHER)
     elif name.startswith("fsdp"):
-        launch.said.put("fsdp", True, flag="accelerate_config", origin=LINE)
+        launch.facts.put("fsdp", True, flag="accelerate_config", origin=LINE)
     else:
         _take_deepspeed(launch, name)
 
@@ -376,11 +376,11 @@ def _take_deepspeed(launch: Launch, name: str) -> None:
     match = re.search(r"(?:zero|z)_?([0123])(.*)", path.name.lower())
     if path.exists() or not match:
         _take_file(launch, dialect("deepspeed_file"), name, strict=True)
-        launch.said.put("deepspeed", True, flag="deepspeed", origin=path.name)
+        launch.facts.put("deepspeed", True, flag="deepspeed", origin=path.name)
         return
-    launch.said.put("zero_stage", match[1], flag="deepspeed", origin=name)
+    launch.facts.put("zero_stage", match[1], flag="deepspeed", origin=name)
     if "offload" in match[2]:
-        launch.said.put("offload_optimizer", True, flag="deepspeed", origin=name)
+        launch.facts.put("offload_optimizer", True, flag="deepspeed", origin=name)
     if "offload" in match[2] and match[1] == "3":
-        launch.said.put("offload_parameters", True, flag="deepspeed", origin=name)
+        launch.facts.put("offload_parameters", True, flag="deepspeed", origin=name)
     launch.notes.append(f"{scrub(name, limit=80)} is not here: read by its name")

@@ -181,7 +181,7 @@ class Statements:
     states otherwise than the framework, such as DeepSpeed's micro-batch.
     """
 
-    found: dict[str, Stated] = field(default_factory=dict)
+    items: dict[str, Stated] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     def add(
@@ -235,7 +235,7 @@ class Statements:
             self.unread.append(f"{origin}: {scrub(flag, limit=60)} {raw}, a word that is not known")
             return
         new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
-        old = self.found.get(target)
+        old = self.items.get(target)
         if (
             old is not None
             and old.value != value
@@ -246,7 +246,7 @@ class Statements:
                 f"Give one value for {target.replace('_', ' ')}: take one of the two out.",
             )
         if old is None or rank < old.rank:
-            self.found[target] = new
+            self.items[target] = new
 
     def _leave(self, key: str, origin: str) -> None:
         if _MATTERS.search(key) and not _HARMLESS.search(key):

@@ -79,8 +79,8 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
     Errors: ChangeRefusedError or ImpossibleProblemError naming flag or key, value and fix.
     """
     launch = read_file(Path(words[0])) if len(words) == 1 else read_command(words, Path())
-    syntax = launch.spoken or dialect("transformers")
-    flags = Told(spoken=syntax, said=launch.said, defaults=dict(syntax.defaults))
+    syntax = launch.syntax or dialect("transformers")
+    flags = Told(syntax=syntax, facts=launch.facts, defaults=dict(syntax.defaults))
     if str(flags.value("stage") or "").lower() in SAMPLING:
         flags.defaults = {**dialect("rl").defaults, **flags.defaults}
         flags.defaults.pop("sequence_length", None)
@@ -99,9 +99,9 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
         model=model,
         dialect=syntax.name,
         engine_share=share,
-        read=tuple(str(entry) for entry in launch.said.found.values()),
+        read=tuple(str(entry) for entry in launch.facts.items.values()),
         assumed=(*launch.notes, *flags.assumed),
-        unread=tuple(launch.said.unread),
+        unread=tuple(launch.facts.unread),
     )
 
 
@@ -120,7 +120,7 @@ def _model(launch: Launch, flags: Told, options: LaunchOptions) -> ReadModel:
         return read_config(Path(options.config))
     described = {
         name.partition(".")[2]: entry.value
-        for name, entry in flags.said.found.items()
+        for name, entry in flags.facts.items.items()
         if name.startswith("shape.")
     }
     if "hidden_size" in described:
@@ -213,7 +213,7 @@ def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJ
     layout = spread_of(flags, model.shape, gpus=options.gpus)
     return TrainingJob(
         shape=model.shape,
-        framework=options.framework or flags.spoken.framework,
+        framework=options.framework or flags.syntax.framework,
         method=Method.INFERENCE,
         parallelism=layout.parallelism,
         micro_batch=options.batch or 1,
@@ -229,7 +229,7 @@ def _adapts(flags: Told) -> bool:
     if (
         flags.stated("adapter") is None
         and flags.stated("adapter_rank")
-        and flags.spoken.name == "verl"
+        and flags.syntax.name == "verl"
     ):
         return True
     return bool(flags.value("adapter"))
@@ -237,8 +237,8 @@ def _adapts(flags: Told) -> bool:
 
 def _framework(flags: Told, options: LaunchOptions, sharding: Sharding) -> str:
     """Return the framework whose traits hold: under DeepSpeed a Hugging Face trainer has others."""
-    name = options.framework or flags.stated("framework") or flags.spoken.framework
-    if sharding in _ZERO and flags.spoken.name in _TRAINERS and name != "swift":
+    name = options.framework or flags.stated("framework") or flags.syntax.framework
+    if sharding in _ZERO and flags.syntax.name in _TRAINERS and name != "swift":
         return "transformers_deepspeed" if name == "transformers" else "trl_deepspeed"
     return str(name)
 
@@ -253,7 +253,7 @@ def _adapter(flags: Told) -> Adapter:
     parts = ("q", "k", "v", "o", "gate", "up", "down")
     others = [word for word in names if word not in parts]
     if others:
-        flags.said.unread.append(f"targets of the adapter: {scrub(', '.join(others), limit=80)}")
+        flags.facts.unread.append(f"targets of the adapter: {scrub(', '.join(others), limit=80)}")
     saved = flags.value("saved") or ()
     return Adapter(
         rank=flags.value("adapter_rank"),
@@ -283,13 +283,13 @@ def _varies(flags: Told) -> bool:
 
 def _precision(flags: Told, method: Method, sharding: Sharding) -> str | None:
     """Return the policy where flags decide it, None where the framework's habit does."""
-    if flags.spoken.name not in _TRAINERS or method is not Method.FULL or sharding in _ZERO:
+    if flags.syntax.name not in _TRAINERS or method is not Method.FULL or sharding in _ZERO:
         return None
     half = str(flags.stated("weights") or "").lower() in {"bfloat16", "bf16", "float16", "fp16"}
     if half and sharding is Sharding.NONE:
         return "bf16-true"
     mixed = str(flags.value("mixed") or "no") not in {"no", "none"}
-    if flags.value("bf16") or flags.value("fp16") or mixed or flags.spoken.name != "transformers":
+    if flags.value("bf16") or flags.value("fp16") or mixed or flags.syntax.name != "transformers":
         return None
     flags.assumed.append("precision = fp32: neither --bf16 nor --fp16 is stated")
     return "fp32"
@@ -314,7 +314,7 @@ def _served_quantization(flags: Told, model: ReadModel) -> str:
         if word.startswith(start):
             return name
     if word and not model.quantization:
-        flags.said.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
+        flags.facts.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
     return model.quantization
 
 

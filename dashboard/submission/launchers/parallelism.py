@@ -41,7 +41,7 @@ def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
         )
     data = total // inner
     group = _shard_group(flags, data, hybrid=hybrid)
-    if flags.spoken.name in {"vllm", "sglang"}:
+    if flags.syntax.name in {"vllm", "sglang"}:
         sharding, group = Sharding.NONE, None
     expert = data if flags.stated("spread_experts") else flags.value("expert") or 1
     if expert > total:

@@ -119,10 +119,10 @@ if not empty_state():
         )
     quantity, unit = (
         ("GPU energy", "kWh")
-        if choice.shown == SHOWN[0]
-        else (f"emissions, {choice.shown.split()[1]}", "kgCO2e")
+        if choice.quantity == SHOWN[0]
+        else (f"emissions, {choice.quantity.split()[1]}", "kgCO2e")
     )
-    parts = stack_parts(statement, choice.shown)
+    parts = stack_parts(statement, choice.quantity)
     if any(part.value is not None for part in parts):
         stack = energy_stack(
             parts,

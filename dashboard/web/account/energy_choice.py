@@ -37,7 +37,7 @@ class EnergyChoice:
     days: int
     by: GroupBy
     every: Every
-    shown: str
+    quantity: str
 
 
 def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice:
@@ -70,7 +70,7 @@ def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice
         days=days,
         by=GroupBy(by),
         every=Every(every),
-        shown=quantity,
+        quantity=quantity,
     )
 
 

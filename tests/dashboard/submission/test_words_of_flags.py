@@ -47,8 +47,8 @@ def answer(words: list[str]) -> object:
         launch = read_command(words, Path())
     except TrimtabError as error:
         return str(error)
-    stated = {name: (entry.value, entry.raw) for name, entry in launch.said.found.items()}
-    return launch.spoken and launch.spoken.name, stated, launch.said.unread
+    stated = {name: (entry.value, entry.raw) for name, entry in launch.facts.items.items()}
+    return launch.syntax and launch.syntax.name, stated, launch.facts.unread
 
 
 def read(line: str, **options: Any) -> LaunchedJob:
