@@ -27,14 +27,14 @@ def long_time(at: datetime) -> str:
     return f"{at.day} {at:%B %Y, %H:%M} UTC"
 
 
-def _named(recording: Recording) -> str:
+def _name_of(recording: Recording) -> str:
     several = "s" if len(recording.names) > 1 else ""
     return f"the recording{several} {', '.join(recording.names)}"
 
 
 def as_of_text(recording: Recording) -> str:
     """Return the end of a recording and its name, as the beginning of a sentence."""
-    return f"As of {long_time(recording.end)}, the end of {_named(recording)}"
+    return f"As of {long_time(recording.end)}, the end of {_name_of(recording)}"
 
 
 def require_live(reader: "StoreReader") -> None:
@@ -42,7 +42,7 @@ def require_live(reader: "StoreReader") -> None:
     recording = reader.recording()
     if recording is not None:
         raise ChangeRefusedError(
-            f"the store holds {_named(recording)}, which ended on "
+            f"the store holds {_name_of(recording)}, which ended on "
             f"{long_time(recording.end)}: its recommendations are what would have been recommended",
             "Nothing from a recording can be applied. Name a live source to plan a fleet of today.",
         )

@@ -35,11 +35,11 @@ def _of_one_cluster(settings: Settings, now: datetime) -> Iterator[tuple[str, Fi
             findings_by_source[name] = (("answers", "missing", str(error)),)
     for name, findings in findings_by_source.items():
         for finding in findings:
-            if (adapted := _beside(finding, findings_by_source)) is not None:
+            if (adapted := _without_repeats(finding, findings_by_source)) is not None:
                 yield name, adapted
 
 
-def _beside(finding: Finding, rows: Mapping[str, tuple[Finding, ...]]) -> Finding | None:
+def _without_repeats(finding: Finding, rows: Mapping[str, tuple[Finding, ...]]) -> Finding | None:
     """Return the finding as the other sources leave it, None where another one says the same.
 
     Who holds a board on Slurm is seen from two sides: in the labels of samples, and in the

@@ -100,7 +100,7 @@ def carry_out(service: DecisionService, reference: str, wish: Wish, person: Pers
         case WishKind.APPLY_OR_WRITE if not service.will_apply(reference):
             digest, file = _written(service, reference, person)
         case _:
-            request = _asked(service, reference, wish, person)
+            request = _command(service, reference, wish, person)
             command = request.command
             digest, fresh = command.digest, request.fresh
             by, at = command.person.name, command.asked_at
@@ -126,7 +126,7 @@ def _written(service: DecisionService, reference: str, person: Person) -> tuple[
     return service.stored(reference).recommendation.digest, str(file.absolute())
 
 
-def _asked(service: DecisionService, reference: str, wish: Wish, person: Person) -> Asked:
+def _command(service: DecisionService, reference: str, wish: Wish, person: Person) -> Asked:
     kind = wish.decision
     if kind is WishKind.APPROVE_AND_APPLY:
         return service.approve_and_apply(reference, person, wish.comment, wish.change_digest)

@@ -52,17 +52,17 @@ class DigestRounds:
         if now < due_at:
             return False
         log = self.store.report_log
-        teams = [team for team in teams if not log.told_since(_told(team), week.end)]
+        teams = [team for team in teams if not log.told_since(_team_key(team), week.end)]
         findings = open_findings(findings_now(self.reader, now=now)) if teams else []
         due = {team: part for team in teams if (part := of_team(findings, team))}
         for team, part in due.items():
             whose = f"{_OF}{team}" if team else ""
             detail = f"{week.name}: {len(part)} open findings{whose}"
-            log.tell(_told(team), [week.name], event=DIGEST, digest="", detail=detail, now=now)
+            log.tell(_team_key(team), [week.name], event=DIGEST, digest="", detail=detail, now=now)
         return bool(due)
 
 
-def _told(team: str) -> str:
+def _team_key(team: str) -> str:
     """Return the name of a team in the table of what was told, '' for everybody."""
     return f"{_TOLD} {team}" if team else _TOLD
 

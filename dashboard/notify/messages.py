@@ -35,7 +35,7 @@ def messages_for(
     where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest
     and `team` whose it is, '' of all. With `approvals` the chat may offer to approve.
     """
-    subject, body = digest or _told(entry, finding, public_url, approvals=approvals)
+    subject, body = digest or _subject_and_body(entry, finding, public_url, approvals=approvals)
     plain = _without_links(DIGEST_OF_CHANGE.sub("", body), public_url)
     tickets = ticket_for(entry, settings, finding, (subject, plain))
     if entry.event not in entries(settings.events):
@@ -67,7 +67,7 @@ def _without_links(body: str, public_url: str) -> str:
     return "\n".join(line if ours.fullmatch(line) else unlinked(line) for line in body.split("\n"))
 
 
-def _told(
+def _subject_and_body(
     entry: AuditEntry, finding: Finding | None, public_url: str, *, approvals: bool
 ) -> tuple[str, str]:
     """Return subject and body of the message of one entry."""

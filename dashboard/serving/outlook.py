@@ -84,11 +84,11 @@ def foreseen_serving(
             starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
             quantiles_by_series = [next(quantiles) for _ in service.series]
             sized = _outlook(service, quantiles_by_series, jobs.get(job_id), starting, settings)
-            outlooks.append(_beside(sized, silent.get(job_id, 0)))
+            outlooks.append(_with_silent(sized, silent.get(job_id, 0)))
     return tuple(outlooks)
 
 
-def _beside(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
+def _with_silent(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
     """Return the outlook of a service of which so many replicas tell nothing of what they serve.
 
     What is required of the others is a lower bound, and none of those that run is given back.
@@ -141,16 +141,16 @@ def _outlook(
         model=history.model,
         read_until=datetime.fromtimestamp(int(readings.starts[-1]) + SLOT_SECONDS, UTC),
         replicas=int(newest["replicas"]),
-        running_requests=_known(newest["running_requests"]),
-        waiting_requests=_known(newest["waiting_requests"]),
-        requests_per_second=_known(service.arrivals[-1] / SLOT_SECONDS)
+        running_requests=_finite(newest["running_requests"]),
+        waiting_requests=_finite(newest["waiting_requests"]),
+        requests_per_second=_finite(service.arrivals[-1] / SLOT_SECONDS)
         if newest["replicas"]
         else None,
-        kv_cache_ratio=_known(newest["kv_cache_ratio"]),
+        kv_cache_ratio=_finite(newest["kv_cache_ratio"]),
         kv_cache_max_ratio=_fullest(service.own.cache),
-        prompt_tokens_per_second=_known(newest["prompt_tokens"] / SLOT_SECONDS),
-        generation_tokens_per_second=_known(newest["generation_tokens"] / SLOT_SECONDS),
-        wait_seconds=_known(waits[-1]),
+        prompt_tokens_per_second=_finite(newest["prompt_tokens"] / SLOT_SECONDS),
+        generation_tokens_per_second=_finite(newest["generation_tokens"] / SLOT_SECONDS),
+        wait_seconds=_finite(waits[-1]),
         late_minutes=late * _READ_MINUTES if len(judged) else None,
         judged_minutes=len(judged) * _READ_MINUTES,
         cold_start=starting,
@@ -377,5 +377,5 @@ def _fullest(ratios: Floats) -> float | None:
     return float(measured.max()) if len(measured) >= SLOTS_OF_A_DAY else None
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None

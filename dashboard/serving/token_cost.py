@@ -100,8 +100,8 @@ def _value(holder: str, hours: pd.DataFrame) -> TokenValue:
     """Return the value of one holder from its hours."""
     mask = hours["generation_tokens"].notna()
     read = hours[mask & hours["all_read"].notna()]
-    tokens = _known(read["generation_tokens"])
-    cost, joules = _known(read["cost"]), _known(read["gpu_kwh"])
+    tokens = _total(read["generation_tokens"])
+    cost, joules = _total(read["cost"]), _total(read["gpu_kwh"])
     unread = "" if len(read) else "its engines were read in no whole hour of boards that it held"
     if mask.any() and not len(read):
         unread = f"in none of the {mask.sum()} h of its engines were all its boards read throughout"
@@ -117,8 +117,8 @@ def _value(holder: str, hours: pd.DataFrame) -> TokenValue:
     return TokenValue(
         holder=holder,
         board_hours=float(hours["hours"].sum()),
-        gpu_kwh=_known(hours["gpu_kwh"]),
-        cost=_known(hours["cost"]),
+        gpu_kwh=_total(hours["gpu_kwh"]),
+        cost=_total(hours["cost"]),
         generation_tokens=tokens,
         known_hours=len(read),
         tokens_per_cost=None if no_cost or not cost or tokens is None else tokens / cost,
@@ -130,6 +130,6 @@ def _value(holder: str, hours: pd.DataFrame) -> TokenValue:
     )
 
 
-def _known(values: "pd.Series[float]") -> float | None:
+def _total(values: "pd.Series[float]") -> float | None:
     total = values.sum(min_count=1)
     return None if pd.isna(total) else float(total)

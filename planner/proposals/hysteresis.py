@@ -51,7 +51,7 @@ def kept_up(
     past_runs: Mapping[str, Sequence[float]],
 ) -> Proposal:
     """Return the change that was proposed before where it is kept up, else the plan's."""
-    earlier = _held(proposal, before or {})
+    earlier = _earlier(proposal, before or {})
     if earlier is None or earlier.option == proposal.option:
         return proposal
     runs = past_runs.get(proposal.job.demand.job.job_id, ())
@@ -86,7 +86,7 @@ def too_early(
     )
 
 
-def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
+def _earlier(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
     """Return the earlier proposal for the job, None where the plan changes it no more."""
     job_id = proposal.job.demand.job.job_id
     if proposal.action not in _KEPT_UP or proposal.share < STEADY_SHARE:

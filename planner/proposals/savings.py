@@ -73,7 +73,7 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     stays = path_cost(job, (0,) * len(proposal.proposed), terms, {0: now})
     moves = path_cost(job, proposal.proposed, terms, {0: now})
     change = _change(proposal, terms)
-    hold = _held(proposal)
+    hold = _hold(proposal)
     longer = _longer_hours(proposal, terms)
     errors = errors_of(proposal, hold, change, longer, terms)
     energy = _energy(proposal, hold, change, longer, errors, terms)
@@ -139,7 +139,7 @@ def _sum(one: Triple, other: Triple) -> Triple:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-def _held(proposal: Proposal) -> Values:
+def _hold(proposal: Proposal) -> Values:
     """Return the share of each slot in which the job is expected to hold what is proposed."""
     return np.asarray(proposal.held * proposal.job.demand.remaining.central, dtype=np.float64)
 

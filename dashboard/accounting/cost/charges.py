@@ -101,7 +101,7 @@ def charges_of(
     rows = _priced(parts, settings, factors, prices)
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
-        rows = _named(rows, reader, settings)
+        rows = _with_names(rows, reader, settings)
     elif key in OF_BOARDS:
         rows, names = rows.rename(columns={"key": str(key)}), (str(key),)
     else:
@@ -216,7 +216,7 @@ def _priced(
     return table.assign(electricity_cost=table["site_kwh"] * per_kwh * charged)
 
 
-def _named(table: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.DataFrame:
+def _with_names(table: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.DataFrame:
     """Add whose each row is; what nobody held has the name of its state."""
     of_job = table["holder"] == "job"
     jobs = reader.jobs_of(sorted(set(table.loc[of_job, "key"])))

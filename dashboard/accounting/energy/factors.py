@@ -61,11 +61,11 @@ def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
         embodied=load_embodied_carbon(energy.stated_footprints),
         life_years=energy.hardware_life_years,
         zone=energy.zone if energy.carbon_hours or energy.electricity_price_by_hour else None,
-        told=_told(energy, grid),
+        told=_factors(energy, grid),
     )
 
 
-def _told(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
+def _factors(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
     return (
         Factor(
             name="GPU power sensor",

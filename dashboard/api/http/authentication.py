@@ -75,7 +75,7 @@ class WebCallers:
         """Return the person who asks. Errors: NotSignedInError, TooManyRequestsError."""
         if carries_token(request.headers.raw):
             text = request.headers["authorization"][len(_BEARER) :].strip()
-            return self._known(request, text, self._by_token)
+            return self._require_name(request, text, self._by_token)
         if self._mode == "local":
             if "authorization" in request.headers:
                 # Whoever sends one means to be somebody, and not the admin that nobody is here.
@@ -90,10 +90,10 @@ class WebCallers:
             if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
                 # The cookie comes along whoever asks; each browser says which page it was that did.
                 raise NotSignedInError("a browser's request needs its Origin", _HINT)
-            return self._known(request, session, self._by_session)
+            return self._require_name(request, session, self._by_session)
         raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
 
-    def _known(self, request: Request, text: str, look: Callable[[str], Person]) -> Person:
+    def _require_name(self, request: Request, text: str, look: Callable[[str], Person]) -> Person:
         digest = hashlib.sha256(text.encode()).digest()
         if digest not in self._good:
             address = request.client.host if request.client else ""

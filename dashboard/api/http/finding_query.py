@@ -9,7 +9,7 @@ from dashboard.decisions.finding_filter import STATES, FindingChoice, FindingOrd
 from data.records.actions import Action, Risk
 
 
-def _known(state: str | None) -> str | None:
+def _state(state: str | None) -> str | None:
     """Return a state of findings. Errors: ValueError for any other word."""
     if state is not None and state not in STATES:
         raise ValueError(f"no finding is {state[:50]!r}: give one of {', '.join(sorted(STATES))}")
@@ -19,7 +19,7 @@ def _known(state: str | None) -> str | None:
 class FindingQuery(PageQuery):
     """The filters of `FindingChoice`, an order, and which page."""
 
-    state: Annotated[str | None, AfterValidator(_known)] = None
+    state: Annotated[str | None, AfterValidator(_state)] = None
     kind: Action | None = None
     team: Annotated[str | None, Field(max_length=200)] = None
     risk: Risk | None = None

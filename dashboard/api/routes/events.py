@@ -110,10 +110,10 @@ def _news(
     except NotAllowedError:
         return None
     entries = world.reader.entries_after(position, _BATCH)
-    return entries, list(_shown(world, who, entries))
+    return entries, list(_visible(world, who, entries))
 
 
-def _shown(
+def _visible(
     world: ApiWorld, who: Caller, entries: Iterable[AuditEntry]
 ) -> Iterable[ServerSentEvent]:
     mine = None

@@ -38,7 +38,7 @@ def stop_file_of(settings: Settings) -> Path:
     return Path(settings.apply.stop_file).absolute()
 
 
-def _beside(url: str) -> Path:
+def _status_path(url: str) -> Path:
     path = store_path(url).absolute()
     return path.with_name(f"{path.name}.applier")
 
@@ -46,7 +46,7 @@ def _beside(url: str) -> Path:
 def who_obeys(url: str) -> Obeying | None:
     """Return the live process that applies from a DuckDB store, None when there is none."""
     try:
-        descriptor = os.open(_beside(url), os.O_RDONLY)
+        descriptor = os.open(_status_path(url), os.O_RDONLY)
     except OSError:
         return None
     with os.fdopen(descriptor, encoding="utf-8") as file:
@@ -86,7 +86,7 @@ def announcing(settings: Callable[[], Settings]) -> Iterator[list[Loop]]:
     if is_postgres_url(url):
         yield []
         return
-    descriptor = os.open(_beside(url), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(_status_path(url), os.O_RDWR | os.O_CREAT, 0o600)
     written = b""
 
     def tick() -> bool:

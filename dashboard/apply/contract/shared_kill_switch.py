@@ -23,10 +23,10 @@ def ask(store: Store, event: str, *, by: str, at: datetime, reason: str = "") ->
 
 def stopped_anywhere(path: Path, store: Store) -> Stopped | None:
     """Tell whether applying is stopped, by the file or by a wish that stands."""
-    return stopped(path) or _asked(store)
+    return stopped(path) or _stored_stop(store)
 
 
-def _asked(store: Store) -> Stopped | None:
+def _stored_stop(store: Store) -> Stopped | None:
     asks = store.reader.entries((STOP, RESUME)) if store.is_shared else ()
     if not asks or asks[-1].event != STOP:
         return None

@@ -106,7 +106,7 @@ def _open(settings: GitApplySettings, forge: Forge, step: ChangeStep, change: Ch
         return StepResult(
             outcome=StepOutcome.DONE, detail=f"it is {there.state} already: {there.url}"
         )
-    return _told(forge.open(branch, order["title"], order["body"]), 201)
+    return _result_of(forge.open(branch, order["title"], order["body"]), 201)
 
 
 def _require_own(branch: str, head: str, commit: str) -> None:
@@ -124,10 +124,10 @@ def _close(forge: Forge, branch: str) -> StepResult:
     there = forge.request_of(branch)
     if there is None or there.state != "open":
         return StepResult(outcome=StepOutcome.DONE, detail="no request is open")
-    return _told(forge.close(there.number), 200, 201)
+    return _result_of(forge.close(there.number), 200, 201)
 
 
-def _told(answer: ForgeAnswer, *good: int) -> StepResult:
+def _result_of(answer: ForgeAnswer, *good: int) -> StepResult:
     if answer.status in good:
         return StepResult(outcome=StepOutcome.DONE, detail=f"done: {answer.url}")
     if answer.status >= 500 or answer.status < 400:

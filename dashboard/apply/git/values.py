@@ -180,7 +180,7 @@ def _translated(
         if edit.at[-3:-1] == ("resources", "requests"):
             requests.append(edit)
             continue
-        at = _meant(edit, keys)
+        at = _key_of(edit, keys)
         if at is None:
             return []
         if at in by_key:
@@ -200,7 +200,7 @@ def _translated(
     return translated
 
 
-def _meant(edit: NumberEdit, keys: Sequence[Parts]) -> Parts | None:
+def _key_of(edit: NumberEdit, keys: Sequence[Parts]) -> Parts | None:
     """Return the key of an edit, None without one. Errors: ChangeRefusedError for several."""
     above, last = edit.at[:-1], edit.at[-1]
     bounds = next((names for names in _BOUNDS if above == ("spec",) and last in names), ())

@@ -47,7 +47,7 @@ class PowerAgent:
 
     def step(self) -> NodeReport:
         """Read the order, bring the boards in line with it, and report. Errors: ApplyError."""
-        targets, note = self._wanted()
+        targets, note = self._targets()
         boards = read_limits()
         errors = {
             board.gpu_uuid: _or_why_not(partial(self._settle, board, targets)) for board in boards
@@ -71,7 +71,7 @@ class PowerAgent:
         """Return whether a limit is still to be put back."""
         return bool(self._held.boards)
 
-    def _wanted(self) -> tuple[dict[str, int], str]:
+    def _targets(self) -> tuple[dict[str, int], str]:
         """Return the milliwatts wanted by UUID, or nothing and why."""
         try:
             order = self._exchange.order(self._node)

@@ -140,7 +140,7 @@ class PowerCapApplier:
         node, uuid = order["node"], order["gpu_uuid"]
         try:
             exchange = self._exchange()
-            target = self._wanted(exchange, node, uuid)
+            target = self._target_of(exchange, node, uuid)
             if target == step.after:
                 return StepResult(outcome=StepOutcome.DONE, detail="asked for already")
             if target != step.before:
@@ -210,7 +210,7 @@ class PowerCapApplier:
         secret = read_secret(Path(settings.secret_file).expanduser())
         return SignedFolder(Path(settings.directory).expanduser(), secret)
 
-    def _wanted(self, exchange: SignedFolder, node: str, gpu_uuid: str) -> str | None:
+    def _target_of(self, exchange: SignedFolder, node: str, gpu_uuid: str) -> str | None:
         order = exchange.order(node)
         if order is None or order.expires_at <= self._clock():
             return None
@@ -230,7 +230,7 @@ class PowerCapApplier:
             state += [
                 (f"node {uuid}", node),
                 (f"range {uuid}", f"{board.least_watts:g}-{board.most_watts:g}"),
-                (f"wanted {uuid}", self._wanted(exchange, node, uuid) or ""),
+                (f"wanted {uuid}", self._target_of(exchange, node, uuid) or ""),
                 (f"limit {uuid}", f"{board.limit_watts:g}"),
             ]
         return Target(kind=KIND, name=name, identity=",".join(sorted(nodes)), state=tuple(state))
@@ -251,7 +251,7 @@ class PowerCapApplier:
         """Return the state of a step's board as verdict, in words, and its limit."""
         sent = json.loads(step.payload)
         node, uuid = sent["node"], sent["gpu_uuid"]
-        target = self._wanted(exchange, node, uuid)
+        target = self._target_of(exchange, node, uuid)
         if target != step.after:
             verdict = (
                 VerificationResult.UNTOUCHED

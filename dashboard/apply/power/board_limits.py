@@ -43,9 +43,9 @@ def read_limits() -> tuple[BoardLimits, ...]:
 
 def _limits(board: Board) -> BoardLimits:
     errors: list[str] = []
-    limit = _asked(pynvml.nvmlDeviceGetPowerManagementLimit, board, errors)
-    default = _asked(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, board, errors)
-    both = _asked(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, board, errors) or (
+    limit = _reply(pynvml.nvmlDeviceGetPowerManagementLimit, board, errors)
+    default = _reply(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, board, errors)
+    both = _reply(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, board, errors) or (
         None,
         None,
     )
@@ -61,7 +61,7 @@ def _limits(board: Board) -> BoardLimits:
     )
 
 
-def _asked(call: Callable[..., Any], board: Board, errors: list[str]) -> Any:
+def _reply(call: Callable[..., Any], board: Board, errors: list[str]) -> Any:
     try:
         answer, reason = NvmlCalls().attempt(call, board.handle)
     except DeviceLostError as lost:

@@ -158,7 +158,7 @@ def compare(
     shared. Idle power is that of `catalogue`.
     """
     slot_seconds = settings.planning.slot_minutes * 60
-    before, after = _known(before), _known(after)
+    before, after = _measured(before), _measured(after)
     slot_hours = slot_seconds / SECONDS_PER_HOUR
     stopped = recommendation.proposed.gpu_count == 0 and not len(after) and is_over
     hours = slots * slot_hours if stopped else len(after) * slot_hours
@@ -218,7 +218,7 @@ def compare(
     )
 
 
-def _known(rows: pd.DataFrame) -> pd.DataFrame:
+def _measured(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["effective_gpus"].notna() & rows["allocated_gpus"].notna()]
 
 
@@ -254,7 +254,7 @@ def _sides(
         why = "it shares its GPUs: their readings mirror all holders"
     elif now.mig_profile:
         why = "the power of a MIG slice before the change is not known"
-    return _held(now, model, model), _held(target, other, model), why
+    return _boards(now, model, model), _boards(target, other, model), why
 
 
 def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:
@@ -270,7 +270,7 @@ def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel)
     return replace(now, free_watts=Range(low=free.low, central=free.mean, high=free.high, unit="W"))
 
 
-def _held(configuration: Configuration, model: GpuModel, base: GpuModel) -> HeldBoards:
+def _boards(configuration: Configuration, model: GpuModel, base: GpuModel) -> HeldBoards:
     """Return a configuration's use of boards of a model, its speed in boards of `base`."""
     profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
     speed = model.relative_speed / base.relative_speed

@@ -32,7 +32,7 @@ MAX_GPUS = 64
 
 def estimate(options: argparse.Namespace) -> int:
     """Print the plans that fit, best first, or how one fixed layout fits on every GPU type."""
-    answered = _asked(options)  # refused before a store is open
+    answered = _query(options)  # refused before a store is open
     url = settings_of(options).settings.store.url
     there = is_postgres_url(url) or is_there(store_path(url))
     with open_or_ask(url) if there else nullcontext() as store:
@@ -53,7 +53,7 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(options: argparse.Namespace) -> Callable[[StoreReader | None], EstimateAnswer]:
+def _query(options: argparse.Namespace) -> Callable[[StoreReader | None], EstimateAnswer]:
     """Return the function that answers: of a launched job, or of a model and its batch."""
     if options.gpus is not None:
         require_count("gpus", options.gpus)

@@ -51,7 +51,7 @@ def _print_list(options: argparse.Namespace) -> None:
     order = FindingOrder(values.get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
     hidden = sum(status.state == RESOLVED for status in statuses)
-    print_findings([_shown(status) for status in selected], options.format, hidden=hidden)
+    print_findings([_pair(status) for status in selected], options.format, hidden=hidden)
 
 
 Shown = tuple[FindingRow, Recommendation | None]
@@ -71,7 +71,7 @@ def print_findings(findings: Sequence[Shown], form: str, *, hidden: int) -> None
     )
 
 
-def _shown(status: FindingStatus) -> Shown:
+def _pair(status: FindingStatus) -> Shown:
     revision = status.revision
     return finding_row(status), None if revision is None else revision.recommendation
 
@@ -134,7 +134,7 @@ def show(options: argparse.Namespace) -> int:
             if status.finding.number == number
         )
         record = record_of(store.reader, number)
-    print_finding(_shown(status), record, options.format)
+    print_finding(_pair(status), record, options.format)
     return 0
 
 

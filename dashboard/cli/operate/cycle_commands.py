@@ -144,8 +144,8 @@ def portfolio_line(sums: Portfolio) -> str:
     }
     others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.growth)
     total = sum(abs(saved) for saved in others)
-    made_of = _named(parts) if total >= _CENT else ""
-    others_text = _named(rest)
+    made_of = _names(parts) if total >= _CENT else ""
+    others_text = _names(rest)
     return (
         f"Together they save {sums.together:.2f} {unit} and {sums.gpu_hours:.0f} GPU-hours"
         + (f" ({made_of})" if made_of else "")
@@ -170,7 +170,7 @@ def portfolio_line(sums: Portfolio) -> str:
     )
 
 
-def _named(amounts: dict[str, float]) -> str:
+def _names(amounts: dict[str, float]) -> str:
     """Return the amounts that are worth a word, with their names."""
     return "; ".join(
         f"{what} {amount:+.2f}" for what, amount in amounts.items() if abs(amount) >= _CENT

@@ -212,7 +212,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     fleet = replace(
         now.simulated_fleet,
         enabled=True,
-        state_file=now.simulated_fleet.state_file or f"{_beside(now.store.url)}-cluster.json",
+        state_file=now.simulated_fleet.state_file or f"{_stem(now.store.url)}-cluster.json",
     )
     settings = Settings(
         store=now.store,
@@ -241,7 +241,7 @@ def _value(settings: Settings, name: str) -> object:
     return getattr(getattr(settings, section), field_name)
 
 
-def _beside(url: str) -> Path:
+def _stem(url: str) -> Path:
     """Return the store's file without its ending; a place of its own for a store on a server."""
     file, _, path = url.partition(":///")
     return (

@@ -53,20 +53,20 @@ def jobs(options: argparse.Namespace) -> int:
         if options.by == "application":
             since = running_since(reader, partial(present, reader))
             kind = ApplicationRow
-            rows = list(application_rows(_chosen(reader, query), running_since=since))
+            rows = list(application_rows(_matches(reader, query), running_since=since))
         elif options.use:
             kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, query, order)]
         elif options.sort:
             rows = [job_row(used.job) for used in _used_jobs(reader, query, order)]
         else:
-            rows = [job_row(job) for job in _chosen(reader, query)]
+            rows = [job_row(job) for job in _matches(reader, query)]
         empty = "" if rows else said_of_none(reader, empty_text)
     documents = [asdict(row) for row in rows]
     print_rows(documents, options.format, columns=columns_of(kind), empty=empty)
     return 0
 
 
-def _chosen(reader: StoreReader, query: JobFilter) -> Iterable[Job]:
+def _matches(reader: StoreReader, query: JobFilter) -> Iterable[Job]:
     if query == JobFilter():
         return reader.jobs()
     return [used.job for used in _used_jobs(reader, query, JOB_ORDERS["name"])]

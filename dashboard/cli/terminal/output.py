@@ -61,7 +61,7 @@ def _cell(value: object) -> str:
     return shown(value)
 
 
-def _seen(value: object) -> object:
+def _visible(value: object) -> object:
     return shown(value) if isinstance(value, str) else value
 
 
@@ -75,7 +75,7 @@ def print_rows(
     if form == "csv":
         # A file gets the text as it came; on a terminal its control characters would be obeyed.
         if sys.stdout.isatty():
-            rows = [{name: _seen(value) for name, value in row.items()} for row in rows]
+            rows = [{name: _visible(value) for name, value in row.items()} for row in rows]
         sys.stdout.write(csv_text(rows, columns))
         return
     if not rows:

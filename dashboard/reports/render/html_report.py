@@ -58,7 +58,7 @@ def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
     return markdown(text, limit=longest)
 
 
-def _seen(value: object) -> object:
+def _visible(value: object) -> object:
     """Return the output of a template with nothing unseen in it; markup stays as it is."""
     return shown(value) if type(value) is str else value
 
@@ -68,7 +68,7 @@ def _environment(week: Week, *, html: bool) -> Environment:
         loader=PackageLoader("dashboard.reports.render", ""),
         autoescape=html,  # noqa: S701 - Markdown is escaped by the filter `md` instead
         undefined=StrictUndefined,
-        finalize=_seen if html else None,
+        finalize=_visible if html else None,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -37,8 +37,8 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
         changes = count_text(len(saved.rows), "change")
         total = (
             f"total of what is known, {saved.gpu_hours.measured} of {changes}",
-            _kept(saved.gpu_hours.realised, saved.gpu_hours.predicted),
-            _kept(saved.energy.realised, saved.energy.predicted),
+            _savings(saved.gpu_hours.realised, saved.gpu_hours.predicted),
+            _savings(saved.energy.realised, saved.energy.predicted),
             bare_text(saved.emissions_kgco2e),
         )
         story += [
@@ -76,16 +76,16 @@ def _saved_row(row: LedgerRow) -> tuple[object, ...]:
     measurement, change = row.measurement, row.recommendation
     name = (f"{change.action.spec.title}, {row.state}", target_text(change), row.reference)
     if measurement is None:
-        return (name, _kept(None, None), _kept(None, None), bare_text(None))
+        return (name, _savings(None, None), _savings(None, None), bare_text(None))
     return (
         name,
-        _kept(measurement.realised_gpu_hours, measurement.predicted_gpu_hours),
-        _kept(measurement.realised_energy_kwh, measurement.predicted_energy_kwh),
+        _savings(measurement.realised_gpu_hours, measurement.predicted_gpu_hours),
+        _savings(measurement.realised_energy_kwh, measurement.predicted_energy_kwh),
         bare_text(measurement.realised_emissions_kgco2e),
     )
 
 
-def _kept(saved: Range | None, promised: Range | None) -> tuple[str, str]:
+def _savings(saved: Range | None, promised: Range | None) -> tuple[str, str]:
     """Return the savings, and below them the promise."""
     return bare_text(saved), f"of {bare_text(promised)}"
 

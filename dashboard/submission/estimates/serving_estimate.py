@@ -166,7 +166,7 @@ def served_answer(
         job=first.job,
         assumed=model.assumed,
         origin=origin,
-        rows=[_shown(entry) for entry in results],
+        rows=[_row(entry) for entry in results],
         estimates=[entry.estimate for entry in results],
         warnings=beyond_positions(first.job, query.seq),
         notes=[
@@ -207,7 +207,7 @@ def _order(result: LaunchedRow) -> tuple[bool, int, float]:
     return False, row["gpus"], row["memory_gib"]
 
 
-def _shown(result: LaunchedRow) -> dict[str, Any]:
+def _row(result: LaunchedRow) -> dict[str, Any]:
     """Return the row as it is shown: what it needs, what the engine has, and what that holds."""
     parts = dict(result.estimate.breakdown)
     cache = parts[CACHE]

@@ -170,8 +170,8 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         assumed=read.assumed,
         command=_command(top),
         launcher=top.word("launcher", LAUNCHERS) or LAUNCHERS[0],
-        supports=_chosen(top, "supports", SUPPORTS, default=SUPPORTS),
-        reads=_chosen(top, "reads", KNOBS),
+        supports=_choices(top, "supports", SUPPORTS, default=SUPPORTS),
+        reads=_choices(top, "reads", KNOBS),
         image=top.text("image", IMAGE, wanted="an image reference such as registry/train:1"),
         environment=environment,
         workdir=top.text("workdir", PATH, wanted="an absolute path of plain characters"),
@@ -251,7 +251,7 @@ def _command(table: Table) -> tuple[str, ...]:
     return words
 
 
-def _chosen(
+def _choices(
     table: Table, key: str, choices: tuple[str, ...], *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Return the words of a list that must be known ones, `default` when it is not stated."""

@@ -89,7 +89,7 @@ def stack_parts(statement: EsgStatement, quantity: str) -> list[StackPart]:
             period=statement.calendar.name_of(row.start),
             group=row.name,
             kind=row.holder.value,
-            value=None if (value := _shown(row, quantity)) is None else value.central,
+            value=None if (value := _amount(row, quantity)) is None else value.central,
             opens=_key(row),
         )
         for row in statement.rows
@@ -97,7 +97,7 @@ def stack_parts(statement: EsgStatement, quantity: str) -> list[StackPart]:
     ]
 
 
-def _shown(row: StatementRow, quantity: str) -> Range | None:
+def _amount(row: StatementRow, quantity: str) -> Range | None:
     amounts = (row.gpu_energy_kwh, row.location_kgco2e, row.market_kgco2e)
     return amounts[SHOWN.index(quantity)]
 

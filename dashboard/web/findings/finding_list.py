@@ -150,19 +150,19 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
         {
             "finding": [row.reference for row in rows],
             "what": [f"{'⚠ ' if row.urgent else ''}{row.said.action.spec.title}" for row in rows],
-            f"{currency}/day": [_shown(row.money_a_day) for row in rows],
+            f"{currency}/day": [_cell(row.money_a_day) for row in rows],
             "target": [row.said.target for row in rows],
             "state": [row.state for row in rows],
             "risk": [str(row.said.risk) for row in rows],
             "since": [age_text(row.status.finding.opened_at, now) for row in rows],
-            "kWh/day": [_shown(row.energy_a_day) for row in rows],
+            "kWh/day": [_cell(row.energy_a_day) for row in rows],
             "namespace": [row.said.namespace for row in rows],
             "owner": [row.owner for row in rows],
         }
     )
 
 
-def _shown(value: float | None) -> float | None:
+def _cell(value: float | None) -> float | None:
     return None if value is None else three_digits(value)
 
 

@@ -55,7 +55,7 @@ def _memory(count: int) -> str:
     return f" {what} from running out of GPU memory."
 
 
-def _taken(cost: float, currency: str) -> str:
+def _cost_note(cost: float, currency: str) -> str:
     """Return the reason for a sum below one row: some changes serve jobs, and cost."""
     if cost < _WORTH_A_WORD:
         return ""
@@ -65,13 +65,13 @@ def _taken(cost: float, currency: str) -> str:
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth."""
     waiting = [row.said for row in rows if row.status.state == "open"]
-    worth, gpus = worth_of(waiting)
+    worth, cost = worth_of(waiting)
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
     urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
     finding(
         f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
         f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
-        f"{tense('', ' after')}{_taken(gpus, currency)}.{_memory(urgent)}"
+        f"{tense('', ' after')}{_cost_note(cost, currency)}.{_memory(urgent)}"
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None

@@ -141,10 +141,10 @@ def file_buttons(*files: File) -> None:
 def _file_buttons(files: Sequence[File]) -> None:
     with st.container(horizontal=True):
         for file in files:
-            _draw(file.key, lambda: None, label=file.label, file=_asked(file))
+            _draw(file.key, lambda: None, label=file.label, file=_request(file))
 
 
-def _asked(file: File) -> dict[str, str] | None:
+def _request(file: File) -> dict[str, str] | None:
     """Return the file where it was just asked for, as the browser takes it."""
     requests: dict[str, tuple[str, float]] = st.session_state.setdefault(f"{_HEARD}-files", {})
     nonce, _answers = _pressed(file.key)

@@ -18,7 +18,7 @@ _NAMED, _LENGTH, _WHOLE = 3, 160, 600
 _MINUTE = 60
 
 
-def _named(fact: UrgentFact) -> str:
+def _name_of(fact: UrgentFact) -> str:
     # What a code means stands before the colon or semicolon; Health has the rest.
     brief = re.split(r"[:;] ", fact.what, maxsplit=1)[0]
     text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
@@ -27,7 +27,7 @@ def _named(fact: UrgentFact) -> str:
     return text + _way_to(fact)
 
 
-def _told(fact: UrgentFact) -> str:
+def _text_of(fact: UrgentFact) -> str:
     # To an owner, who has no page Health.
     text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
     return text + _way_to(fact)
@@ -51,7 +51,7 @@ def urgent_now() -> tuple[UrgentFact, ...]:
 def urgent_strip() -> None:
     """Show the alerts in one line: to an owner of their own jobs alone, with what to do."""
     facts, is_owner = urgent_now(), current_role() == "owner"
-    lines = [*map(_told if is_owner else _named, facts[:_NAMED])]
+    lines = [*map(_text_of if is_owner else _name_of, facts[:_NAMED])]
     if len(facts) > _NAMED:
         lines.append(f"and {len(facts) - _NAMED} more")
     if facts:

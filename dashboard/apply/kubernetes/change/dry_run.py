@@ -100,7 +100,7 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
 def _below_budgets(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods than a disruption budget wants available: it is their owner's floor."""
     place = seen_of(change.target).place
-    now, rest = (pods_of(place.kind, entry) for entry in (document, _wanted(document, change)))
+    now, rest = (pods_of(place.kind, entry) for entry in (document, _target(document, change)))
     if rest >= now:
         return
     for least, name in floors_of(reading.budgets(api, place.namespace) or (), document, now):
@@ -144,7 +144,7 @@ def _recreate(change: Change, document: Document) -> str:
 
 def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
-    target = _wanted(document, change)
+    target = _target(document, change)
     kind = seen_of(change.target).place.kind
     templates = [role.template_at for role in roles_of(kind, document)]
     before, after = (
@@ -165,7 +165,7 @@ def _is_offered(name: str, nodes: Iterable[Document]) -> bool:
 def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse more pods or GPUs than a quota of the namespace admits."""
     place = seen_of(change.target).place
-    more = asked_in_all(place.kind, _wanted(document, change))
+    more = asked_in_all(place.kind, _target(document, change))
     more.subtract(asked_in_all(place.kind, document))
     if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
         yield why
@@ -176,7 +176,7 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
 
     A dry run of the workload does not see it: its controller makes the pods.
     """
-    place, target = seen_of(change.target).place, _wanted(document, change)
+    place, target = seen_of(change.target).place, _target(document, change)
     more = +(asked_in_all(place.kind, target) - asked_in_all(place.kind, document))
     roles = [
         role
@@ -191,7 +191,7 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
 
 def _named_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer GPUs than the command of a container starts with: it would fail."""
-    kind, target = seen_of(change.target).place.kind, _wanted(document, change)
+    kind, target = seen_of(change.target).place.kind, _target(document, change)
     for role in roles_of(kind, target):
         before = {holder.at: holder.count for holder in holders(document, role.template_at)}
         for holder in holders(target, role.template_at):
@@ -207,7 +207,7 @@ def _named_beyond(document: Document, change: Change) -> Iterator[str]:
 
 def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods or GPUs than a launcher in them waits for: what is left would wait."""
-    kind, target = seen_of(change.target).place.kind, _wanted(document, change)
+    kind, target = seen_of(change.target).place.kind, _target(document, change)
     before, after = roles_of(kind, document), roles_of(kind, target)
     boards, boards_left = (sum(role.gpus for role in roles) for roles in (before, after))
     for role, changed in zip(before, after, strict=True):
@@ -232,7 +232,7 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     Of a rollout that adds a pod first nothing is asked here. One of which a pod is not running yet
     is under way, or being taken back, and goes on.
     """
-    place, target = seen_of(change.target).place, _wanted(document, change)
+    place, target = seen_of(change.target).place, _target(document, change)
     rolls = value_at(target, _POD_SPEC) != value_at(document, _POD_SPEC)
     if not rolls or not (place.kind == "StatefulSet" or ends_first(target, change.steps)):
         return
@@ -265,7 +265,7 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     )
 
 
-def _wanted(document: Document, change: Change) -> Document:
+def _target(document: Document, change: Change) -> Document:
     for step in change.steps:
         document = patched(document, command_of(step).operations)
     return document
@@ -276,7 +276,7 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
 
     A cluster may still add a node.
     """
-    place, target = seen_of(change.target).place, _wanted(document, change)
+    place, target = seen_of(change.target).place, _target(document, change)
     now, then = (asked_in_all(place.kind, entry) for entry in (document, target))
     roles = zip(*(roles_of(place.kind, entry) for entry in (document, target)), strict=True)
     more = [(new.template_at, new.count - old.count) for old, new in roles if new.count > old.count]

@@ -150,7 +150,7 @@ def _send(api: KubernetesWriter, command: StepCommand, document: Document) -> St
                 return _not_done(rehearsed, command.path)
             different = list(differing(document, command, rehearsed.found))
             if different:
-                return _refused(f"the server would store something else: {_told(different)}")
+                return _refused(f"the server would store something else: {_text(different)}")
     except CollectorError as error:
         return StepResult(outcome=StepOutcome.BUSY, detail=f"no dry run: {error.message}")
     try:
@@ -165,8 +165,8 @@ def _send(api: KubernetesWriter, command: StepCommand, document: Document) -> St
     if not different:
         return StepResult(outcome=StepOutcome.DONE, detail="done")
     if value_at(answer.found, "/metadata/resourceVersion") == operations[1]["value"]:
-        return _refused(f"the server dropped the change: {_told(different)}")
-    return StepResult(outcome=StepOutcome.DONE, detail=f"done, but differently: {_told(different)}")
+        return _refused(f"the server dropped the change: {_text(different)}")
+    return StepResult(outcome=StepOutcome.DONE, detail=f"done, but differently: {_text(different)}")
 
 
 def _not_done(answer: ApiAnswer, path: str) -> StepResult:
@@ -177,7 +177,7 @@ def _not_done(answer: ApiAnswer, path: str) -> StepResult:
     return result
 
 
-def _told(different: list[tuple[str, str, str]]) -> str:
+def _text(different: list[tuple[str, str, str]]) -> str:
     return "; ".join(f"{at} is {value}, not {target}" for at, target, value in different)
 
 

@@ -240,8 +240,8 @@ def step_of(
         verb=VERB,
         target=f"{place.word} in {place.namespace}" if place.namespace else place.word,
         field="; ".join(what for what, _before, _after in rows),
-        before=_told([before for _what, before, _after in rows]),
-        after=_told([after for _what, _before, after in rows]),
+        before=_text_of([before for _what, before, _after in rows]),
+        after=_text_of([after for _what, _before, after in rows]),
         payload=canonical_json({"path": path, "operations": operations, "wait": wait}),
         text=by_hand(place, operations),
     )
@@ -251,7 +251,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else as_text(value)
 
 
-def _told(texts: Sequence[str]) -> str | None:
+def _text_of(texts: Sequence[str]) -> str | None:
     """Return values for people, None where every field is unset."""
     return None if set(texts) == {ABSENT} else "; ".join(texts)
 

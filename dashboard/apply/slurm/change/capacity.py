@@ -51,7 +51,7 @@ def capacity_refusals(
     ready = sum(1 for node in fit if node.schedulable)
     if len(fit) < need:
         return (
-            (_too_few(need, len(fit), _asked(facts, target), partition),),
+            (_too_few(need, len(fit), _request(facts, target), partition),),
             (),
         )
     if ready < need:
@@ -85,7 +85,7 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
         ),
         reverse=True,
     )
-    each, count = gpu_request(_asked(facts, target)).count, _node_count(facts, target)
+    each, count = gpu_request(_request(facts, target)).count, _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         ready = sum(1 for gpus in free if gpus >= each)
         short = ready < count
@@ -123,7 +123,7 @@ def _total(facts: JobFacts, target: dict[str, str]) -> int:
     """Return the GPUs that a job asks for in all after the moves."""
     nodes = _node_count(facts, target) if dict(facts.gpus_by).get("node") else 1
     tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-    return gpu_request(_asked(facts, target)).count * nodes * tasks
+    return gpu_request(_request(facts, target)).count * nodes * tasks
 
 
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def _eligible(
     ]
 
 
-def _asked(facts: JobFacts, target: dict[str, str]) -> str:
+def _request(facts: JobFacts, target: dict[str, str]) -> str:
     per = dict(facts.gpus_by)
     requests = (target.get(field, per.get(key, "")) for key, field in GPU_FIELDS.items())
     return next(filter(None, requests), "")
@@ -246,7 +246,7 @@ def _node_count(facts: JobFacts, target: dict[str, str]) -> int:
 def _fits(facts: JobFacts, target: dict[str, str], node: SlurmNode) -> bool:
     count = _node_count(facts, target)
     try:
-        request = gpu_request(_asked(facts, target))
+        request = gpu_request(_request(facts, target))
     except ChangeRefusedError:
         return False
     per_node = request.count if dict(facts.gpus_by).get("node") else 1
@@ -267,7 +267,7 @@ def _nodes_needed(facts: JobFacts, target: dict[str, str], fit: list[SlurmNode])
     count = _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         return count
-    request = gpu_request(_asked(facts, target))
+    request = gpu_request(_request(facts, target))
     tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
     total = request.count * tasks
     sizes = sorted(

@@ -114,7 +114,7 @@ def arranged(
     if where == "PENDING":
         updates = tuple(pending_update(*change) for change in changes)
         if len(updates) > 1 and state.get("Hold") == "no":
-            return Moves(moves=_held(updates))
+            return Moves(moves=_on_hold(updates))
         return Moves(moves=updates)
     if where not in ("RUNNING", "SUSPENDED"):
         raise refuse(f"the job is {where}", "Wait until it runs or waits, then run a new cycle.")
@@ -168,7 +168,7 @@ def pending_update(field: str, before: str, after: str) -> Move:
     return _update(field, before, after)
 
 
-def _held(updates: tuple[Move, ...]) -> tuple[Move, ...]:
+def _on_hold(updates: tuple[Move, ...]) -> tuple[Move, ...]:
     return (
         Move(verb="hold", field="Hold", before="no", after="user"),
         *updates,

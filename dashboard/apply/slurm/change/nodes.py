@@ -87,7 +87,7 @@ def _service(record: Record) -> str:
     return UP
 
 
-def _told(service: str) -> str:
+def _state_text(service: str) -> str:
     """Return the service of a node in words."""
     if service == UP:
         return "the node takes jobs"
@@ -161,10 +161,10 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
         return result(StepOutcome.BUSY, f"step not sent: {explained(error)}")
     now = dict(target.state)["NodeState"]
     if now == step.after:
-        return result(StepOutcome.DONE, f"{_told(now)} already")
+        return result(StepOutcome.DONE, f"{_state_text(now)} already")
     if target.fingerprint != change.target.fingerprint:
         return result(
-            StepOutcome.REFUSED, f"step not sent: it is another node, or {_told(now)} now"
+            StepOutcome.REFUSED, f"step not sent: it is another node, or {_state_text(now)} now"
         )
     answer = client.send(json.loads(step.payload))
     try:
@@ -176,9 +176,9 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
 
 def _outcome(step: ChangeStep, answer: CommandAnswer, state: str) -> StepResult:
     if state == step.after:
-        return result(StepOutcome.DONE, _told(state))
+        return result(StepOutcome.DONE, _state_text(state))
     if state != step.before or answer.said is CommandOutcome.NOTHING:
-        return result(StepOutcome.UNKNOWN, f"{_told(state)}; {answer.words}")
+        return result(StepOutcome.UNKNOWN, f"{_state_text(state)}; {answer.words}")
     if answer.said is CommandOutcome.LATER:
         return result(StepOutcome.BUSY, answer.words, answer.retry_after_seconds)
     return result(StepOutcome.REFUSED, answer.words or "Slurm said yes and the node is as before")
@@ -198,4 +198,4 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
         state = VerificationResult.AS_INTENDED
     else:
         state = VerificationResult.UNTOUCHED if now == step.before else VerificationResult.DIFFERENT
-    return ReadBack(seen=state, detail=_told(now), observed=(("NodeState", now),))
+    return ReadBack(seen=state, detail=_state_text(now), observed=(("NodeState", now),))

@@ -136,18 +136,18 @@ def _sum_of(match: re.Match[str], numbers: dict[str, str]) -> str:
     """Return the number that `$((…))` comes to, itself where its variables are not known."""
     text = _NAME.sub(lambda name: numbers.get(name[0]) or name[0], match["sum"])
     try:
-        value = _whole(ast.parse(text.strip(), mode="eval").body)
+        value = _number(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, ZeroDivisionError):
         return match[0]
     return str(value) if value >= 0 else match[0]
 
 
-def _whole(node: ast.expr) -> int:
+def _number(node: ast.expr) -> int:
     """Return the whole number of a sum of numbers. Errors: ValueError for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.BinOp) and (operate := _OPERATORS.get(type(node.op))):
-        return int(operate(_whole(node.left), _whole(node.right)))
+        return int(operate(_number(node.left), _number(node.right)))
     raise ValueError(ast.dump(node))
 
 

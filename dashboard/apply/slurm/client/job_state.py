@@ -144,7 +144,7 @@ def _state(words: tuple[str, ...]) -> str:
     return "+".join(words) or "UNKNOWN"
 
 
-def _held(record: Record, reason: str) -> str:
+def _hold(record: Record, reason: str) -> str:
     if number_of(record.get("priority")) != 0:
         return "no"
     if reason.startswith(_HELD_BY_USER):
@@ -156,7 +156,7 @@ def _held(record: Record, reason: str) -> str:
     return "admin" if reason.startswith("JobHeld") else "no"
 
 
-def _whole(value: Any) -> int:
+def _count(value: Any) -> int:
     return int(number_of(value) or 0)
 
 
@@ -207,10 +207,10 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         array_state=_array_state(record, others),
         gpus_by=tuple((per, one_spelling(request)) for per, request in gpu_requests(record)),
         nodes_asked=requested,
-        nodes_maximum=max(requested, _whole(record.get("max_nodes")) or most),
+        nodes_maximum=max(requested, _count(record.get("max_nodes")) or most),
         tres_asked=_BILLING.sub("", text_of(record.get("tres_req_str"))),
-        tasks=max(1, _whole(record.get("tasks"))),
-        cpus=max(1, _whole(record.get("cpus"))),
+        tasks=max(1, _count(record.get("tasks"))),
+        cpus=max(1, _count(record.get("cpus"))),
         memory_mib_per_node=number_of(record.get("memory_per_node")) or 0.0,
         memory_mib_per_cpu=number_of(record.get("memory_per_cpu")) or 0.0,
         cpus_per_gpu=_each_gpu(record, "cpus_per_tres"),
@@ -219,9 +219,9 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         is_batch=bool(record.get("batch_flag", True)),
         may_requeue=bool(record.get("requeue", True)),
         takes_whole_nodes=takes_whole_nodes(record),
-        tasks_by_node=_whole(record.get("tasks_per_node")) > 0,
-        restarts=_whole(record.get("restart_cnt")),
-        held=_held(record, job.reason),
+        tasks_by_node=_count(record.get("tasks_per_node")) > 0,
+        restarts=_count(record.get("restart_cnt")),
+        held=_hold(record, job.reason),
         eligible_at=moment_of(record.get("eligible_time")),
         deadline_at=moment_of(record.get("deadline")),
         least_seconds=60 * least

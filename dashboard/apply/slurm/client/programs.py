@@ -128,13 +128,13 @@ class SlurmPrograms:
         None where Slurm does not give them, or accounting does not have the job yet.
         """
         line = ("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", number)
-        return self._said("scontrol", "write", "batch_script", number, "-"), self._said(*line)
+        return self._message("scontrol", "write", "batch_script", number, "-"), self._message(*line)
 
     def may_change_all(self) -> bool | None:
         """Tell whether this user may change jobs of others. Errors: CollectorError."""
         return self._reading.may_see_all(self._reading.configuration())
 
-    def _said(self, *command: str) -> str | None:
+    def _message(self, *command: str) -> str | None:
         try:
             return self._reading.output(*command).strip() or None
         except CollectorError:
