@@ -140,11 +140,11 @@ def build_api(world: ApiWorld) -> FastAPI:
     def one_finding(request: Request, finding: FindingName, who: Anyone) -> Response:
         number = world.finding(finding, who).finding.number
 
-        def made() -> Document:
+        def compute() -> Document:
             # Read anew: what was looked up above may be older than what this is kept under.
             return _whole_finding(world, world.finding(finding, who))
 
-        return response(request, world.kept.get(("finding", number), made))
+        return response(request, world.cache.get(("finding", number), compute))
 
     @api.post("/findings/{finding}/decisions")
     def decide(

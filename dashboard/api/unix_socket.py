@@ -45,7 +45,7 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
         fields = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}
         return JSONResponse(fields | {"now": clock().isoformat(), "backs_up": True})
 
-    async def told(request: Request, answer: Callable[[Any], Response]) -> Response:
+    async def respond(request: Request, answer: Callable[[Any], Response]) -> Response:
         body = await request.body()
         try:
             return await run_in_threadpool(answer, decode(body))
@@ -60,14 +60,14 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
             answer_bytes = store.answer_query(form, content["text"], content["values"])
             return Response(answer_bytes, media_type="application/octet-stream")
 
-        return await told(request, answer)
+        return await respond(request, answer)
 
     async def backup(request: Request) -> Response:
         def answer(content: Any) -> Response:
             proofs = back_up(store, Path(content["file"]), progress=lambda *_state: None)
             return JSONResponse([asdict(proof) for proof in proofs])
 
-        return await told(request, answer)
+        return await respond(request, answer)
 
     world = ApiWorld(
         reader=store.reader_for_pages(),

@@ -30,16 +30,16 @@ def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
         return ()
     failed: list[str] = []
 
-    def asked(ask: Callable[[], Hours]) -> Hours:
+    def hours_of(ask: Callable[[], Hours]) -> Hours:
         try:
             return ask()
         except CollectorError as error:
             failed.append(str(error))
             return {}
 
-    carbon = asked(lambda: carbon_ahead(grid, now)) if grid.carbon else {}
+    carbon = hours_of(lambda: carbon_ahead(grid, now)) if grid.carbon else {}
     currency = settings.energy.currency
-    price = asked(lambda: price_ahead(grid, now, currency)) if grid.price else {}
+    price = hours_of(lambda: price_ahead(grid, now, currency)) if grid.price else {}
     if (carbon or price) and not (failed and before):
         try:
             _keep(Path(grid.file), now, carbon, price)

@@ -58,7 +58,7 @@ class Notifier:
         settings = every.notify
         reader, url = self.store.reader, every.access.public_url
 
-        def told(entry: AuditEntry) -> tuple[Message, ...]:
+        def messages_of(entry: AuditEntry) -> tuple[Message, ...]:
             about, digest, team = reader.finding_about(entry.digest), None, ""
             approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
@@ -79,7 +79,7 @@ class Notifier:
             until = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
             return tuple(replace(message, held_until=until) for message in messages)
 
-        self.store.outbox.fill(told, now=self.clock())
+        self.store.outbox.fill(messages_of, now=self.clock())
         claim = self.store.outbox.claim(
             now=self.clock(), lasting=_CLAIMED, channels=SINKS[sink] if sink else ()
         )

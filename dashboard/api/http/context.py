@@ -84,7 +84,7 @@ class ApiWorld:
         return replace(self, reader=mine)
 
     @property
-    def kept(self) -> KeptAnswers:
+    def cache(self) -> KeptAnswers:
         """The answers that are given again while nothing changes."""
         return KeptAnswers(reader=self.reader, clock=self.clock)
 
@@ -93,10 +93,10 @@ class ApiWorld:
     ) -> Document:
         """Return a page, which `keep` has made once while it stays the same."""
 
-        def made() -> Document:
+        def compute() -> Document:
             return document(make().model_dump_json().encode())
 
-        return self.kept.get(("page", *key), made) if keep else made()
+        return self.cache.get(("page", *key), compute) if keep else compute()
 
     def latest_plan(self) -> Plan:
         """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
@@ -112,7 +112,7 @@ class ApiWorld:
         def now() -> tuple[FindingStatus, ...]:
             return findings_now(mine.reader, now=self.clock(), record=self.reader)
 
-        statuses = mine.kept.get(("findings",), now)
+        statuses = mine.cache.get(("findings",), now)
         if who.role != "owner":
             return statuses
         revisions = [status.revision for status in statuses if status.revision is not None]

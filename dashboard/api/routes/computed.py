@@ -172,7 +172,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         """Return the plan in force and a copy under other settings, of which nothing is kept."""
         settings = world.service.settings()
 
-        def made() -> Document:
+        def compute() -> Document:
             from dashboard.cycle.what_if import (
                 MAX_SECONDS,
                 in_force,
@@ -197,7 +197,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
             return document(to_json(what_if_document(result, query.knobs, in_force(basis))))
 
         world.latest_plan()
-        return response(request, world.kept.get(("what-if", query, settings), made))
+        return response(request, world.cache.get(("what-if", query, settings), compute))
 
     @api.get("/estimate", response_model=dict[str, Any])
     def estimate(
@@ -205,10 +205,10 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     ) -> Response:
         """Return the peak GPU memory of a training job, and the plans that fit the fleet."""
 
-        def made() -> Document:
+        def compute() -> Document:
             fields = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
             model = read_model(name=query.model, config="", folder=Path(), place="model")
             answer = estimate_answer(AskedEstimate.of(fields), model, world.reader)
             return document(to_json(answer.document(), inf_nan_mode="null"))
 
-        return response(request, world.kept.get(("estimate", query), made))
+        return response(request, world.cache.get(("estimate", query), compute))

@@ -160,10 +160,10 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
 def _answer(
     world: ApiWorld, request: Request, key: tuple[Any, ...], make: Callable[[], object]
 ) -> Response:
-    def made() -> Document:
+    def compute() -> Document:
         return document(to_json(make(), inf_nan_mode="null"))
 
-    return response(request, world.kept.get(("document", *key), made))
+    return response(request, world.cache.get(("document", *key), compute))
 
 
 def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
@@ -192,13 +192,13 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
         mine, settings = world.of(who), world.service.settings()
         edition = own_edition(who.person.name) if who.role == "owner" else WHOLE
 
-        def made() -> Document:
+        def compute() -> Document:
             report = asked_report(
                 mine.reader, settings, end=query.end, last_week=query.last_week, edition=edition
             )
             return document(render_json(report).encode())
 
-        return response(request, mine.kept.get(("report", query, settings), made))
+        return response(request, mine.cache.get(("report", query, settings), compute))
 
 
 def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
                 entries = listed.read(mine.reader, mine.service.settings(), mine.clock)
                 return keyed(entries, listed.key)
 
-            return mine.kept.get((name,), read)
+            return mine.cache.get((name,), read)
 
         def rows(request: Request, who: who_may, query: Annotated[PageQuery, Query()]) -> Response:
             mine = world.of(who)
