@@ -1,4 +1,4 @@
-"""What becomes of the GPUs that jobs hold and do not use: freed, needed at peaks, or kept and why.
+"""Fate of the GPUs that jobs hold and do not use: freed, needed at peaks, or kept and why.
 
     idle = needed at peaks + freed by recommendations + stays
 
