@@ -206,31 +206,33 @@ def demo(options: argparse.Namespace) -> int:
 
 def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     """Return demo's settings: of the user's own, what reaches neither a source nor a cluster."""
-    now = loaded.settings
+    base = loaded.settings
     # Elsewhere than on loopback nobody is known, so everybody may look and nobody may apply.
-    alone = is_loopback(now.serve.host)
+    alone = is_loopback(base.serve.host)
     fleet = replace(
-        now.simulated_fleet,
+        base.simulated_fleet,
         enabled=True,
-        state_file=now.simulated_fleet.state_file or f"{_stem(now.store.url)}-cluster.json",
+        state_file=base.simulated_fleet.state_file or f"{_stem(base.store.url)}-cluster.json",
     )
     settings = Settings(
-        store=now.store,
-        serve=now.serve,
-        planning=now.planning,
-        energy=now.energy,
-        retention=now.retention,
-        tenants=replace(now.tenants, shares=_SHARES),
-        power=now.power if now.power.domains else replace(now.power, domains=_RACKS),
-        serving=replace(now.serving, stale_minutes=max(now.serving.stale_minutes, _STALE_MINUTES)),
+        store=base.store,
+        serve=base.serve,
+        planning=base.planning,
+        energy=base.energy,
+        retention=base.retention,
+        tenants=replace(base.tenants, shares=_SHARES),
+        power=base.power if base.power.domains else replace(base.power, domains=_RACKS),
+        serving=replace(
+            base.serving, stale_minutes=max(base.serving.stale_minutes, _STALE_MINUTES)
+        ),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
-        apply=replace(now.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
         apply_simulated=SimulatedApplySettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )
     origins = {
-        name: origin if _value(settings, name) == _value(now, name) else "demo"
+        name: origin if _value(settings, name) == _value(base, name) else "demo"
         for name, origin in loaded.origins.items()
     }
     return LoadedSettings(settings=settings, origins=origins)
