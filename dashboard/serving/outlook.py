@@ -310,7 +310,7 @@ def _sized(
         reactive = int(min(reactive, proven[0][0]))  # nobody waits: what was proven is enough
     carried = carried_rate(taught.carries.load(0.0), plain.replicas, objective)
     few = "" if high else "too little history for a forecast: what the reactive rule asks"
-    measured = replace(
+    known_outlook = replace(
         plain,
         carried_per_second=carried,
         slots_per_replica=taught.carries.slots,
@@ -332,7 +332,7 @@ def _sized(
             for each, rates in zip(service.taught, works, strict=True)
         ]
     except ImpossibleProblemError as error:
-        return replace(measured, reason=str(error))
+        return replace(known_outlook, reason=str(error))
     answers = (*by_formula, *(by_rate for _now, *by_rate in proven))
     required = to_order(
         [max(least, int(min(slot))) for slot in zip(*answers, strict=True)],
@@ -341,7 +341,7 @@ def _sized(
         first=fresh,
     )
     return replace(
-        measured,
+        known_outlook,
         required_replicas=required,
         slot_starts=_slot_starts(begins, len(required)),
     )

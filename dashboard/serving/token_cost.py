@@ -65,8 +65,8 @@ def token_values(
     parts = charges.assign(cost=charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1))
     boards = reader.served_boards(start=start, end=until)
     service_of = dict(zip(boards["held_by"], boards["job_id"], strict=True))
-    services_of_parts = parts["job"].map(lambda name: service_of.get(name, name))
-    of_jobs = services_of_parts.where(services_of_parts.isin(set(services)), OTHER_JOBS)
+    holders = parts["job"].map(lambda name: service_of.get(name, name))
+    of_jobs = holders.where(holders.isin(set(services)), OTHER_JOBS)
     parts["held_by"] = of_jobs.where(parts["holder"] == "job", parts["job"])
     hours = parts.groupby(["held_by", "start"])[_AMOUNTS].sum(min_count=1).reset_index()
     tokens = reader.served_tokens(start=start, end=until).rename(

@@ -99,10 +99,10 @@ def month_row(
     month = month_of(settings, at).astimezone(zone).date()
     so_far = _sum([cost for day, cost in costs.items() if day >= month])
     days_to_come = _days_left(at, zone)
-    sums = [cost for cost in days if cost is not None]
+    amounts = [cost for cost in days if cost is not None]
     ahead = (
-        days_ahead(np.array(sums), days_left=days_to_come, weekday=today.weekday())
-        if len(sums) == len(days)
+        days_ahead(np.array(amounts), days_left=days_to_come, weekday=today.weekday())
+        if len(amounts) == len(days)
         else None
     )
     month_end = None

@@ -76,8 +76,8 @@ def saved_in(
         for row in rows
         if _within(row.applied_at, week) or (row.measured_at and _within(row.measured_at, week))
     ]
-    events_of = {(entry.event, entry.digest) for entry in decided if _within(entry.at, week)}
-    events = Counter(event for event, _digest in events_of)
+    event_pairs = {(entry.event, entry.digest) for entry in decided if _within(entry.at, week)}
+    events = Counter(event for event, _digest in event_pairs)
     return WeeklySaved(
         approved=events[LifecycleEvent.APPROVED],
         rejected=events[LifecycleEvent.REJECTED],

@@ -184,7 +184,7 @@ def estimate_answer(
     types, origin, calibration, fleet = known_types(reader, family_of(job))
     types = chosen_types(types, query.gpu)
     if query.degrees or query.sharding:
-        rows_of = layouts(
+        all_layouts = layouts(
             job,
             types,
             global_batch=query.batch,
@@ -193,8 +193,8 @@ def estimate_answer(
             calibration=calibration,
         )
         rows, estimates = (
-            [layout_row(layout) for layout in rows_of],
-            [layout.estimate for layout in rows_of],
+            [layout_row(layout) for layout in all_layouts],
+            [layout.estimate for layout in all_layouts],
         )
         warnings, notes = list[str](), list[str]()
     else:

@@ -30,10 +30,10 @@ def refuse_otherwise(options: Mapping[str, Any], flags: Told, job: TrainingJob) 
     """
     actual = _as_options(flags, job)
     for name, value in options.items():
-        value_there = actual.get(name)
+        job_value = actual.get(name)
         limits = name == "seq" or (name == "batch" and job.method is Method.INFERENCE)
-        fits = value <= value_there if limits and value_there else limits
-        if value_there == value or fits:
+        fits = value <= job_value if limits and job_value else limits
+        if job_value == value or fits:
             continue
         option = f"--{name.replace('_', '-')} {' '.join(value) if name == 'offload' else value}"
         flag = next((field for field in _FLAGS.get(name, (name,)) if flags.stated(field)), None)
@@ -41,7 +41,7 @@ def refuse_otherwise(options: Mapping[str, Any], flags: Told, job: TrainingJob) 
             why = f"contradicts {flags.named(flag)}"
         else:
             why = "is not what the launcher's command says"
-        text = " ".join(value_there or ()) if name == "offload" else value_there
+        text = " ".join(job_value or ()) if name == "offload" else job_value
         makes = f": its job has {text}" if text else ": it states none"
         raise ChangeRefusedError(
             f"{option} {why}{makes}", "Take the option out, or say it in the launcher's own words."

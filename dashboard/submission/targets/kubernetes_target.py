@@ -95,11 +95,11 @@ class KubernetesTarget:
         that was shown. Errors: ChangeRefusedError naming what would be dropped, or the claim that
         is not there.
         """
-        text = ["the API server would take it (dryRun=All)"]
+        rows = ["the API server would take it (dryRun=All)"]
         for entry in _objects(manifest):
             stored = self._create(entry, dry_run=True)
             lost = [] if stored is None else list(_dropped(entry, stored, ""))
-            text += [
+            rows += [
                 f"it drops {place}: finished jobs stay until somebody deletes them"
                 for place in lost
                 if place.endswith(TTL)
@@ -110,8 +110,8 @@ class KubernetesTarget:
                     f"this Kubernetes would drop {vital[0]} of the {entry['kind']}",
                     "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
                 )
-            text += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
-        return "; ".join(text)
+            rows += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
+        return "; ".join(rows)
 
     def _claim(self, job_object: dict[str, Any], name: str) -> str:
         """Return a note on a claim, '' if it is there. Errors: ChangeRefusedError."""
@@ -251,16 +251,16 @@ def _dropped(target: Any, stored: Any, place: str) -> Iterator[str]:
             yield from _dropped(entry, there, f"{place}[{index}]")
 
 
-def _claims(value_of: Any) -> Iterator[str]:
+def _claims(node: Any) -> Iterator[str]:
     """Yield the names of the claims that an object mounts, however deep its pods are."""
-    if isinstance(value_of, dict):
-        claim = part(value_of, "persistentVolumeClaim", "claimName")
+    if isinstance(node, dict):
+        claim = part(node, "persistentVolumeClaim", "claimName")
         if isinstance(claim, str):
             yield claim
-        for value in value_of.values():
+        for value in node.values():
             yield from _claims(value)
-    if isinstance(value_of, list):
-        for value in value_of:
+    if isinstance(node, list):
+        for value in node:
             yield from _claims(value)
 
 

@@ -116,9 +116,9 @@ def differing(document: Document, command: StepCommand, answered: Document) -> I
     intended = dict(leaves(excerpt(patched(document, command.operations))))
     stored = dict(leaves(excerpt(answered)))
     for at in sorted(intended.keys() | stored.keys()):
-        target, answer = intended.get(at, as_text(None)), stored.get(at, as_text(None))
-        if target != answer:
-            yield at, target, answer
+        target, actual = intended.get(at, as_text(None)), stored.get(at, as_text(None))
+        if target != actual:
+            yield at, target, actual
 
 
 def _dry_run(api: KubernetesWriter, command: StepCommand, document: Document) -> ApiAnswer:

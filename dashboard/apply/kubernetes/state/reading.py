@@ -25,12 +25,12 @@ def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Docume
     Without a path every API version is tried, the newest first.
     """
     newest, *older = [path] if path else place.paths()
-    target, answer = newest, asking(api, newest)
-    for target in older if answer.status == 404 else ():
-        answer = asking(api, target)
+    tried_path, answer = newest, asking(api, newest)
+    for tried_path in older if answer.status == 404 else ():
+        answer = asking(api, tried_path)
         if answer.status != 404:
             break
-    return target, object_in(answer, target, place)
+    return tried_path, object_in(answer, tried_path, place)
 
 
 def object_in(answer: ApiAnswer, path: str, place: Place) -> Document:

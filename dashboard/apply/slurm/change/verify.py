@@ -50,12 +50,12 @@ def read_back_job(
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(step.field for step in change.steps)
     )
-    verdict = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
-    if verdict.seen is VerificationResult.AS_INTENDED:
-        verdict = _of_model(change, facts) or verdict
-    if verdict.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
-        verdict = _of_snapshot(change, facts) or verdict
-    return ReadBack(seen=verdict.seen, detail=verdict.detail, observed=observed)
+    result = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
+    if result.seen is VerificationResult.AS_INTENDED:
+        result = _of_model(change, facts) or result
+    if result.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
+        result = _of_snapshot(change, facts) or result
+    return ReadBack(seen=result.seen, detail=result.detail, observed=observed)
 
 
 def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
