@@ -1,4 +1,4 @@
-"""Warmth of boards, and those warmer than their power explains: cooling is worse there."""
+"""Board temperatures, and boards warmer than their power explains: cooling is worse there."""
 
 from typing import TYPE_CHECKING
 
