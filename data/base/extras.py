@@ -22,6 +22,7 @@ def require_extra(extra: str, why: str) -> None:
     module, absent = EXTRAS[extra], ""
     try:
         if extra not in _FROM_AFAR:
+            import_module(module.partition(".")[0])
             import_module(module)
         elif find_spec(module) is None:
             absent = module

@@ -171,7 +171,7 @@ def test_decisions_are_made_by_whom_the_token_names(
         code, out, error = run("ann", "recommendations approve TT-1 --by ann --comment fine")
         assert (code, out.split()[0], out.split()[-1], error) == (0, "approved", "ann", "")
         code, _, error = run("ann", "findings reopen TT-1 --by ann")
-        assert (code, "is approved. Only a proposed one" in error) == (1, True)
+        assert (code, "is approved. Only what was snoozed" in error) == (1, True)
         code, _, error = run("vera", "findings dismiss TT-2 --by ann --reason not-now")
         assert (code, "vera" in error) == (1, True)
         assert run("ann", "findings dismiss TT-2 --by ann --reason not-now")[0] == 0

@@ -87,7 +87,7 @@ def note_what_is_asked(asked: list[frozenset[str]], patch: pytest.MonkeyPatch) -
         asked.append(chosen["reconsidered"])
         return build_plan(*given, **chosen)
 
-    patch.setattr("dashboard.cycle.run_cycle.build_plan", noted)
+    patch.setattr("dashboard.cycle.planning_facts.build_plan", noted)
 
 
 @pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])

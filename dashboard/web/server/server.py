@@ -47,7 +47,7 @@ _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 def _policy() -> str:
     """Return the rules of what browsers load on a page: this server's files, nothing by `eval`.
 
-    Streamlit imports the scripts of components as `blob:`, and writes styles into the page; its
+    Streamlit imports the scripts of components as `blob:`, compiles WebAssembly, and writes styles; its
     one inline script and ours are named by their hash.
     """
     page = Path(streamlit.__file__).with_name("static").joinpath("index.html").read_bytes()
@@ -59,7 +59,7 @@ def _policy() -> str:
     return "; ".join(
         (
             "default-src 'self'",
-            f"script-src 'self' blob: {inline}",
+            f"script-src 'self' blob: 'wasm-unsafe-eval' {inline}",
             "style-src 'self' 'unsafe-inline'",
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
