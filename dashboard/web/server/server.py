@@ -47,8 +47,8 @@ _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 def _policy() -> str:
     """Return the rules of what browsers load on a page: this server's files, nothing by `eval`.
 
-    Streamlit imports the scripts of components as `blob:`, compiles WebAssembly, and writes styles; its
-    one inline script and ours are named by their hash.
+    Streamlit imports the scripts of components as `blob:`, compiles WebAssembly, and writes styles;
+    its one inline script and ours are named by their hash.
     """
     page = Path(streamlit.__file__).with_name("static").joinpath("index.html").read_bytes()
     hashes = {
