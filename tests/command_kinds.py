@@ -27,7 +27,7 @@ NEEDS_THE_FILE = {
     "submit", "submissions watch", "serve", "demo",
 }  # fmt: skip
 WITHOUT_A_STORE = {
-    "agent", "demo-exporter", "fleet", "settings", "store grants", "mcp",
+    "agent", "demo-exporter", "settings", "store grants", "mcp",
     "completion", "manual", "serving signals", "serving replicas",
     # These have their own way to the holder: tests/dashboard/test_told_to_stop.py, test_backup.py.
     "apply stop", "apply resume", "store backup",

@@ -13,7 +13,13 @@ from pathlib import Path
 from dashboard.apply import applier_for, build_appliers
 from dashboard.apply.contract.applier import Applier
 from dashboard.apply.contract.kill_switch import Stopped, resume, stop
-from dashboard.apply.contract.shared_kill_switch import RESUME, STOP, ask, stopped_anywhere
+from dashboard.apply.contract.shared_kill_switch import (
+    RESUME,
+    STOP,
+    ask,
+    last_switch,
+    stopped_anywhere,
+)
 from dashboard.apply.worker.prepare import change_of
 from dashboard.common.rights import may_look, require_admin, role_of, why_not
 from dashboard.decisions import approvals, findings
@@ -306,11 +312,17 @@ class DecisionService:
         return stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
 
     def stop(self, person: Person, reason: str = "") -> Stopped:
-        """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
+        """Stop all applying at once: whoever is let in may."""
         path = Path(self.settings().apply.stop_file)
         state = stop(path, by=person.actor, reason=reason, at=self.clock())
+        at, text = self.clock(), state.describe()
         try:
-            ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
+            # Noted here: a stop may be over before the worker looks, which then finds it noted.
+            if text != last_switch(self.store):
+                self.store.append_audit(
+                    at=at, actor=person.actor, event="stopped", digest="", detail=text
+                )
+            ask(self.store, STOP, by=person.actor, at=at, reason=reason)
         except StoreError as error:  # no applier works without the store either
             logger.warning("applying is stopped, and the record does not say so yet: %s", error)
         return state

@@ -122,7 +122,7 @@ def test_a_stop_from_another_folder_reaches_the_server(folder: Path, tmp_path: P
         assert server.end() == 0
     with open_store(f"duckdb:///{folder}/t.duckdb") as store:
         said = [(entry.actor, entry.event) for entry in store.reader.audit()]
-    assert [who for who, event in said if event in ("stopped", "resumed")] == ["Kim", "Kim"]
+    assert [who for who, event in said if event in ("stopped", "resumed")] == ["Kim", "Kim"], said
     with trimtab(folder, "apply", "stop", "--by", "Kim") as late:
         assert late.ended() == 1
 

@@ -32,3 +32,9 @@ def _stored_stop(store: Store) -> Stopped | None:
         return None
     last = asks[-1]
     return Stopped(by=last.actor, at=f"{last.at:%Y-%m-%d %H:%M:%S} UTC", reason=last.detail)
+
+
+def last_switch(store: Store) -> str:
+    """Return the audit's last text on the kill switch, '' when applying was not stopped."""
+    events = store.reader.entries(("stopped", "resumed"))
+    return events[-1].detail if events else ""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.contract.applier import Applier, NotesChanges, WaitsForPeople
-from dashboard.apply.contract.shared_kill_switch import stopped_anywhere
+from dashboard.apply.contract.shared_kill_switch import last_switch, stopped_anywhere
 from dashboard.apply.worker.abandoned_changes import (
     between_steps,
     ended_by_a_refused_rollback,
@@ -139,10 +139,10 @@ class Worker:
         stop = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
         text = "" if stop is None else stop.describe()
         if self._was_stopped is None:
-            self._was_stopped = _last_switch(self.store)
+            self._was_stopped = last_switch(self.store)
         if text == self._was_stopped:
             return
-        if text != _last_switch(self.store):
+        if text != last_switch(self.store):
             self.store.append_audit(
                 at=self.clock(),
                 actor=(stop.by if stop else "") or "file",
@@ -392,9 +392,3 @@ def _usual_pace(task: Task) -> Pace:
         lasting=not passing,
         lapses=recommendation.action.spec.caps_power,
     )
-
-
-def _last_switch(store: Store) -> str:
-    """Return the audit's last text on the kill switch, '' when applying was not stopped."""
-    events = [entry for entry in store.reader.audit() if entry.event in ("stopped", "resumed")]
-    return events[-1].detail if events else ""
