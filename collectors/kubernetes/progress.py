@@ -16,7 +16,7 @@ from collectors.shared.collect import MAX_SKEW
 from data.facts.columns import PROGRESS, check_frame, empty_frame
 
 Told = tuple[datetime, float | None]
-"""Time of a report, and the share of the work that is done; None where that is no share."""
+"""Time of a report, and the share of the work that is done; None where it is not a share."""
 
 
 def _trainer_status(document: Document, _seen_at: datetime) -> Told | None:

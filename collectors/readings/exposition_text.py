@@ -141,7 +141,7 @@ def _point(point: object) -> tuple[float, float] | None:
 
 
 def _content(document: object) -> str:
-    """Return the content of a document that is no answer, short, whatever its size or depth."""
+    """Return a short excerpt of a document that is not an answer, of any size or depth."""
     if not isinstance(document, dict):
         return f"a {type(document).__name__}"
     error = document.get("error")

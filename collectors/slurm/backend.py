@@ -20,7 +20,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmAnswers:
-    """The answers of Slurm for a window; `past` is None when there is no accounting to ask.
+    """The answers of Slurm for a window; `past` is None without accounting.
 
     `quotas` are the limits that are enforced now, None where Slurm does not tell.
     """

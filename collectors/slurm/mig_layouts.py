@@ -37,7 +37,7 @@ def read_layouts(path: str) -> LayoutFile:
     try:
         return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         warning = (
             f"no MIG layout is known: cannot read {path}: {reason}. Correct slurm.mig_layouts_file."
         )

@@ -153,7 +153,7 @@ def _document(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         # Beside its own errors tomllib lets through numbers of 4,300 digits and deep nesting.
         reason = scrub(str(error), limit=120)
-        raise SettingsError(f"{path} is no valid TOML: {reason}", "Mend that line.") from error
+        raise SettingsError(f"{path} is not valid TOML: {reason}", "Mend that line.") from error
 
 
 def _time(path: Path, time: Mapping[str, Any]) -> TraceTime:

@@ -158,7 +158,7 @@ class GpuModel:
 
 
 def _size_in_name(profile: str) -> tuple[int, int] | None:
-    """Return the slices and GB in a profile's name, None when it is no such name."""
+    """Return the slices and GB in a profile's name, None for another name."""
     match = _PROFILE_NAME.fullmatch(profile)
     return (int(match[1]), int(match[2])) if match else None
 

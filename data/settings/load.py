@@ -232,7 +232,7 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
         ) from error
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise SettingsError(
-            f"{source} is no valid TOML{_line_of_long_number(source)}: {scrub(str(error))}",
+            f"{source} is not valid TOML{_line_of_long_number(source)}: {scrub(str(error))}",
             "Mend that line.",
         ) from error
     values: dict[str, tuple[Any, str]] = {}

@@ -93,7 +93,7 @@ def test_a_hostile_value_is_refused_by_name_or_works(
     """Whatever it is and wherever it comes from; a file that is no TOML is named itself."""
     monkeypatch.chdir(tmp_path)
     for value, said in outcomes(section, field, tmp_path):
-        named = field in said or section in said or "trimtab.toml is no valid TOML" in said
+        named = field in said or section in said or "trimtab.toml is not valid TOML" in said
         assert not said or named, (value[:50], said)
 
 

@@ -256,7 +256,7 @@ class ManifestText:
             raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
 
     def below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
-        """Return the node below a part of a place, None where there is no such part.
+        """Return the node below a part of a place, None for a missing part.
 
         Errors: ChangeRefusedError where it is there twice or may come from a merge key.
         """

@@ -35,7 +35,7 @@ _MAX_COMPLAINT = 64 * 1024
 _BASE_DEPTH = 100
 """Commits of the base branch among which that of an open request has to begin."""
 _REFUSED = re.compile(r"^!\s.*\[(?:remote )?rejected\] \((.*)\)", re.MULTILINE)
-"""What `git push --porcelain` says of a branch that the server did not take."""
+"""The mark of a branch that the server declined, in `git push --porcelain`."""
 _ANSWERED = re.compile(r"(?:returned error: |HTTP )(4[0-9][0-9])")
 """An error of HTTP by which a server takes nothing."""
 _REMOTE = re.compile(r"^remote: ?(.*\S)", re.MULTILINE)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
 _WORKER_LOOKS, _NOTIFIER_LOOKS = timedelta(seconds=5), timedelta(seconds=15)
-"""How often the store is asked while this process, its only writer, writes nothing."""
+"""The pause between looks at the store while this process, its only writer, is idle."""
 _REPORT_PAUSE = _RENEWAL_PAUSE = _URGENT_PAUSE = timedelta(minutes=1)
 
 

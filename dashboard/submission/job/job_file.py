@@ -141,7 +141,7 @@ def parsed_job(body: bytes, *, label: str) -> dict[str, Any]:
         return tomllib.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise ChangeRefusedError(
-            f"{label} is no valid TOML: {scrub(str(error))}", "Mend that line."
+            f"{label} is not valid TOML: {scrub(str(error))}", "Mend that line."
         ) from error
 
 

@@ -232,7 +232,7 @@ def test_no_other_name_reaches_the_api(applier: KubernetesApplier, holder: str) 
     """Nor a file that a person runs."""
     hostile = bound("lowered", 5, 2, holder)
     for made in (lambda: planned(applier, hostile), lambda: file_of(hostile, ())):
-        with pytest.raises(ChangeRefusedError, match="no autoscaler whose bounds"):
+        with pytest.raises(ChangeRefusedError, match="not an autoscaler whose bounds"):
             made()
 
 

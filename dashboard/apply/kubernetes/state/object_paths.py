@@ -91,7 +91,7 @@ def autoscaler_place(label: str, job_id: str) -> Place:
     matches = [place for place in places if place.word == label and _NAME.fullmatch(name)]
     if not matches:
         raise ChangeRefusedError(
-            f"{label!r} is no autoscaler whose bounds can be changed",
+            f"{label!r} is not an autoscaler whose bounds can be changed",
             f"It is a {' or a '.join(AUTOSCALERS)} with a name that Kubernetes allows.",
         )
     return matches[0]
