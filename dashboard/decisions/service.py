@@ -16,8 +16,9 @@ from dashboard.apply.contract.kill_switch import Stopped, resume, stop
 from dashboard.apply.contract.shared_kill_switch import (
     RESUME,
     STOP,
+    SWITCH_NOTES,
     ask,
-    last_switch,
+    note_stop,
     stopped_anywhere,
 )
 from dashboard.apply.worker.prepare import change_of
@@ -315,13 +316,11 @@ class DecisionService:
         """Stop all applying at once: whoever is let in may."""
         path = Path(self.settings().apply.stop_file)
         state = stop(path, by=person.actor, reason=reason, at=self.clock())
-        at, text = self.clock(), state.describe()
+        at = self.clock()
         try:
             # Noted here: a stop may be over before the worker looks, which then finds it noted.
-            if text != last_switch(self.store):
-                self.store.append_audit(
-                    at=at, actor=person.actor, event="stopped", digest="", detail=text
-                )
+            with SWITCH_NOTES:
+                note_stop(self.store, state, at=at)
             ask(self.store, STOP, by=person.actor, at=at, reason=reason)
         except StoreError as error:  # no applier works without the store either
             logger.warning("applying is stopped, and the record does not say so yet: %s", error)
@@ -332,12 +331,14 @@ class DecisionService:
         settings = self.settings()
         require_admin(person, settings.access)
         path = Path(settings.apply.stop_file)
-        if self.stopped() is None:
-            return False
-        # Noted first: the worker, which notes what files do, then finds it noted.
-        self.store.append_audit(
-            at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
-        )
-        ask(self.store, RESUME, by=person.actor, at=self.clock())
-        resume(path)
+        with SWITCH_NOTES:
+            if (state := self.stopped()) is None:
+                return False
+            # Noted first, a stop by a file too: the worker may not have looked since it was made.
+            note_stop(self.store, state, at=self.clock())
+            self.store.append_audit(
+                at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
+            )
+            ask(self.store, RESUME, by=person.actor, at=self.clock())
+            resume(path)
         return True

@@ -44,6 +44,26 @@ def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
     assert [group for group in said if group in wishes] == (wishes if bench.store.is_shared else [])
 
 
+def test_a_stop_that_is_over_before_the_worker_looks_is_noted(bench: Bench) -> None:
+    """Kim's file was there for a moment, and Robin's resume tells of it."""
+    decision_service = DecisionService(
+        store=bench.store,
+        settings=lambda: bench.settings,
+        appliers=lambda _settings: (bench.applier,),
+        clock=bench.clock,
+    )
+    bench.worker.work_once()
+    stop(bench.folder / "STOP", by="Kim", reason="trouble")
+    assert decision_service.resume(Person(name="Robin"))
+    bench.worker.work_once()
+    entries = bench.store.reader.entries(("stopped", "resumed"))
+    assert [(entry.event, entry.actor) for entry in entries] == [
+        ("stopped", "Kim"),
+        ("resumed", "Robin"),
+    ]
+    assert "trouble" in entries[0].detail
+
+
 def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:
     """Nothing is sent while it exists; who stopped is said; the audit notes both."""
     path = bench.folder / "STOP"

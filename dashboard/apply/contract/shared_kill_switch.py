@@ -7,12 +7,15 @@ back and removes the file of the host where it is done, and leaves a file made b
 """
 
 from datetime import datetime
+from threading import Lock
 from pathlib import Path
 
 from dashboard.apply.contract.kill_switch import Stopped, stopped
 from data.store import Store
 
 STOP, RESUME = "stop-asked", "resume-asked"
+SWITCH_NOTES = Lock()
+"""Held while the switch is looked at and noted: two threads would note one stop twice."""
 
 
 def ask(store: Store, event: str, *, by: str, at: datetime, reason: str = "") -> None:
@@ -38,3 +41,10 @@ def last_switch(store: Store) -> str:
     """Return the audit's last text on the kill switch, '' when applying was not stopped."""
     events = store.reader.entries(("stopped", "resumed"))
     return events[-1].detail if events else ""
+
+
+def note_stop(store: Store, stop: Stopped, *, at: datetime) -> None:
+    """Put a stop into the audit, unless it is the last text there; SWITCH_NOTES is held."""
+    if (text := stop.describe()) != last_switch(store):
+        actor = stop.by or "file"
+        store.append_audit(at=at, actor=actor, event="stopped", digest="", detail=text)

@@ -14,7 +14,12 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.contract.applier import Applier, NotesChanges, WaitsForPeople
-from dashboard.apply.contract.shared_kill_switch import last_switch, stopped_anywhere
+from dashboard.apply.contract.shared_kill_switch import (
+    SWITCH_NOTES,
+    last_switch,
+    note_stop,
+    stopped_anywhere,
+)
 from dashboard.apply.worker.abandoned_changes import (
     between_steps,
     ended_by_a_refused_rollback,
@@ -136,20 +141,19 @@ class Worker:
 
     def _note_the_switch(self) -> None:
         """Put into the audit that applying was stopped or resumed, whoever moved the file."""
-        stop = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
-        text = "" if stop is None else stop.describe()
-        if self._was_stopped is None:
-            self._was_stopped = last_switch(self.store)
-        if text == self._was_stopped:
-            return
-        if text != last_switch(self.store):
-            self.store.append_audit(
-                at=self.clock(),
-                actor=(stop.by if stop else "") or "file",
-                event="stopped" if stop else "resumed",
-                digest="",
-                detail=text,
-            )
+        with SWITCH_NOTES:
+            stop = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
+            text = "" if stop is None else stop.describe()
+            if self._was_stopped is None:
+                self._was_stopped = last_switch(self.store)
+            if text == self._was_stopped:
+                return
+            if stop is not None:
+                note_stop(self.store, stop, at=self.clock())
+            elif last_switch(self.store):
+                self.store.append_audit(
+                    at=self.clock(), actor="file", event="resumed", digest="", detail=""
+                )
         logger.info("%s", text or "applying goes on: the kill switch is off")
         self._was_stopped = text
 
