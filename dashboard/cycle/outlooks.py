@@ -90,8 +90,7 @@ def foreseen_workloads(
         return ()
     first = fleet["slot_start"].min().to_pydatetime()
     end = fleet["slot_start"].max().to_pydatetime() + timedelta(seconds=SECONDS_PER_HOUR)
-    recent = [job for job in view.known_jobs if job.last_seen_at >= first]
-    workloads = workloads_of(recent, view.as_of)
+    workloads = workloads_of(reader.jobs(seen_since=first), view.as_of)
     if not workloads:
         return ()
     jobs = [job for workload in workloads for job in workload.jobs]

@@ -104,6 +104,10 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
     observed = reader.observed_until(now) if world.forgets else None
     if observed is not None:
         world.store.forget(settings.retention, observed)
+    world.store.keep_history(
+        slot_seconds=settings.planning.slot_minutes * 60,
+        progress=lambda done, total: world.progress("keep history", done, total),
+    )
     return collected, rows
 
 

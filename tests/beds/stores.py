@@ -80,7 +80,11 @@ def _file_of(fill: Callable[[Store], object]) -> bytes:
         return path.read_bytes()
 
 
-_UNDONE_BY = {22: ("DROP TABLE contradictions",), 23: ("DROP TABLE sign_ins",)}
+_UNDONE_BY = {
+    22: ("DROP TABLE contradictions",),
+    23: ("DROP TABLE sign_ins",),
+    24: ("DROP TABLE group_hours", "DROP TABLE job_slots"),
+}
 
 
 def back_to_schema(store: Store, version: int) -> None:

@@ -61,6 +61,8 @@ contradictions = sa.Table(
     _time("slot_start"),
     *(_text(name, key=True) for name in ("gpu_uuid", "mig_instance", "counter")),
 )
+group_hours = sa.Table("group_hours", metadata, _text("kind"), _text("name"), _time("slot_start"))
+job_slots = sa.Table("job_slots", metadata, _text("job_id"), _time("slot_start"))
 job_progress = sa.Table("job_progress", metadata, _time("reported_at"), _text("label_id", key=True))
 quotas = sa.Table(
     "quotas",

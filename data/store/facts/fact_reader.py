@@ -17,7 +17,7 @@ from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
+from data.facts.columns import SAMPLES, XIDS, check_frame
 from data.facts.fleet import (
     LIVE_SOURCES,
     Cluster,
@@ -32,7 +32,7 @@ from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
 from data.store.engine.dialects import in_dialect
 from data.store.engine.record_json import from_json
-from data.store.facts import board_xids, job_progress, samples_sql
+from data.store.facts import board_xids, job_progress, kept_history, samples_sql
 from data.store.facts.contradictions import ContradictionReader
 from data.store.facts.job_sql import FIELDS
 from data.store.facts.models_held import catalogued, with_models_held
@@ -71,6 +71,10 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 
 
 _OF_GPU = ("gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "memory_total_mib")
+_LATELY = timedelta(days=1)
+"""A job that nobody has seen for longer is none of a cycle: there is nothing to forecast of it."""
+_KIN_DAYS = 14
+"""So far back ended jobs say how long runs last and how long others waited."""
 _READING_DAYS = 7
 _MAX_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
@@ -117,14 +121,17 @@ class FactReader(QuotaReader, ContradictionReader):
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
         """Return fleet, jobs and history as known at `now`; later samples are not read.
 
-        When there are later samples, only complete 5-minute slots are.
+        When there are later samples, only complete 5-minute slots are. The cost follows what runs,
+        not what ever ran: `_LATELY` and `_KIN_DAYS` bound the jobs.
         """
         as_of = self.latest_sample_at(until=now) or now
         start = as_of - timedelta(days=history_days)
         newest = self.latest_sample_at() == as_of
         upto = as_of + timedelta(microseconds=1) if newest else floor_to_slot(as_of, SLOT_SECONDS)
-        history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
-        known_jobs = self.jobs()
+        history = self.job_history(
+            "", start=start, end=upto, slot_seconds=slot_seconds, seen_since=as_of - _LATELY
+        )
+        known_jobs = self.jobs(seen_since=as_of - timedelta(days=_KIN_DAYS))
         history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
         with_history = set(history["job_id"])
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
@@ -258,18 +265,27 @@ class FactReader(QuotaReader, ContradictionReader):
         )
 
     def job_history(
-        self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
+        self,
+        job_id: str,
+        *,
+        start: datetime,
+        end: datetime,
+        slot_seconds: int,
+        seen_since: datetime = _EPOCH,
     ) -> pd.DataFrame:
-        """Return the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
+        """Return the history (columns HISTORY) in (start, end] of one job, or of all for ''.
+
+        Of all, those that were seen since then.
+        """
         window = slots_of(start, end)
-        frame = self._frame(
-            samples_sql.JOB_HISTORY,
-            job_id=job_id,
-            start=window["start"],
-            end=window["end"],
+        return self._with_kept(
+            kept_history.JOBS,
+            window["start"],
+            window["end"],
             slot_seconds=slot_seconds,
+            job_id=job_id,
+            seen_since=seen_since,
         )
-        return check_frame(frame, HISTORY)
 
     def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
         """Return per slot: boards, and how many are used, idle, unknown, unattributed and free.
@@ -289,13 +305,37 @@ class FactReader(QuotaReader, ContradictionReader):
 
         `slot_seconds` is a multiple of an hour; the hours of (start, end] are whole ones.
         """
-        frame = self._frame(
-            samples_sql.GROUP_HISTORY,
-            start=ceil_to_slot(start, SECONDS_PER_HOUR),
-            end=floor_to_slot(end, SECONDS_PER_HOUR),
+        return self._with_kept(
+            kept_history.GROUPS,
+            ceil_to_slot(start, SECONDS_PER_HOUR),
+            floor_to_slot(end, SECONDS_PER_HOUR),
             slot_seconds=slot_seconds,
         )
-        return check_frame(frame, GROUP_HISTORY)
+
+    def _with_kept(
+        self,
+        kept: kept_history.KeptRows,
+        start: datetime,
+        end: datetime,
+        *,
+        slot_seconds: int,
+        **parameters: Any,
+    ) -> pd.DataFrame:
+        """Return the rows of [start, end): those that are kept, the others made now."""
+        parameters |= {"slot_seconds": slot_seconds, "end": end}
+        newest = sa.text(kept.newest).bindparams(slot_seconds=slot_seconds)
+        (row,) = self._rows(newest)
+        since = floor_to_slot(end, slot_seconds)
+        if row.slot_start is not None:
+            since = min(since, as_utc(row.slot_start) + timedelta(seconds=slot_seconds))
+        if row.slot_start is None or since <= start:
+            return check_frame(self._frame(kept.query, start=start, **parameters), kept.columns)
+        first = floor_to_slot(start, slot_seconds)
+        frame = self._frame(kept.rows, **parameters | {"start": first, "end": since})
+        if since < end:
+            lately = self._frame(kept.query, start=since - kept.reach, **parameters)
+            frame = _joined(frame, lately[lately["slot_start"] >= since])
+        return check_frame(frame.sort_values(list(kept.order), ignore_index=True), kept.columns)
 
     def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return by node and whole hour of (start, end] the boards with power and their W."""
@@ -387,6 +427,12 @@ class FactReader(QuotaReader, ContradictionReader):
             if report.state is SourceState.RAN and reached is not None and reached <= now:
                 until[row.source] = max(reached, until.get(row.source, reached))
         return until
+
+
+def _joined(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([first, second], ignore_index=True) if len(first) else second
 
 
 def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
-    `jobs` have history; `known_jobs` are all, those that only wait among them; `read` are the ids
-    of those whose history is new enough to plan them. `signals` maps a job to its utilization
-    signal, `contradicted` to the counters of its boards that other readings contradicted in the
-    last day. `quotas` are those that schedulers enforced in the last day,
-    `progress` is what jobs reported of their work in the last week, by time. `as_of` is the time of
-    the newest sample up to the time asked for.
+    `jobs` have history and were seen in the last day; `known_jobs` were seen in the last 14 days,
+    those that only wait and those that ended among them; `read` are the ids of those whose history
+    is new enough to plan them. `signals` maps a job to its utilization signal, `contradicted` to
+    the counters of its boards that other readings contradicted in the last day. `quotas` are those
+    that schedulers enforced in the last day, `progress` is what jobs reported of their work in the
+    last week, by time. `as_of` is the time of the newest sample up to the time asked for.
     """
 
     as_of: datetime

@@ -23,6 +23,8 @@ def whole_slots(*columns: str) -> str:
     return _ENDS.format(columns=", ".join(columns))
 
 
+OF_THESE_JOBS = """(:job_id = '' OR job_id = :job_id)
+        AND job_id IN (SELECT job_id FROM jobs WHERE last_seen_at >= :seen_since)"""
 JOB_HISTORY = f"""
 WITH devices AS (
     SELECT job_id, gpu_uuid, mig_instance, {_SLOT} AS slot_start,
@@ -30,7 +32,7 @@ WITH devices AS (
         max(utilization_max) AS largest, max(memory_max_mib) AS memory,
         sum(power_sum) / nullif(sum(power_samples), 0) AS power, sum(samples) AS samples
     FROM five_minute
-    WHERE {WINDOW} AND holder = 'job' AND (:job_id = '' OR job_id = :job_id)
+    WHERE {WINDOW} AND holder = 'job' AND {OF_THESE_JOBS}
     GROUP BY 1, 2, 3, 4 HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,

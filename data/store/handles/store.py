@@ -39,6 +39,7 @@ from data.store.engine.process_locks import SoleHolder
 from data.store.engine.record_json import to_json
 from data.store.engine.served_queries import answer_query
 from data.store.facts.fact_writer import Kept, keep_collected
+from data.store.facts.kept_history import keep_rows, roll_up_boards
 from data.store.handles.cached_reader import CachedReader
 from data.store.handles.reader import StoreReader
 from data.store.record.commands import Commands, require_may_follow, void_leases
@@ -53,7 +54,7 @@ from data.store.results.forecasts import insert_forecasts, keep_workloads
 from data.store.results.plan_json import plan_to_json
 from data.store.results.plan_retention import forget_plans
 from data.store.results.prepared_answers import forget_answers
-from data.store.rollups.rollup import forget, kept_since, roll_up
+from data.store.rollups.rollup import forget, kept_since
 
 Progress = Callable[[int, int], None]
 
@@ -74,7 +75,7 @@ def open_store(url: str, *, create: bool = True) -> "Store":
         head.find_loss()
         with engine.begin() as connection:
             # Samples of a store made before roll-ups are marked by the migration.
-            roll_up(connection)
+            roll_up_boards(connection)
             # Who opens the file is its only process: whoever held a lease or claim before is dead.
             void_leases(connection)
             void_claims(connection)
@@ -243,8 +244,13 @@ class Store:
             for piece in pieces:
                 rows, refused = keep_collected(connection, piece, late_before=late)
                 new, late = new + rows, late + refused
-            roll_up(connection, progress=progress)
+            roll_up_boards(connection, progress=progress)
             return Kept(new, late, kept_since(connection, "samples"))
+
+    def keep_history(self, *, slot_seconds: int, progress: Progress | None = None) -> None:
+        """Keep the history of past slots that a cycle reads, as far as it is not kept yet."""
+        with self._transaction(Lock.FACTS) as connection:
+            keep_rows(connection, slot_seconds=slot_seconds, progress=progress)
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
         """Delete what is beyond its retention, and prepared answers; give the rows by table."""

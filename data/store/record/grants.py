@@ -22,6 +22,8 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "allocations": {"cycle": _KEEP},
         "five_minute": {"cycle": _REPLACE},
         "hourly": {"cycle": _REPLACE},
+        "group_hours": {"cycle": _REPLACE},
+        "job_slots": {"cycle": _REPLACE},
         "dirty_hours": {"cycle": _REPLACE},
         "retained": {"cycle": _REPLACE},
         "batches": {"cycle": _APPEND},

@@ -27,6 +27,8 @@ _RESOLUTIONS = (
     ("samples", "sampled_at", "raw_days"),
     ("five_minute", "slot_start", "five_minute_days"),
     ("hourly", "slot_start", "hourly_days"),
+    ("group_hours", "slot_start", "hourly_days"),
+    ("job_slots", "slot_start", "five_minute_days"),
     ("board_xids", "last_seen_at", "five_minute_days"),
     ("serving_slots", "slot_start", "five_minute_days"),
     ("board_activity", "slot_start", "five_minute_days"),

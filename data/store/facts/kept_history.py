@@ -1,0 +1,155 @@
+"""Rows of past slots that are kept, so that a cycle makes those of the last hours alone.
+
+Kept are all slots from the first roll-up on, up to a lag behind the newest. The oracle is the query
+that makes them: what is kept equals its answer for any longer window. Samples that come late take
+back what they can change, and the next cycle makes it anew.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import lcm
+
+import sqlalchemy as sa
+
+from data.base.clock import floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.columns import GROUP_HISTORY, HISTORY, FrameColumns
+from data.store.engine.dialects import in_dialect
+from data.store.facts import samples_sql
+from data.store.rollups.rollup import roll_up
+
+_AT_ONCE = timedelta(days=4)
+"""Made in one statement, which bounds its memory."""
+_HOUR = timedelta(seconds=SECONDS_PER_HOUR)
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRows:
+    """A table of rows by slot, and the query that makes them.
+
+    A row may depend on samples up to `reach` before and after it. Rows are kept up to `lag` behind
+    the newest roll-up, once there are `least` of them. `which` is a condition for reading them,
+    `all_of_them` are the parameters of the query that leave none out.
+    """
+
+    table: str
+    columns: FrameColumns
+    query: str
+    lag: timedelta
+    least: timedelta
+    reach: timedelta = timedelta(0)
+    which: str = "TRUE"
+    all_of_them: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns by which rows are in order: names, then the slot."""
+        return (
+            *(name for name in ("kind", "name", "job_id") if name in self.columns.names),
+            "slot_start",
+        )
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self.columns.names)
+
+    @property
+    def rows(self) -> str:
+        """The query of the rows in [:start, :end)."""
+        return (
+            f"SELECT {self._names} FROM {self.table} WHERE slot_seconds = :slot_seconds "  # noqa: S608 - our own names
+            f"AND slot_start >= :start AND slot_start < :end AND {self.which}"
+        )
+
+    @property
+    def newest(self) -> str:
+        """The query of the newest slot that is kept, NULL where none is."""
+        return (
+            f"SELECT max(slot_start) AS slot_start FROM {self.table} "  # noqa: S608
+            "WHERE slot_seconds = :slot_seconds"
+        )
+
+    @property
+    def insertion(self) -> str:
+        """The statement that keeps the rows in [:first, :until)."""
+        return (
+            f"INSERT INTO {self.table} (slot_seconds, {self._names}) "  # noqa: S608
+            f"SELECT CAST(:slot_seconds AS INTEGER), {self._names} FROM ({self.query}) AS made "
+            "WHERE slot_start >= :first AND slot_start < :until"
+        )
+
+
+GROUPS = KeptRows(
+    table="group_hours",
+    columns=GROUP_HISTORY,
+    query=samples_sql.GROUP_HISTORY,
+    # A board that is away for longer counts as unseen in none of the hours between.
+    reach=timedelta(days=3),
+    lag=timedelta(days=3),
+    least=timedelta(days=1),
+)
+JOBS = KeptRows(
+    table="job_slots",
+    columns=HISTORY,
+    query=samples_sql.JOB_HISTORY,
+    lag=_HOUR,
+    least=_HOUR,
+    which=samples_sql.OF_THESE_JOBS,
+    all_of_them={"job_id": "", "seen_since": datetime(1970, 1, 1, tzinfo=UTC)},
+)
+_ALL = (GROUPS, JOBS)
+
+
+def roll_up_boards(connection: sa.Connection, *, progress: Progress | None = None) -> None:
+    """Make every marked hour of boards anew, and take back the kept rows that they can change."""
+    for kept in _ALL:
+        reach = f"(slot_seconds + {kept.reach.total_seconds():.0f}) * INTERVAL '1 second'"
+        connection.exec_driver_sql(
+            f"DELETE FROM {kept.table} "  # noqa: S608
+            f"WHERE slot_start + {reach} > (SELECT min(hour_start) FROM dirty_hours)"
+        )
+    roll_up(connection, progress=progress)
+
+
+def keep_rows(
+    connection: sa.Connection, *, slot_seconds: int, progress: Progress | None = None
+) -> None:
+    """Keep the rows of past slots that are not kept yet: of groups by the hour, of jobs by slot."""
+    first, newest = connection.exec_driver_sql(
+        "SELECT min(slot_start), max(slot_start) FROM hourly"
+    ).one()
+    if first is not None:
+        _keep(connection, GROUPS, (first, newest), SECONDS_PER_HOUR, progress)
+        _keep(connection, JOBS, (first, newest), slot_seconds, progress)
+
+
+def _keep(
+    connection: sa.Connection,
+    kept: KeptRows,
+    edges: tuple[datetime, datetime],
+    slot_seconds: int,
+    progress: Progress | None,
+) -> None:
+    slots = {"slot_seconds": slot_seconds}
+    connection.execute(
+        sa.text(f"DELETE FROM {kept.table} WHERE slot_seconds <> :slot_seconds"),  # noqa: S608
+        slots,
+    )
+    last = connection.execute(sa.text(kept.newest), slots).scalar_one()
+    first = floor_to_slot(edges[0], slot_seconds)
+    if last is not None:
+        first = last + timedelta(seconds=slot_seconds)
+    until = floor_to_slot(edges[1] - kept.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
+    if until - first < kept.least:
+        return
+    steps = -(-(until - first) // _AT_ONCE)
+    statement = sa.text(in_dialect(connection, kept.insertion))
+    for step in range(steps):
+        begin = first + step * _AT_ONCE
+        end = min(begin + _AT_ONCE, until)
+        span = {"first": begin, "until": end, "start": begin - kept.reach, "end": end + kept.reach}
+        connection.execute(statement, slots | span | dict(kept.all_of_them))
+        if progress is not None:
+            progress(step + 1, steps)

@@ -1,0 +1,133 @@
+"""History that is kept equals what is made anew, whatever comes, in whatever order."""
+
+import random
+from datetime import timedelta
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import NOW, make_collected, make_job, make_samples
+
+from data.base.clock import floor_to_slot
+from data.settings.all_settings import RetentionSettings
+from data.store import Store
+from data.store.facts import samples_sql
+
+DAYS = 9
+START = NOW - timedelta(days=DAYS)
+JOBS = tuple(make_job(f"team-{at % 2}/run-{at}", first_seen_at=START) for at in range(5))
+
+
+def drawn_pieces(draw: random.Random) -> list[pd.DataFrame]:
+    """Samples of three boards every five minutes, in pieces: holes of hours, jobs that change."""
+    pieces = []
+    for board in range(3):
+        frame = make_samples(minutes=DAYS * 24 * 60, gpu_uuid=f"GPU-{board:04d}").iloc[::5].copy()
+        hours = np.arange(len(frame)) // 12
+        stays = [draw.choice([*JOBS, None]) for _ in range(DAYS)]
+        frame["job_id"] = [
+            "" if (job := stays[hour // 24]) is None else job.job_id for hour in hours
+        ]
+        frame["utilization_ratio"] = np.round(
+            np.random.default_rng(draw.randrange(10**6)).uniform(0, 1, len(frame)), 3
+        )
+        missing: set[int] = set()
+        for _hole in range(4):
+            first = draw.randrange(DAYS * 24)
+            missing.update(range(first, first + draw.choice([1, 5, 30, 60])))
+        frame = frame[[hour not in missing for hour in hours]]
+        cuts = sorted({0, len(frame), *(draw.randrange(len(frame)) for _ in range(3))})
+        pieces += [frame.iloc[first:end] for first, end in pairwise(cuts)]
+    draw.shuffle(pieces)
+    return [*pieces, pieces[0]]
+
+
+def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
+    """Both histories of the store by the queries that make them from the roll-ups alone."""
+    span = {"start": START - timedelta(days=1), "end": floor_to_slot(NOW, 3600)}
+    return {
+        "jobs": store.reader._frame(
+            samples_sql.JOB_HISTORY, **span, slot_seconds=slot_seconds, job_id="", seen_since=START
+        ),
+        "groups": store.reader._frame(samples_sql.GROUP_HISTORY, **span, slot_seconds=3600),
+    }
+
+
+def read(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
+    """Both as the product reads them."""
+    span = {"start": START - timedelta(days=1), "end": floor_to_slot(NOW, 3600)}
+    history = store.reader.job_history("", **span, slot_seconds=slot_seconds)
+    return {"jobs": history, "groups": store.reader.group_history(**span, slot_seconds=3600)}
+
+
+def require_equal(store: Store, slot_seconds: int) -> None:
+    """Compare to the rounding of sums; what was unseen, where no board was away for too long."""
+    mine, anew = read(store, slot_seconds), made_anew(store, slot_seconds)
+    for name, frame in mine.items():
+        skipped = ["unseen_ratio"] if name == "groups" else []
+        rows, others = (
+            part[part["kind"] != "gpu_model"] if skipped else part for part in (frame, anew[name])
+        )
+        pd.testing.assert_frame_equal(
+            rows.drop(columns=skipped).reset_index(drop=True),
+            others.drop(columns=skipped).reset_index(drop=True),
+            rtol=1e-9,
+        )
+
+
+def kept(store: Store) -> dict[str, int]:
+    """The number of rows that are kept."""
+    with store._engine.connect() as connection:
+        return {
+            table: connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()  # noqa: S608
+            for table in ("group_hours", "job_slots")
+        }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_equals_what_is_made_anew(store: Store, seed: int) -> None:
+    """Late rows, repeats, holes, changed slot lengths and a state that is lost."""
+    draw = random.Random(seed)  # noqa: S311 - draws of a test
+    for number, piece in enumerate(drawn_pieces(draw)):
+        store.keep(make_collected(piece, jobs=JOBS, batch_id=str(number)))
+        slot_seconds = draw.choice([300, 900, 900, 3600, 5400])
+        store.keep_history(slot_seconds=slot_seconds)
+        if draw.random() < 0.2:
+            with store._engine.begin() as connection:
+                connection.exec_driver_sql("DELETE FROM job_slots")
+                connection.exec_driver_sql("DELETE FROM group_hours")
+        require_equal(store, slot_seconds)
+        require_equal(store, 1800)
+    store.keep_history(slot_seconds=900)
+    assert min(kept(store).values()) > 100
+
+
+def test_a_hole_is_told_as_unseen_up_to_its_reach(store: Store) -> None:
+    """A board that is away for two days and held before and after: its hours are unseen ones."""
+    parts = []
+    for board in range(2):
+        frame = make_samples(minutes=DAYS * 24 * 60, gpu_uuid=f"GPU-{board:04d}").iloc[::5]
+        away = frame["sampled_at"].between(START + timedelta(days=2), START + timedelta(days=4))
+        parts.append(frame[~away] if board else frame)
+    store.keep(make_collected(pd.concat(parts, ignore_index=True)))
+    anew = made_anew(store, 900)["groups"]
+    store.keep_history(slot_seconds=900)
+    pd.testing.assert_frame_equal(read(store, 900)["groups"], anew, rtol=1e-9)
+    assert (anew["unseen_ratio"] == 0.5).sum() >= 2 * 46
+
+
+def test_kept_rows_are_made_once_and_read(store: Store) -> None:
+    """A second cycle makes nothing; what is kept is what is read; it goes with its retention."""
+    store.keep(make_collected(make_samples(minutes=DAYS * 24 * 60).iloc[::5]))
+    steps: list[tuple[int, int]] = []
+    store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert steps == [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)]
+    store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert len(steps) == 5
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE job_slots SET effective_gpus = 7")
+    history = read(store, 900)["jobs"]
+    assert 0.9 < (history["effective_gpus"] == 7).mean() < 1
+    store.forget(RetentionSettings(), NOW + timedelta(days=9000))
+    assert set(kept(store).values()) == {0}
