@@ -20,8 +20,8 @@ STAND_INS = frozenset({"fake", "newer", "library", "play"})
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 _HEAD = """# Tested faults
 
-What may go wrong, and what Trimtab then does. Each row is shown by tests, which
-[faults.toml](../tests/faults.toml) names; `make reliability` runs them and writes this page. A row
+What may go wrong, and what Trimtab then does. Each line is shown by tests, which
+[faults.toml](../tests/faults.toml) names; `make reliability` runs them and writes this page. A line
 whose tests did not all pass says so. † means that some of its tests use a stand-in for what cannot
 run here: a Kubernetes API newer than 1.20, held to the schemas that 1.33 to 1.37 publish and to
 recorded refusals, or an NVML library that answers as recorded.
@@ -42,7 +42,7 @@ of the judge, and waits outside their 80 % band, of which a fifth is expected.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One row of the page: what may happen, what is promised, which tests show it."""
+    """One line of the page: what may happen, what is promised, which tests show it."""
 
     area: str
     what: str
@@ -95,24 +95,24 @@ class ReliabilityReport:
 def page_text(outcomes: Mapping[str, list[str]], figures: Mapping[str, list[str]]) -> str:
     """Return the page for the outcomes and the figures of tests by name."""
     areas = dict.fromkeys(fault.area for fault in faults())
-    tables = (
-        f"\n## {area}\n\n| fault | what Trimtab does |\n|---|---|\n"
+    lists = (
+        f"\n## {area}\n\n"
         + "".join(
-            f"{row_start(fault)}{_failure(fault, outcomes)} |\n"
+            f"{line_start(fault)}{_failure(fault, outcomes)}\n"
             for fault in faults()
             if fault.area == area
         )
         for area in areas
     )
     gaps = "".join(f"* {fault.what}: {fault.open}\n" for fault in faults() if fault.open)
-    text = _HEAD + "".join(tables) + "\n## Not tested\n\n" + gaps
+    text = _HEAD + "".join(lists) + "\n## Not tested\n\n" + gaps
     return text + "\n## Figures of the tests\n\n" + _figures_text(figures) + campaigns_text()
 
 
-def row_start(fault: Fault) -> str:
-    """Return a fault's row up to the place where a failure of its tests is noted."""
+def line_start(fault: Fault) -> str:
+    """Return a fault's line up to the place where a failure of its tests is noted."""
     mark = " †" if any(mark_of(name) for name in fault.tests) else ""
-    return f"| {fault.what[0].upper()}{fault.what[1:]} | {fault.aim}{mark}"
+    return f"* **{fault.what[0].upper()}{fault.what[1:]}:** {fault.aim}{mark}"
 
 
 def _failure(fault: Fault, outcomes: Mapping[str, list[str]]) -> str:

@@ -5,7 +5,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from reliability import PAGE, Fault, campaigns_text, faults, mark_of, page_text, row_start
+from reliability import PAGE, Fault, campaigns_text, faults, line_start, mark_of, page_text
 
 TESTS = Path(__file__).parent
 
@@ -42,16 +42,16 @@ def test_the_page_is_of_this_table() -> None:
     """Every fault stands on the page with its promise: `make reliability` writes it."""
     text = PAGE.read_text(encoding="utf-8")
     for fault in faults():
-        assert text.count(f"\n{row_start(fault)}") == 1
+        assert text.count(f"\n{line_start(fault)}") == 1
         assert not fault.open or f"* {fault.what}: {fault.open}\n" in text
     assert text.endswith(campaigns_text())
 
 
-def test_a_row_says_that_its_tests_failed_or_did_not_run() -> None:
-    """A row without a note means that every test of it passed."""
+def test_a_line_says_that_its_tests_failed_or_did_not_run() -> None:
+    """A line without a note means that every test of it passed."""
     fault = faults()[0]
     passed = {name: ["passed"] for name in fault.tests}
-    assert f"\n{row_start(fault)} |\n" in page_text(passed, {})
+    assert f"\n{line_start(fault)}\n" in page_text(passed, {})
     failed = passed | {fault.tests[0]: ["passed", "failed"]}
-    assert f"\n{row_start(fault)} (**failed, passed**) |\n" in page_text(failed, {})
-    assert f"\n{row_start(fault)} (**not run**) |\n" in page_text({}, {})
+    assert f"\n{line_start(fault)} (**failed, passed**)\n" in page_text(failed, {})
+    assert f"\n{line_start(fault)} (**not run**)\n" in page_text({}, {})
