@@ -1,4 +1,4 @@
-"""Plans on nodes held to an exact model of docs/planner.md.
+"""Plans on nodes held to an exact model of docs/internals/planner.md.
 
 `exact_fleet` states what that page defines, sums and constraints alike, for HiGHS: jobs, options,
 nodes by name, boots, moves, quotas, maintenance, pins and the limit on changes. It takes from the
@@ -39,13 +39,13 @@ MOVE_SECONDS = {
     Elasticity.RESTARTABLE: (_CHECKPOINT, _LOST, _START),
     Elasticity.RIGID: (_CHECKPOINT, _LOST, _START),
 }
-"""What a move takes, low, central and high (docs/recommendations.md, "Changing")."""
+"""What a move takes, low, central and high (docs/recommendations.md, "What a change costs")."""
 SECONDS = 60.0
 """HiGHS may take so long for one problem."""
 
 
 def exact_fleet(problem: PlanningProblem) -> ExactModel:
-    """Return the mixed integer program of docs/planner.md, "Definition"."""
+    """Return the mixed integer program of docs/internals/planner.md, "Definition on nodes"."""
     program = Program()
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     on = _node_columns(program, problem)

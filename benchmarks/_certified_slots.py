@@ -1,4 +1,4 @@
-"""Plans in counts (`planner.solver`) held to an exact model of docs/planner-solver.md.
+"""Plans in counts (`planner.solver`) held to an exact model of docs/internals/planner.md.
 
 The oracle is a mixed integer program for HiGHS over the same problem (`exact_plan`), which shares
 no code with the solver.

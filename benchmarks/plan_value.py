@@ -160,7 +160,7 @@ def report(outcomes: Sequence[Outcome], absent: Sequence[str]) -> str:
     lines = [
         "Plans made every hour from the past and paid with what came; cost above the oracle's, and",
         "the share of demand that was missing. A missing GPU-hour costs 4 rents, a change 62 s of",
-        "rent; capacity is the 85 % quantile of total demand. See docs/forecasting.md.",
+        "rent; capacity is the 85 % quantile of total demand. See docs/internals/forecasting.md.",
         "",
         "| policy | " + " | ".join(heads) + " |",
         "|---|" + "---:|" * len(heads),

@@ -1,16 +1,15 @@
-"""Documents that tell whoever adds something what to edit: their edits, made in a copy."""
+"""The edits that docs/extending.md tells whoever adds something, made in a copy."""
 
 import re
 from pathlib import Path
 
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 
-def follow(page: Path, copy: Path) -> list[str]:
-    """Do in a copy of the product what a page says; return the files that it names."""
-    blocks = re.findall(
-        r"^```(python|diff)\n# (\S+)\n(.*?)^```",
-        page.read_text(encoding="utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
+
+def follow(section: str, copy: Path) -> list[str]:
+    """Do in a copy of the product what a section of the page says; return the files it names."""
+    text = PAGE.read_text(encoding="utf-8").split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    blocks = re.findall(r"^```(python|diff)\n# (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     for kind, path, body in blocks:
         target = copy / path
         if kind == "python":

@@ -1,4 +1,4 @@
-"""The table of faults, written from the tests that were just run (`make reliability`).
+"""The page of faults, written from the tests that were just run (`make reliability`).
 
 A test that measures something says so with the fixture `measured`.
 """
@@ -6,7 +6,7 @@ A test that measures something says so with the fixture `measured`.
 import ast
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,36 +18,33 @@ CAMPAIGNS = Path(__file__).parent / "outsiders" / "campaigns.toml"
 STAND_INS = frozenset({"fake", "newer", "library", "play"})
 """Fixtures that stand in for a system which cannot run here."""
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
-_HEAD = """# Faults, and what shows that Trimtab survives them
+_HEAD = """# Tested faults
 
-Written by `make reliability` from runs of the tests named;
-[faults.toml](../tests/faults.toml) says which tests belong
-to which fault. *Held*: every test of the row passed in its last run. Figures are those that the
-tests themselves report. † rests on a stand-in, for what cannot run here: a Kubernetes API newer
-than 1.20, held to the schemas that 1.33 to 1.37 publish and to recorded refusals; an NVML library
-that answers as recorded.
-
-| | fault | held to | tests | figures | |
-|---:|---|---|---|---|---|
+What may go wrong, and what Trimtab then does. Each line is shown by tests, which
+[faults.toml](../tests/faults.toml) names; `make reliability` runs them and writes this page. A line
+whose tests did not all pass says so. † means that some of its tests use a stand-in for what cannot
+run here: a Kubernetes API newer than 1.20, held to the schemas that 1.33 to 1.37 publish and to
+recorded refusals, or an NVML library that answers as recorded.
 """
 
 _CAMPAIGNS_HEAD = """
 ## Campaigns of drawn scenarios
 
-Drawn from a seed, judged by the system itself or an exact model, shrunk where they fail. Written
-down in [campaigns.toml](../tests/outsiders/campaigns.toml) after each whole run; `make test-all`
-runs 300 of each.
+Scenarios are drawn from a seed and judged by the system itself (Slurm 22.05, Kubernetes 1.20) or
+by an exact model. `make test-all` runs 300 of each kind. *Failed* counts broken promises, mistakes
+of the judge, and waits outside their 80 % band, of which a fifth is expected.
+[campaigns.toml](../tests/outsiders/campaigns.toml) has each run, its seed, and what was fixed.
 
-| campaign | seed | run | failed | mended |
-|---|---:|---:|---:|---|
+| campaign | runs | scenarios | failed | failed in the last run | proposals in the last run |
+|---|---:|---:|---:|---:|---|
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One row of the table: what may happen, what is promised, which tests show it."""
+    """One line of the page: what may happen, what is promised, which tests show it."""
 
-    number: int
+    area: str
     what: str
     aim: str
     tests: tuple[str, ...]
@@ -91,31 +88,61 @@ class ReliabilityReport:
         """Write the page; a worker process saw its own tests alone and leaves it to the first."""
         if hasattr(session.config, "workerinput"):
             return
-        rows = "".join(self._row(fault) for fault in faults())
-        PAGE.write_text(_HEAD + rows + campaigns_text(), encoding="utf-8")
+        text = page_text(self.outcomes, self.figures)
+        PAGE.write_text(text, encoding="utf-8")
 
-    def _row(self, fault: Fault) -> str:
-        names = "<br>".join(f"`{name}`{mark_of(name)}{self._count(name)}" for name in fault.tests)
-        said = dict.fromkeys(text for name in fault.tests for text in self.figures[name])
-        cells = (fault.number, fault.what, fault.aim, names, "; ".join(said), self._held(fault))
-        return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
 
-    def _count(self, name: str) -> str:
-        cases = len(self.outcomes[name])
-        return f" × {cases}" if cases > 1 else ""
+def page_text(outcomes: Mapping[str, list[str]], figures: Mapping[str, list[str]]) -> str:
+    """Return the page for the outcomes and the figures of tests by name."""
+    areas = dict.fromkeys(fault.area for fault in faults())
+    lists = (
+        f"\n## {area}\n\n"
+        + "".join(
+            f"{line_start(fault)}{_failure(fault, outcomes)}\n"
+            for fault in faults()
+            if fault.area == area
+        )
+        for area in areas
+    )
+    gaps = "".join(f"* {fault.what}: {fault.open}\n" for fault in faults() if fault.open)
+    text = _HEAD + "".join(lists) + "\n## Not tested\n\n" + gaps
+    return text + "\n## Figures of the tests\n\n" + _figures_text(figures) + campaigns_text()
 
-    def _held(self, fault: Fault) -> str:
-        found = {end for name in fault.tests for end in self.outcomes[name] or ["not run"]}
-        verdict = "held" if found == {"passed"} else ", ".join(sorted(found)) or "open"
-        return f"{verdict}; open: {fault.open}" if fault.open and fault.tests else verdict
+
+def line_start(fault: Fault) -> str:
+    """Return a fault's line up to the place where a failure of its tests is noted."""
+    mark = " †" if any(mark_of(name) for name in fault.tests) else ""
+    return f"* **{fault.what[0].upper()}{fault.what[1:]}:** {fault.aim}{mark}"
+
+
+def _failure(fault: Fault, outcomes: Mapping[str, list[str]]) -> str:
+    ends = {end for name in fault.tests for end in outcomes.get(name) or ["not run"]}
+    return "" if ends <= {"passed"} else f" (**{', '.join(sorted(ends))}**)"
+
+
+def _figures_text(figures: Mapping[str, list[str]]) -> str:
+    """Return a line for each fault; a test stands once, and campaigns have a table of their own."""
+    lines, seen = "", set[str]()
+    for fault in faults():
+        own = [name for name in fault.tests if not name.startswith("outsiders/")]
+        names = [name for name in own if name not in seen]
+        seen.update(names)
+        texts = dict.fromkeys(text for name in names for text in figures.get(name, ()))
+        lines += f"* {fault.what}: {'; '.join(texts)}\n" if texts else ""
+    return lines
 
 
 def campaigns_text() -> str:
-    """Return the section of the page on campaigns of drawn scenarios."""
+    """Return the section of the page on campaigns of drawn scenarios, a row for each kind."""
     rows = tomllib.loads(CAMPAIGNS.read_text(encoding="utf-8"))["campaign"]
-    fields = ("name", "seed", "run", "failed", "mended")
-    lines = ("| " + " | ".join(str(row[field]) for field in fields) + " |\n" for row in rows)
-    return _CAMPAIGNS_HEAD + "".join(lines)
+    lines = ""
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        runs = [row for row in rows if row["kind"] == kind]
+        scenarios, failed = (sum(row[field] for row in runs) for field in ("run", "failed"))
+        last = runs[-1]
+        cells = (kind, len(runs), scenarios, failed, last["failed"], last.get("result", ""))
+        lines += "| " + " | ".join(str(cell) for cell in cells) + " |\n"
+    return _CAMPAIGNS_HEAD + lines
 
 
 def mark_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 One collection is one `begin()`: secrets are read anew and the time for all its requests starts.
 Questions too large are split, passing failures tried again, what stays unanswered is remembered as
-a gap; every failure is one of our errors. The traps are in docs/adding-a-collector.md.
+a gap; every failure is one of our errors. The traps are in docs/extending.md.
 """
 
 import random

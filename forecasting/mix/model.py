@@ -2,8 +2,8 @@
 
 Per bucket of lead times (up to 1, 3, 6, 12, 24 h, 2, 4, 7, 14, 30 d) the members are weighted by
 their recent losses, shrunk towards naive; the band is the spread of the mix's own residuals there,
-widened where it lately missed. The next hours are anchored on the newest reading. Method and
-figures: docs/forecasting.md.
+widened where it lately missed. The next hours are anchored on the newest reading.
+Method: docs/internals/forecasting.md.
 """
 
 from collections.abc import Sequence

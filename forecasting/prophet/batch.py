@@ -1,6 +1,6 @@
 """Prophet's additive model, fitted exactly to a whole batch of series at once.
 
-`fit_batch` gives the maximum of Prophet's own posterior (docs/forecasting-prophet.md says what
+`fit_batch` gives the maximum of Prophet's own posterior (docs/internals/forecasting.md says what
 "equal to Prophet" means), `ProphetFits.predict` its forecast.
 Unknown values are dropped, as Prophet does: a series with gaps has changepoints, scaling and a Gram
 matrix of its own. Series that share their pattern of known slots share that work, wherever the

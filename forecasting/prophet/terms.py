@@ -30,7 +30,7 @@ class ProphetOptions:
     """Prophet's own arguments and defaults; `starts` is the solver's.
 
     Orders of seasonality: "auto" follows Prophet's rule (`auto_seasonalities`), 0 is off.
-    `starts=2` searches the noise variance from below as well (docs/forecasting-prophet.md).
+    `starts=2` searches the noise variance from below as well (docs/internals/forecasting.md).
     Errors: ForecastError for a scale that is not positive or an unknown growth.
     """
 

@@ -48,7 +48,7 @@ class WaitingJob:
 
 @dataclass(slots=True, kw_only=True)
 class _Asking:
-    """A job of the round, with the attributes that docs/placement.md lists."""
+    """A job of the round, with the attributes that docs/internals/placement.md lists."""
 
     speedup_fn: Mapping[str, Speed]
     max_replicas: int

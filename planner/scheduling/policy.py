@@ -122,7 +122,8 @@ class HeterogeneousPolicy:
     ) -> dict[str, Allocation]:
         """Return (GPU type, node of every GPU) of every job; (None, ()) holds nothing.
 
-        `jobs` and `nodes` are read as docs/placement.md lists; `nodes` are by GPU type and number.
+        `jobs` and `nodes` are read as docs/internals/placement.md lists; `nodes` are by GPU type
+        and number.
         """
         self._history.forget_finished(jobs)
         if not jobs:

@@ -99,7 +99,7 @@ class RoundReader:
         nodes: Mapping[str, Mapping[int, Any]],
         before: Mapping[str, Allocation],
     ) -> RoundView:
-        """Return the round; jobs and nodes are read as docs/placement.md lists."""
+        """Return the round; jobs and nodes are read as docs/internals/placement.md lists."""
         room = {kind: {key: _gpus(node) for key, node in of.items()} for kind, of in nodes.items()}
         table, tables = self._configurations(room)
         names, infos = tuple(jobs), list(jobs.values())

@@ -1,8 +1,8 @@
 """The rule for the cause of a slow job, as one table of thresholds.
 
 Each slot of five minutes shows the first row of `RULES` of which all conditions hold; a signal that
-nobody tells meets no condition. A job gets the cause that most of its slots show. The thresholds
-and their sources stand in docs/recommendations.md.
+nobody tells meets no condition. A job gets the cause that most of its slots show.
+Sources of the thresholds: docs/internals/recommendations.md.
 """
 
 from collections.abc import Mapping

@@ -63,7 +63,7 @@ def test_a100_boards_come_near_the_published_quantiles() -> None:
     """Fleet-wide A100 quantiles against Acme Seren, with the tolerance that is reached.
 
     The published median SM activity (.50 at 96 W) cannot be met together with the median power by
-    one power curve; it is the one quantile left out (docs/energy.md).
+    one power curve; it is the one quantile left out.
     """
     history = SimulatedFleet(seed=7, nodes=64).history(END - timedelta(days=7), END, 1800)
     boards = history[(history["gpu_model"] == "A100-SXM4-80GB") & (history["mig_instance"] == "")]

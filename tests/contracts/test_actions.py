@@ -127,7 +127,7 @@ def test_a_new_action_is_its_file_its_row_and_a_call(tmp_path: Path) -> None:
     """A copy of the product in which only what the page names was done proposes it."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package)
-    edited = set(follow(ROOT / "docs" / "adding-an-action.md", tmp_path))
+    edited = set(follow("An action", tmp_path))
     own = "planner/advisers/unheld_nodes.py"
     assert edited == {own, "data/records/actions.py", "planner/advise.py"}
     run = """

@@ -229,7 +229,7 @@ def test_jobs_that_wait_already_start_within_the_band(backfill: bool) -> None:
             errors.append(abs(place.wait.median - wait))
             waits.append(wait)
     count = len(waits)
-    print(  # noqa: T201 docs/recommendations.md has these figures; shown by -rP
+    print(  # noqa: T201 a figure of docs/internals/recommendations.md; shown by -rP
         f"{inside / count:.0%} of {count} within the band; median error "
         f"{np.median(errors) / 60:.0f} min of {np.median(waits) / 60:.0f}"
     )
@@ -270,7 +270,7 @@ def test_with_limits_or_expected_starts_the_band_is_right_and_nearer_than_the_sc
             errors.append(abs(wait.median - true))
             theirs.append(abs(expected[run.number] - WEEK - true))
     count = len(errors)
-    print(  # noqa: T201 docs/recommendations.md has these figures; shown by -rP
+    print(  # noqa: T201 a figure of docs/internals/recommendations.md; shown by -rP
         f"{told}: {inside / count:.0%} of {count} within the band; median error "
         f"{np.median(errors) / 60:.0f} min, of the scheduler's start {np.median(theirs) / 60:.0f}"
     )

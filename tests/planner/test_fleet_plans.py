@@ -162,8 +162,8 @@ def test_a_node_that_holds_little_is_emptied_where_that_pays() -> None:
     assert plan_of(free).moves == 0, "a node that costs nothing is no reason to move"
 
 
-def test_the_worked_example_of_the_documents() -> None:
-    """docs/planner.md: a service that shrinks by night and moves, a node that is off."""
+def test_a_small_plan_by_hand() -> None:
+    """A service shrinks by night and moves, and a node is off."""
     serve, evaluate = "web/deployment/serve", "lab/job/eval"
     held = {("h0", index): serve for index in range(4)} | {("h1", 0): evaluate}
     training = make_job(evaluate, kind=WorkloadKind.TRAINING, scheduler=SchedulerFacts())

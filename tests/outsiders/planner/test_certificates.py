@@ -1,7 +1,7 @@
 """Certified bounds against proven optima of small problems, drawn over every feature.
 
-The oracles are mixed integer programs for HiGHS, written from docs/planner.md and
-docs/planner-solver.md; they share no code with the planner. `python -m benchmarks.certificates`
+The oracles are mixed integer programs for HiGHS, written from both definitions in
+docs/internals/planner.md; they share no code with the planner. `python -m benchmarks.certificates`
 draws thousands.
 """
 
