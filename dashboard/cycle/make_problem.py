@@ -83,6 +83,8 @@ def problem_from(basis: PlanBasis) -> PlanningProblem:
         },
         serving=basis.serving,
         grid=basis.grid,
+        ended_jobs=view.ended_jobs,
+        ended_history=view.ended_history,
     )
 
 

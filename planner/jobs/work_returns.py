@@ -18,11 +18,12 @@ at this hour, whole days or weeks ago, of which x had work:
 Constants were fitted on drawn fleets and half of one recording (`benchmarks/returns.py`).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from planner.jobs.job_history import JobHistory
 
@@ -106,15 +107,11 @@ def rests_of(
     none = np.empty(0)
     if not len(rows):
         return Rests(returned=none, unended=none, present=0.0, observed=none, worked=none)
-    busy = rows.utilization_max_ratio > idle_ratio
-    idle = rows.utilization_max_ratio <= idle_ratio
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
-    first, _last = _runs(idle, apart)
-    present = (len(rows) - first[-1]) * slot_hours if idle[-1] else 0.0
-    if restart_slots:
-        run = np.concatenate([[0], np.cumsum((busy[1:] != busy[:-1]) | apart)])
-        busy &= np.bincount(run)[run] > restart_slots
-        idle |= (rows.utilization_max_ratio > idle_ratio) & ~busy
+    first, _last = _runs(rows.utilization_max_ratio <= idle_ratio, apart)
+    is_idle = rows.utilization_max_ratio[-1] <= idle_ratio
+    present = (len(rows) - first[-1]) * slot_hours if is_idle else 0.0
+    busy, idle = _activity(rows.utilization_max_ratio, apart, idle_ratio, restart_slots)
     first, last = _runs(idle, apart)
     hours = (last - first + 1) * slot_hours
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
@@ -128,6 +125,46 @@ def rests_of(
     )
 
 
+def evidence_of_many(
+    rows: pd.DataFrame, *, slot_hours: float, idle_ratio: float, restart_slots: Mapping[str, int]
+) -> Mapping[str, RestEvidence]:
+    """Return the evidence of the rests of many jobs at once, each as that of its `rests_of`.
+
+    `rows` has the columns job_id, slot_start and utilization_max_ratio, by job and time.
+    """
+    if rows.empty:
+        return {}
+    jobs, names = pd.factorize(rows["job_id"])
+    at = rows["slot_start"].to_numpy(dtype="datetime64[us]")
+    ratio = rows["utilization_max_ratio"].to_numpy(dtype=np.float64)
+    step = np.timedelta64(round(slot_hours * 3600), "s")
+    apart = (np.diff(at) != step) | (np.diff(jobs) != 0)
+    most = np.array([restart_slots[str(name)] for name in names])[jobs]
+    busy, idle = _activity(ratio, apart, idle_ratio, most)
+    first, last = _runs(idle, apart)
+    hours = (last - first + 1) * slot_hours
+    returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
+    counted = hours > LEAST
+    by_job = jobs[first]
+    ends = np.bincount(by_job, weights=returned & counted, minlength=len(names))
+    logs = np.log(np.maximum(hours, LEAST) / LEAST)
+    exposures = np.bincount(by_job, weights=logs, minlength=len(names))
+    return {
+        str(name): RestEvidence(float(events), float(exposure))
+        for name, events, exposure in zip(names, ends, exposures, strict=True)
+    }
+
+
+def _activity(
+    ratio: Values, apart: Flags, idle_ratio: float, restart_slots: int | npt.NDArray[np.int_]
+) -> tuple[Flags, Flags]:
+    """Return which slots had work, and which are part of a rest: idle, or a restart."""
+    worked = ratio > idle_ratio
+    run = np.concatenate([[0], np.cumsum((worked[1:] != worked[:-1]) | apart)])
+    busy = worked & (np.bincount(run)[run] > restart_slots)
+    return busy, (ratio <= idle_ratio) | worked & ~busy
+
+
 def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return the first and the last slot of each run of idle slots without a gap."""
     first = idle & np.concatenate([[True], ~idle[:-1] | apart])
@@ -136,11 +173,19 @@ def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[
 
 
 def similar_rests(
-    rests: Mapping[str, Rests], groups: Mapping[str, Sequence[Hashable]]
+    rests: Mapping[str, Rests],
+    groups: Mapping[str, Sequence[Hashable]],
+    ended: Iterable[tuple[Sequence[Hashable], RestEvidence]] = (),
 ) -> Mapping[str, tuple[RestEvidence, ...]]:
-    """Return by job what the rests of the others say, one entry per group, the widest first."""
+    """Return by job what the rests of the others say, one entry per group, the widest first.
+
+    `ended` are the groups and the evidence of jobs that are over.
+    """
     shares = {job_id: entry.evidence.at_most(_MOST) for job_id, entry in rests.items()}
     sums: dict[Hashable, RestEvidence] = {}
+    for group_names, evidence in ended:
+        for group in group_names:
+            sums[group] = sums.get(group, RestEvidence()).plus(evidence.at_most(_MOST))
     for job_id, share in shares.items():
         for group in groups[job_id]:
             sums[group] = sums.get(group, RestEvidence()).plus(share)

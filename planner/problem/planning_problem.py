@@ -1,6 +1,6 @@
 """The planning problem as a value: slots, capacities, and per job its options and their costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -42,7 +42,7 @@ from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
 from planner.jobs.job_history import NO_HISTORY, job_histories
-from planner.jobs.work_returns import rests_of, similar_rests
+from planner.jobs.work_returns import RestEvidence, evidence_of_many, rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
 
 Values = npt.NDArray[np.float64]
@@ -183,6 +183,8 @@ def make_problem(
     queue_waits: Mapping[str, QueueWait] | None = None,
     serving: Sequence[ServiceOutlook] = (),
     grid: GridOutlook | None = None,
+    ended_jobs: Sequence[Job] = (),
+    ended_history: pd.DataFrame | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after `as_of`. Jobs that ended or are away are no part.
 
@@ -193,7 +195,8 @@ def make_problem(
     is over; `past_runs` (lengths in s of ended runs of the same job) and `progress` (what it
     reported itself) tell its end; `queue_waits` is how long a job would wait to be started again,
     or still waits for its start; `serving` is what is foreseen of the requests of services; `grid`
-    is what is forecast of the hours of the grid.
+    is what is forecast of the hours of the grid. The rests of `ended_jobs`, of which
+    `ended_history` has job_id, slot_start and utilization_max_ratio, tell of those of others.
 
     Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
     whose pins contradict one another or the job is kept as it is.
@@ -220,7 +223,11 @@ def make_problem(
         )
         for job in jobs
     }
-    similar = similar_rests(rests, {job.job_id: _similar_to(job, planning) for job in jobs})
+    similar = similar_rests(
+        rests,
+        {job.job_id: _similar_to(job, planning) for job in jobs},
+        _past_rests(ended_jobs, ended_history, planning),
+    )
     forecast_of = {demand_forecast.job_id: demand_forecast for demand_forecast in forecasts}
     boards_of = cluster.boards_by_model()
     services = {service.job_id: service for service in serving}
@@ -335,6 +342,23 @@ def make_problem(
         tenants=make_tenants(own_jobs, float(capacity.sum()), rules.tenants),
         rules=rules,
     )
+
+
+def _past_rests(
+    jobs: Sequence[Job], history: pd.DataFrame | None, planning: PlanningSettings
+) -> Iterator[tuple[tuple[tuple[str, ...], ...], RestEvidence]]:
+    """Yield the groups and the evidence of the rests of jobs that ended."""
+    if history is None or not jobs:
+        return
+    evidence = evidence_of_many(
+        history,
+        slot_hours=planning.slot_minutes / 60,
+        idle_ratio=planning.idle_utilization_ratio,
+        restart_slots={job.job_id: restart_slots(job, planning) for job in jobs},
+    )
+    for job in jobs:
+        if job.job_id in evidence:
+            yield _similar_to(job, planning), evidence[job.job_id]
 
 
 def _similar_to(job: Job, planning: PlanningSettings) -> tuple[tuple[str, ...], ...]:

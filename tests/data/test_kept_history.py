@@ -131,3 +131,27 @@ def test_kept_rows_are_made_once_and_read(store: Store) -> None:
     assert 0.9 < (history["effective_gpus"] == 7).mean() < 1
     store.forget(RetentionSettings(), NOW + timedelta(days=9000))
     assert set(kept(store).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("ago_hours", "is_planned", "is_known"),
+    [(0, True, True), (23, True, True), (25, False, True), (13 * 24, False, True),
+     (15 * 24, False, False)],
+)  # fmt: skip
+def test_a_view_holds_what_runs_and_its_kin(
+    store: Store, ago_hours: int, is_planned: bool, is_known: bool
+) -> None:
+    """A job is planned for a day after it was last seen, and tells of its kin for two weeks."""
+    end = NOW - timedelta(hours=ago_hours)
+    past = make_samples(end=end, job_id="team/past")
+    now = make_samples(gpu_uuid="GPU-0009", job_id="team/now")
+    jobs = (make_job("team/past", last_seen_at=end), make_job("team/now"))
+    store.keep(make_collected(pd.concat([past, now], ignore_index=True), jobs=jobs))
+    store.keep_history(slot_seconds=900)
+    view = store.reader.planning_view(NOW, slot_seconds=900, history_days=42)
+    ended = () if view.ended_history is None else tuple(view.ended_history["job_id"].unique())
+    assert [job.job_id for job in view.jobs] == ["team/now", *["team/past"] * is_planned]
+    assert set(view.history["job_id"]) == {job.job_id for job in view.jobs}
+    assert len(view.known_jobs) == 1 + is_known
+    assert ended == ("team/past",) * (is_known and not is_planned)
+    assert [job.job_id for job in view.ended_jobs] == list(ended)

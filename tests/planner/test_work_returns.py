@@ -16,7 +16,14 @@ from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from planner.advise import advise
 from planner.jobs.job_history import NO_HISTORY, job_histories
-from planner.jobs.work_returns import RestEvidence, Rests, rests_of, return_of, similar_rests
+from planner.jobs.work_returns import (
+    RestEvidence,
+    Rests,
+    evidence_of_many,
+    rests_of,
+    return_of,
+    similar_rests,
+)
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 
@@ -251,6 +258,56 @@ def test_rests_add_up_and_end_where_work_was_seen_to_begin(
     )
     assert len(found.returned) == ends
     assert len(found.worked) == sum(states[number] == 0.5 for number in present)
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.lists(st.sampled_from([0.0, 0.0, 0.5, np.nan]), min_size=1, max_size=60),
+            st.sets(st.integers(0, 59), max_size=10),
+            st.sampled_from([0, 0, 1, 3]),
+        ),
+        max_size=4,
+    ),
+    slot_minutes=st.sampled_from([5, 15, 60]),
+)
+def test_the_evidence_of_many_is_that_of_each(
+    jobs: list[tuple[list[float], set[int], int]], slot_minutes: int
+) -> None:
+    """Whatever was missing or unknown, and whatever counts as a restart of a service."""
+    frames, alone, restarts = [], {}, {}
+    for number, (states, missing, restart) in enumerate(jobs):
+        job = make_job(f"team/job-{number}")
+        hours = len(states) * slot_minutes / 60
+        frame = history_in_turns(job, slot_minutes, turn=1, busy=0, hours=hours, rest=1)
+        frame["utilization_max_ratio"] = states
+        frame = frame.drop(index=[at for at in missing if at < len(states)])
+        frames.append(frame)
+        restarts[job.job_id] = restart
+        rows = job_histories(frame).get(job.job_id)
+        if rows is not None:
+            alone[job.job_id] = rests_of(
+                rows, slot_hours=slot_minutes / 60, idle_ratio=0.01, restart_slots=restart
+            ).evidence
+    empty = history_in_turns(make_job(), slot_minutes, turn=1, busy=0, hours=0, rest=1)
+    together = evidence_of_many(
+        pd.concat([empty, *frames], ignore_index=True),
+        slot_hours=slot_minutes / 60,
+        idle_ratio=0.01,
+        restart_slots=restarts,
+    )
+    assert together.keys() == alone.keys()
+    for job_id, evidence in together.items():
+        assert evidence.events == alone[job_id].events
+        assert evidence.exposure == pytest.approx(alone[job_id].exposure)
+
+
+def test_jobs_that_ended_are_evidence_as_others_are() -> None:
+    """Of their groups alone."""
+    one, two = rests([10.0, 10.0], [], 0.0), rests([], [], 100.0, work=False)
+    both = similar_rests({"a": one, "b": two}, {"a": ("kind",), "b": ("kind",)})
+    ended = [(("kind",), one.evidence), (("another kind",), one.evidence)]
+    assert similar_rests({"b": two}, {"b": ("kind",)}, ended)["b"] == both["b"]
 
 
 def test_what_similar_jobs_did_counts_without_the_job_itself() -> None:

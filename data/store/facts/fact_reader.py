@@ -6,7 +6,7 @@ Every call takes a connection of its own, so any thread may call.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -128,11 +128,9 @@ class FactReader(QuotaReader, ContradictionReader):
         start = as_of - timedelta(days=history_days)
         newest = self.latest_sample_at() == as_of
         upto = as_of + timedelta(microseconds=1) if newest else floor_to_slot(as_of, SLOT_SECONDS)
-        history = self.job_history(
-            "", start=start, end=upto, slot_seconds=slot_seconds, seen_since=as_of - _LATELY
-        )
-        known_jobs = self.jobs(seen_since=as_of - timedelta(days=_KIN_DAYS))
-        history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
+        since = as_of - timedelta(days=_KIN_DAYS)
+        known_jobs = self.jobs(seen_since=since)
+        history, ended = self._histories(known_jobs, since, start, upto, slot_seconds)
         with_history = set(history["job_id"])
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
@@ -164,7 +162,29 @@ class FactReader(QuotaReader, ContradictionReader):
             ),
             signals=self.signals(start=window["start"], end=window["end"]),
             contradicted=self.contradicted_jobs(end=upto),
+            ended_history=ended,
         )
+
+    def _histories(
+        self,
+        jobs: Sequence[Job],
+        since: datetime,
+        start: datetime,
+        end: datetime,
+        slot_seconds: int,
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the history of the jobs seen lately, and `ended_history` of the others."""
+        history = self.job_history(
+            "", start=start, end=end, slot_seconds=slot_seconds, seen_since=since
+        )
+        history = of_these_jobs(history, jobs, slot_seconds=slot_seconds)
+        lately = {job.job_id for job in jobs if job.last_seen_at >= end - _LATELY}
+        live = history["job_id"].isin(lately)
+        ended = history.loc[
+            ~live & (history["slot_start"] >= since),
+            ["job_id", "slot_start", "utilization_max_ratio"],
+        ]
+        return history[live].reset_index(drop=True), ended.reset_index(drop=True)
 
     def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
         """Return every job seen since then, by id; a pod whose workload is known is not its own.

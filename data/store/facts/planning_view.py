@@ -24,7 +24,9 @@ class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
     `jobs` have history and were seen in the last day; `known_jobs` were seen in the last 14 days,
-    those that only wait and those that ended among them; `read` are the ids of those whose history
+    those that only wait and those that ended among them. `ended_history` has of the jobs that had
+    boards in these days and that nobody saw in the last one job_id, slot_start and
+    utilization_max_ratio. `read` are the ids of those whose history
     is new enough to plan them. `signals` maps a job to its utilization signal, `contradicted` to
     the counters of its boards that other readings contradicted in the last day. `quotas` are those
     that schedulers enforced in the last day, `progress` is what jobs reported of their work in the
@@ -43,6 +45,15 @@ class PlanningView:
     read: frozenset[str] = frozenset()
     quotas: tuple[Quota, ...] = ()
     progress: Mapping[str, tuple[ProgressReport, ...]] = field(default_factory=dict)
+    ended_history: pd.DataFrame | None = None
+
+    @property
+    def ended_jobs(self) -> tuple[Job, ...]:
+        """The jobs of `ended_history`."""
+        if self.ended_history is None:
+            return ()
+        names = set(self.ended_history["job_id"])
+        return tuple(job for job in self.known_jobs if job.job_id in names)
 
 
 def lately_read(history: pd.DataFrame, *, as_of: datetime, slot_seconds: int) -> frozenset[str]:
