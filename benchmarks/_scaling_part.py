@@ -26,7 +26,7 @@ from benchmarks.pages import Server, measured, served
 from data.base.units import BYTES_PER_MIB
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, check_frame
-from data.settings.all_settings import Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import open_store
 from data.store.engine.duckdb_engine import open_engine
 from data.store.engine.migrate import migrate
@@ -34,6 +34,7 @@ from forecasting.forecast import forecast_demand
 from forecasting.groups.group_forecasts import forecast_groups
 
 END = datetime(2026, 1, 15, 10, tzinfo=UTC)
+SLOT_SECONDS = 60 * PlanningSettings().slot_minutes
 CYCLE_SLOTS = 3
 """Slots of five minutes in a cycle of `server.cycle_minutes`."""
 VIEWS = ("overview", "fleet", "jobs", "plan")
@@ -41,9 +42,9 @@ Found = dict[str, Any]
 
 
 def fleet_of(nodes: int, days: int) -> StoredFleet:
-    """Return the fleet; five-minute rows of two days, as a fleet keeps for its plans."""
+    """Return the fleet; five-minute rows of all its days, as default retention keeps them."""
     return StoredFleet(
-        seed=7, nodes=nodes, days=days, end=END, five_minute_days=min(days, 2), sample_hours=1
+        seed=7, nodes=nodes, days=days, end=END, five_minute_days=days, sample_hours=1
     )
 
 
@@ -54,13 +55,14 @@ def settings_of() -> Settings:
 
 
 def make(path: Path, nodes: int, days: int) -> Found:
-    """Write the fleet."""
+    """Write the fleet, and keep its history as the cycles of these days would have."""
     engine = open_engine(path, create=True)
     migrate(engine)
     with engine.begin() as connection:
         write_facts(connection, fleet_of(nodes, days))
     engine.dispose()
-    return {}
+    with open_store(f"duckdb:///{path}") as store:
+        return timed(lambda: store.keep_history(slot_seconds=SLOT_SECONDS))
 
 
 def collect(path: Path, nodes: int, days: int) -> Found:
@@ -76,17 +78,17 @@ def collect(path: Path, nodes: int, days: int) -> Found:
         batch = Collected(
             batch_id="next cycle", samples=check_frame(samples, SAMPLES), report=report
         )
-        found = timed(lambda: store.keep(batch))
+        found = timed(lambda: (store.keep(batch), store.keep_history(slot_seconds=SLOT_SECONDS)))
     return found | {"rows": len(samples)}
 
 
-def forecast(path: Path, _nodes: int, days: int) -> Found:
+def forecast(path: Path, _nodes: int, _days: int) -> Found:
     """Read what is planned on and forecast every running job, bands and group totals included."""
     planning = settings_of().planning
     with open_store(f"duckdb:///{path}") as store:
         started = time.process_time()
         view = store.reader.planning_view(
-            END, slot_seconds=planning.slot_minutes * 60, history_days=days
+            END, slot_seconds=SLOT_SECONDS, history_days=planning.history_days
         )
         read = time.process_time() - started
     found = timed(

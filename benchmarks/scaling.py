@@ -1,10 +1,11 @@
 """How seconds, memory and disk grow with the fleet: collect, forecast, plan and page.
 
-`python -m benchmarks.scaling [--full]`: 64 to 1,000 GPUs, with --full up to 100,000 and up to 30
-days, as far as `--minutes` and `--part-seconds` allow. Each part runs in a process of its own
-(`benchmarks/_scaling_part.py`) on a store that `benchmarks/_stored_fleet.py` writes. What was not
-run, or not to its end, is named and never filled in; what the fit says beyond the largest size that
-was run is marked as extrapolated. Then: what dividing a plan costs (`planner/partitions`).
+`python -m benchmarks.scaling [--full]`: 64 to 1,000 GPUs, with --full up to 100,000, each with the
+rows of 42 days, which is what a cycle looks back on, and some with fewer, as far as `--minutes` and
+`--part-seconds` allow. Each part runs in a process of its own (`benchmarks/_scaling_part.py`) on a
+store that `benchmarks/_stored_fleet.py` writes. What was not run, or not to its end, is named and
+never filled in; what the fit says beyond the largest size that was run is marked as extrapolated.
+Then: what dividing a plan costs (`planner/partitions`).
 """
 
 import argparse
@@ -34,8 +35,8 @@ from planner.solver.warm_up import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 SMALL, FULL = (64, 512, 1_000), (64, 512, 1_000, 4_000, 10_000, 40_000, 100_000)
-SMALL_DAYS, FULL_DAYS = (2, 7), (2, 7, 30)
-DAYS, DAYS_GPUS = 2, 512
+SMALL_DAYS, FULL_DAYS = (2,), (2, 14)
+DAYS, DAYS_GPUS = 42, 1_000
 PARTS = ("collect", "forecast", "plan", "page")
 INTERVAL = 60 * ServeSettings().cycle_minutes
 MAX_MIB = 16 * 1024
@@ -281,7 +282,7 @@ def partition_lines(jobs: int, slots: int, seeds: Sequence[int]) -> list[str]:
 def main() -> None:
     """Print the tables and write them to benchmarks/results/scaling.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="up to 100,000 GPUs and 30 days")
+    parser.add_argument("--full", action="store_true", help="up to 100,000 GPUs, and fewer days")
     parser.add_argument("--data", default="../shared/data", help="not used: the fleet is made")
     parser.add_argument("--gpus", type=int, nargs="*", help="these sizes instead")
     parser.add_argument("--minutes", type=float, default=60.0, help="most time for all sizes")
