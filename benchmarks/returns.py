@@ -22,8 +22,8 @@ from benchmarks._return_sets import (
     servegen_clients,
     university_servers,
 )
+from data.facts.job_history import JobHistory
 from data.settings.all_settings import PlanningSettings
-from planner.jobs.job_history import JobHistory
 from planner.jobs.work_returns import Rests, rests_of, return_of, similar_rests
 
 Values = npt.NDArray[np.float64]

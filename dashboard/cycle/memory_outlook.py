@@ -13,12 +13,12 @@ from dashboard.submission.submit.watch import job_of
 from data.base.clock import floor_to_slot
 from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.facts.job_history import job_histories
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
-from planner.jobs.job_history import job_histories
 from planner.memory.estimate.bounds import USABLE
 from planner.memory.estimate.training_plans import GpuType
 from planner.memory.step.training_job import Parallelism, Recompute, Sharding, TrainingJob

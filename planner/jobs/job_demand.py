@@ -11,6 +11,7 @@ from data.base.errors import ImpossibleProblemError
 from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import BoardShare
+from data.facts.job_history import JobHistory
 from data.facts.jobs import Job
 from data.facts.queue_waits import QueueWait
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -18,7 +19,6 @@ from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
 from planner.jobs.elasticity import Elasticity, JobElasticity, standing_of
 from planner.jobs.job_end import Remaining, waits_for_start
-from planner.jobs.job_history import JobHistory
 from planner.jobs.power_curve import PowerCurve, learned_curve
 from planner.jobs.work_returns import RestEvidence, Rests, WorkReturn, return_of
 

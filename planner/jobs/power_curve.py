@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import GpuModel
+from data.facts.job_history import JobHistory
 from planner.jobs.expected_value import mean_of
-from planner.jobs.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from planner.jobs.job_history import JobHistory
+from data.facts.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

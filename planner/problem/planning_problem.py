@@ -12,6 +12,7 @@ from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from data.catalogue.grid_forecast import GridOutlook
 from data.facts.fleet import Cluster
+from data.facts.job_history import NO_HISTORY, job_histories
 from data.facts.jobs import Job
 from data.facts.progress import ProgressReport
 from data.facts.queue_waits import QueueWait
@@ -41,7 +42,6 @@ from planner.jobs.board_sharing import partners_of
 from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
-from planner.jobs.job_history import NO_HISTORY, job_histories
 from planner.jobs.work_returns import RestEvidence, evidence_of_many, rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
+from data.facts.job_history import NO_HISTORY, JobHistory
 from planner.costs.free_boards import free_board, freed_board
-from planner.jobs.job_history import NO_HISTORY, JobHistory
 from planner.jobs.power_curve import CURVE, PowerCurve, learned_curve
 
 H100 = load_gpu_catalogue().get("H100-SXM5-80GB")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case, day_in_slots
 
 from data.facts.columns import HISTORY, check_frame
+from data.facts.job_history import NO_HISTORY, job_histories
 from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from planner.advise import advise
-from planner.jobs.job_history import NO_HISTORY, job_histories
 from planner.jobs.work_returns import (
     RestEvidence,
     Rests,
