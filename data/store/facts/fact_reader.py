@@ -32,7 +32,7 @@ from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
 from data.store.engine.dialects import in_dialect
 from data.store.engine.record_json import from_json
-from data.store.facts import board_xids, job_progress, kept_history, samples_sql
+from data.store.facts import board_xids, job_progress, samples_sql, slot_tables
 from data.store.facts.contradictions import ContradictionReader
 from data.store.facts.job_sql import FIELDS
 from data.store.facts.models_held import catalogued, with_models_held
@@ -298,8 +298,8 @@ class FactReader(QuotaReader, ContradictionReader):
         Of all, those that were seen since then.
         """
         window = slots_of(start, end)
-        return self._with_kept(
-            kept_history.JOBS,
+        return self._rows_by_slot(
+            slot_tables.JOB_SLOTS,
             window["start"],
             window["end"],
             slot_seconds=slot_seconds,
@@ -325,16 +325,16 @@ class FactReader(QuotaReader, ContradictionReader):
 
         `slot_seconds` is a multiple of an hour; the hours of (start, end] are whole ones.
         """
-        return self._with_kept(
-            kept_history.GROUPS,
+        return self._rows_by_slot(
+            slot_tables.GROUP_HOURS,
             ceil_to_slot(start, SECONDS_PER_HOUR),
             floor_to_slot(end, SECONDS_PER_HOUR),
             slot_seconds=slot_seconds,
         )
 
-    def _with_kept(
+    def _rows_by_slot(
         self,
-        kept: kept_history.KeptRows,
+        table: slot_tables.SlotTable,
         start: datetime,
         end: datetime,
         *,
@@ -343,19 +343,19 @@ class FactReader(QuotaReader, ContradictionReader):
     ) -> pd.DataFrame:
         """Return the rows of [start, end): those that are kept, the others made now."""
         parameters |= {"slot_seconds": slot_seconds, "end": end}
-        newest = sa.text(kept.newest).bindparams(slot_seconds=slot_seconds)
+        newest = sa.text(table.newest).bindparams(slot_seconds=slot_seconds)
         (row,) = self._rows(newest)
         since = floor_to_slot(end, slot_seconds)
         if row.slot_start is not None:
             since = min(since, as_utc(row.slot_start) + timedelta(seconds=slot_seconds))
         if row.slot_start is None or since <= start:
-            return check_frame(self._frame(kept.query, start=start, **parameters), kept.columns)
+            return check_frame(self._frame(table.query, start=start, **parameters), table.columns)
         first = floor_to_slot(start, slot_seconds)
-        frame = self._frame(kept.rows, **parameters | {"start": first, "end": since})
+        frame = self._frame(table.rows, **parameters | {"start": first, "end": since})
         if since < end:
-            lately = self._frame(kept.query, start=since - kept.reach, **parameters)
+            lately = self._frame(table.query, start=since - table.reach, **parameters)
             frame = _joined(frame, lately[lately["slot_start"] >= since])
-        return check_frame(frame.sort_values(list(kept.order), ignore_index=True), kept.columns)
+        return check_frame(frame.sort_values(list(table.order), ignore_index=True), table.columns)
 
     def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return by node and whole hour of (start, end] the boards with power and their W."""

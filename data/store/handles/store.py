@@ -39,7 +39,7 @@ from data.store.engine.process_locks import SoleHolder
 from data.store.engine.record_json import to_json
 from data.store.engine.served_queries import answer_query
 from data.store.facts.fact_writer import Kept, keep_collected
-from data.store.facts.kept_history import keep_rows, roll_up_boards
+from data.store.facts.slot_tables import keep_rows, roll_up_boards
 from data.store.handles.cached_reader import CachedReader
 from data.store.handles.reader import StoreReader
 from data.store.record.commands import Commands, require_may_follow, void_leases

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRows:
+class SlotTable:
     """A table of rows by slot, and the query that makes them.
 
     A row may depend on samples up to `reach` before and after it. Rows are kept up to `lag` behind
@@ -34,7 +34,7 @@ class KeptRows:
     `all_of_them` are the parameters of the query that leave none out.
     """
 
-    table: str
+    name: str
     columns: FrameColumns
     query: str
     lag: timedelta
@@ -59,7 +59,7 @@ class KeptRows:
     def rows(self) -> str:
         """The query of the rows in [:start, :end)."""
         return (
-            f"SELECT {self._names} FROM {self.table} WHERE slot_seconds = :slot_seconds "  # noqa: S608 - our own names
+            f"SELECT {self._names} FROM {self.name} WHERE slot_seconds = :slot_seconds "  # noqa: S608 - our own names
             f"AND slot_start >= :start AND slot_start < :end AND {self.which}"
         )
 
@@ -67,7 +67,7 @@ class KeptRows:
     def newest(self) -> str:
         """The query of the newest slot that is kept, NULL where none is."""
         return (
-            f"SELECT max(slot_start) AS slot_start FROM {self.table} "  # noqa: S608
+            f"SELECT max(slot_start) AS slot_start FROM {self.name} "  # noqa: S608
             "WHERE slot_seconds = :slot_seconds"
         )
 
@@ -75,14 +75,14 @@ class KeptRows:
     def insertion(self) -> str:
         """The statement that keeps the rows in [:first, :until)."""
         return (
-            f"INSERT INTO {self.table} (slot_seconds, {self._names}) "  # noqa: S608
+            f"INSERT INTO {self.name} (slot_seconds, {self._names}) "  # noqa: S608
             f"SELECT CAST(:slot_seconds AS INTEGER), {self._names} FROM ({self.query}) AS made "
             "WHERE slot_start >= :first AND slot_start < :until"
         )
 
 
-GROUPS = KeptRows(
-    table="group_hours",
+GROUP_HOURS = SlotTable(
+    name="group_hours",
     columns=GROUP_HISTORY,
     query=samples_sql.GROUP_HISTORY,
     # A board that is away for longer counts as unseen in none of the hours between.
@@ -90,8 +90,8 @@ GROUPS = KeptRows(
     lag=timedelta(days=3),
     least=timedelta(days=1),
 )
-JOBS = KeptRows(
-    table="job_slots",
+JOB_SLOTS = SlotTable(
+    name="job_slots",
     columns=HISTORY,
     query=samples_sql.JOB_HISTORY,
     lag=_HOUR,
@@ -99,15 +99,15 @@ JOBS = KeptRows(
     which=samples_sql.OF_THESE_JOBS,
     all_of_them={"job_id": "", "seen_since": datetime(1970, 1, 1, tzinfo=UTC)},
 )
-_ALL = (GROUPS, JOBS)
+_ALL = (GROUP_HOURS, JOB_SLOTS)
 
 
 def roll_up_boards(connection: sa.Connection, *, progress: Progress | None = None) -> None:
     """Make every marked hour of boards anew, and take back the kept rows that they can change."""
-    for kept in _ALL:
-        reach = f"(slot_seconds + {kept.reach.total_seconds():.0f}) * INTERVAL '1 second'"
+    for table in _ALL:
+        reach = f"(slot_seconds + {table.reach.total_seconds():.0f}) * INTERVAL '1 second'"
         connection.exec_driver_sql(
-            f"DELETE FROM {kept.table} "  # noqa: S608
+            f"DELETE FROM {table.name} "  # noqa: S608
             f"WHERE slot_start + {reach} > (SELECT min(hour_start) FROM dirty_hours)"
         )
     roll_up(connection, progress=progress)
@@ -121,35 +121,40 @@ def keep_rows(
         "SELECT min(slot_start), max(slot_start) FROM hourly"
     ).one()
     if first is not None:
-        _keep(connection, GROUPS, (first, newest), SECONDS_PER_HOUR, progress)
-        _keep(connection, JOBS, (first, newest), slot_seconds, progress)
+        _keep(connection, GROUP_HOURS, (first, newest), SECONDS_PER_HOUR, progress)
+        _keep(connection, JOB_SLOTS, (first, newest), slot_seconds, progress)
 
 
 def _keep(
     connection: sa.Connection,
-    kept: KeptRows,
+    table: SlotTable,
     edges: tuple[datetime, datetime],
     slot_seconds: int,
     progress: Progress | None,
 ) -> None:
     slots = {"slot_seconds": slot_seconds}
     connection.execute(
-        sa.text(f"DELETE FROM {kept.table} WHERE slot_seconds <> :slot_seconds"),  # noqa: S608
+        sa.text(f"DELETE FROM {table.name} WHERE slot_seconds <> :slot_seconds"),  # noqa: S608
         slots,
     )
-    last = connection.execute(sa.text(kept.newest), slots).scalar_one()
+    last = connection.execute(sa.text(table.newest), slots).scalar_one()
     first = floor_to_slot(edges[0], slot_seconds)
     if last is not None:
         first = last + timedelta(seconds=slot_seconds)
-    until = floor_to_slot(edges[1] - kept.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
-    if until - first < kept.least:
+    until = floor_to_slot(edges[1] - table.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
+    if until - first < table.least:
         return
     steps = -(-(until - first) // _AT_ONCE)
-    statement = sa.text(in_dialect(connection, kept.insertion))
+    statement = sa.text(in_dialect(connection, table.insertion))
     for step in range(steps):
         begin = first + step * _AT_ONCE
         end = min(begin + _AT_ONCE, until)
-        span = {"first": begin, "until": end, "start": begin - kept.reach, "end": end + kept.reach}
-        connection.execute(statement, slots | span | dict(kept.all_of_them))
+        span = {
+            "first": begin,
+            "until": end,
+            "start": begin - table.reach,
+            "end": end + table.reach,
+        }
+        connection.execute(statement, slots | span | dict(table.all_of_them))
         if progress is not None:
             progress(step + 1, steps)
