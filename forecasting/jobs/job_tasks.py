@@ -1,20 +1,21 @@
 """The series to forecast of each job, and the reasons why some jobs are skipped."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 
 from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
 from data.boards.unplanned_jobs import is_quiet, quiet_seconds
+from data.facts.job_history import NO_HISTORY, JobHistory, job_histories
 from data.facts.jobs import Job, JobState
 from data.records.feasible_changes import AUTOSCALERS
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.series.demand_series import DemandSeries, regular_series
+from forecasting.series.demand_series import DemandSeries, Values, regular_series
 
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
@@ -66,23 +67,18 @@ def job_tasks(
 
     `history` has the columns HISTORY.
     """
-    by_job: Mapping[str, pd.DataFrame] = {
-        str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)
-    }
-    nothing = history.iloc[:0]
-    return [_task(job, by_job.get(job.job_id, nothing), first_slot, settings) for job in jobs]
+    by_job = job_histories(history)
+    return [_task(job, by_job.get(job.job_id, NO_HISTORY), first_slot, settings) for job in jobs]
 
 
 def _task(
-    job: Job, rows: pd.DataFrame, first_slot: int, settings: PlanningSettings
+    job: Job, rows: JobHistory, first_slot: int, settings: PlanningSettings
 ) -> JobTask | ForecastSkipped:
     slot_seconds = settings.slot_minutes * 60
-    span = 0
-    if not rows.empty:
-        edges = rows["slot_start"].agg(["min", "max"])
-        span = int((edges["max"] - edges["min"]).total_seconds()) // slot_seconds + 1
+    starts = rows.slot_start.astype("datetime64[s]").astype(np.int64)
+    span = int(starts[-1] - starts[0]) // slot_seconds + 1 if len(starts) else 0
     counts = {
-        "samples": int(rows["sample_count"].sum()),
+        "samples": int(rows.sample_count.sum()),
         "history_slots": span,
         "known_slots": len(rows),
     }
@@ -90,52 +86,56 @@ def _task(
     if reason:
         return ForecastSkipped(job_id=job.job_id, reason=reason, **counts)
     power, forgotten = _power_of_now(job, rows, settings)
-    rows = rows.assign(power_watts=power)
     series = tuple(
-        regular_series(rows, quantity, slot_seconds=slot_seconds, upper=_upper_bound(job, quantity))
+        regular_series(
+            starts,
+            amounts,
+            quantity,
+            slot_seconds=slot_seconds,
+            upper=_upper_bound(job, quantity),
+        )
         for quantity in JOB_QUANTITIES
-        if np.isfinite(rows[str(quantity)]).any()
+        for amounts in (power if quantity is Quantity.POWER else getattr(rows, quantity),)
+        if np.isfinite(amounts).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
     young = hours < settings.min_history_hours
     return JobTask(job=job, series=series, young=young, power_forgotten=forgotten, **counts)
 
 
-def _power_of_now(
-    job: Job, rows: pd.DataFrame, settings: PlanningSettings
-) -> tuple["pd.Series[float]", str]:
+def _power_of_now(job: Job, rows: JobHistory, settings: PlanningSettings) -> tuple[Values, str]:
     """Return a job's power in the slots on as many boards as now, and why in none of them.
 
     What other numbers of boards drew, as before a change, says nothing of these. Those of an
     autoscaler come again, and boards that nobody reads are no other number.
     """
-    power, gpus = rows["power_watts"], rows["allocated_gpus"]
+    power, gpus = rows.power_watts, rows.allocated_gpus
     managed_by = () if job.scheduler is None else job.scheduler.managed_by
     if any(name in AUTOSCALERS for name in managed_by):
         return power, ""
-    same = (gpus - job.gpu_count).abs() < SAME_BOARDS
-    other = gpus.notna() & ~same if same.any() else gpus > job.gpu_count + SAME_BOARDS
-    current = power.where(~other)
-    hours = float(current.notna().sum()) * settings.slot_minutes / 60
-    if hours >= settings.min_history_hours or not power[other].notna().any():
+    same = np.abs(gpus - job.gpu_count) < SAME_BOARDS
+    other = ~np.isnan(gpus) & ~same if same.any() else gpus > job.gpu_count + SAME_BOARDS
+    current = np.where(other, np.nan, power)
+    hours = float((~np.isnan(current)).sum()) * settings.slot_minutes / 60
+    if hours >= settings.min_history_hours or np.isnan(power[other]).all():
         return current, ""
-    return pd.Series(np.nan, index=power.index), (
+    return np.full(len(power), np.nan), (
         f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {settings.min_history_hours:g} h "
         "are needed (planning.min_history_hours)"
     )
 
 
-def _skip_reason(job: Job, rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:
-    if rows.empty:
+def _skip_reason(job: Job, rows: JobHistory, first_slot: int, slot_seconds: int) -> str:
+    if not len(rows):
         return "no samples in the history"
-    last = rows["slot_start"].max()
+    last = datetime.fromtimestamp(float(rows.slot_start[-1].astype(np.int64)) / 1e6, tz=UTC)
     if is_quiet(last, first_slot, slot_seconds):
         state = None if job.scheduler is None else job.scheduler.state
         if state in _AWAY and not is_quiet(job.last_seen_at, first_slot, slot_seconds):
             return f"{_AWAY[state]}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
         quiet = quiet_seconds(last, first_slot, slot_seconds)
         return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
-    if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
+    if not np.isfinite(rows.effective_gpus).any():
         return "no utilization reported"
     return ""
 

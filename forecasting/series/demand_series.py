@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from data.records.forecasts import Quantity
 
@@ -47,19 +46,21 @@ class DemandSeries:
 
 
 def regular_series(
-    rows: pd.DataFrame, quantity: Quantity, *, slot_seconds: int, upper: float
+    starts: npt.NDArray[np.int64],
+    amounts: Values,
+    quantity: Quantity,
+    *,
+    slot_seconds: int,
+    upper: float,
 ) -> DemandSeries:
-    """Return the series of history rows (slot_start, the quantity), from first to last slot.
+    """Return the series of amounts of the slots that start then (s, epoch), from first to last.
 
     Values outside 0..upper are clipped; not-finite ones are unknown. Where nothing bounds the
     quantity, lone outliers are cut down, see `winsorised`.
     """
-    starts = (
-        rows["slot_start"].astype("datetime64[us, UTC]").astype("int64").to_numpy() // 1_000_000
-    )
     first = int(starts.min())
     values = np.full((int(starts.max()) - first) // slot_seconds + 1, np.nan)
-    values[(starts - first) // slot_seconds] = rows[str(quantity)].to_numpy(dtype=float)
+    values[(starts - first) // slot_seconds] = amounts
     values = np.where(np.isfinite(values), values, np.nan)
     values = np.clip(values, 0.0, upper)
     cut = 0

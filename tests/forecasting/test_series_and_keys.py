@@ -1,6 +1,7 @@
 """Series: gaps unknown, outliers counted. Keys: runs of one job are recognised."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from factories import make_job
 from forecasting_cases import history
@@ -10,21 +11,28 @@ from hypothesis import strategies as st
 from data.facts.jobs import WorkloadKind
 from data.records.forecasts import Quantity
 from forecasting.models.cold_start import borrowed
-from forecasting.series.demand_series import regular_series, winsorised
+from forecasting.series.demand_series import DemandSeries, regular_series, winsorised
 from forecasting.series.job_keys import job_key, lenders, name_stem
+
+
+def series_of(rows: pd.DataFrame) -> DemandSeries:
+    """The series of the GPUs of one job on slots of an hour, of which it has four."""
+    starts = rows["slot_start"].to_numpy(dtype="datetime64[s]").astype(np.int64)
+    amounts = rows["effective_gpus"].to_numpy(dtype=np.float64)
+    return regular_series(starts, amounts, Quantity.EFFECTIVE_GPUS, slot_seconds=3600, upper=4.0)
 
 
 def test_a_gap_stays_unknown() -> None:
     """An hour without a row is NaN between its neighbours."""
     rows = history("a/b", np.array([1.0, np.nan, 3.0]))
-    found = regular_series(rows, Quantity.EFFECTIVE_GPUS, slot_seconds=3600, upper=4.0)
+    found = series_of(rows)
     assert np.array_equal(found.values, [1.0, np.nan, 3.0], equal_nan=True)
 
 
 def test_slots_at_the_limit_are_counted_as_censored() -> None:
     """A job that used all it had may have wanted more."""
     rows = history("a/b", np.array([1.0, 3.95, 4.0, 9.0, np.inf]))
-    found = regular_series(rows, Quantity.EFFECTIVE_GPUS, slot_seconds=3600, upper=4.0)
+    found = series_of(rows)
     assert found.censored == 3
     assert found.values[3] == 4.0
     assert np.isnan(found.values[4])
