@@ -3,6 +3,7 @@
 import json
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -13,7 +14,6 @@ from data.base.text import json_without_nul
 from data.facts.identifiers import canonical_json
 
 Record = TypeVar("Record")
-_AS_JSON_HAS_IT = (str, int, float, bool)
 
 
 def to_json(record: object) -> str:
@@ -31,42 +31,47 @@ def from_json(kind: type[Record], text: str) -> Record:
 
 def build(kind: type[Record], value: Any) -> Record:
     """Return the record of that kind that a JSON document holds. Errors: as `from_json`."""
-    return typing.cast("Record", _build(kind, value))
-
-
-def _build(kind: Any, value: Any) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        options = [arg for arg in typing.get_args(kind) if arg is not type(None)]
-        return None if value is None else _build(options[0], value)
-    if origin is dict:
-        return {key: _build(typing.get_args(kind)[1], entry) for key, entry in value.items()}
-    if origin is tuple:
-        return _build_tuple(typing.get_args(kind), value)
-    if isinstance(kind, type) and is_dataclass(kind):
-        pairs = (pair for pair in _inner_kinds(kind) if pair[0] in value)
-        return kind(**{name: _build(inner, value[name]) for name, inner in pairs})
-    return _build_scalar(kind, value)
+    return typing.cast("Record", _builder(typing.cast("Any", kind))(value))
 
 
 @cache
-def _inner_kinds(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Name and type of every field; a plan of a thousand jobs asks a hundred thousand times."""
-    hints = typing.get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in fields(kind))
-
-
-def _build_tuple(inner: tuple[Any, ...], value: list[Any]) -> tuple[Any, ...]:
-    if len(inner) == 2 and inner[1] is Ellipsis:
-        if inner[0] in _AS_JSON_HAS_IT:
-            return tuple(value)
-        return tuple(_build(inner[0], entry) for entry in value)
-    return tuple(_build(kind, entry) for kind, entry in zip(inner, value, strict=True))
-
-
-def _build_scalar(kind: Any, value: Any) -> Any:
+def _builder(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that builds a value of that type; made once, as types are slow to ask."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        some = _builder(next(option for option in inner if option is not type(None)))
+        return lambda value: None if value is None else some(value)
+    if origin is dict:
+        entry = _builder(inner[1])
+        return lambda value: {key: entry(part) for key, part in value.items()}
+    if origin is tuple:
+        return _tuple_builder(inner)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _record_builder(kind)
     if kind is datetime:
-        return datetime.fromisoformat(value)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
+        return datetime.fromisoformat
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _tuple_builder(inner: tuple[Any, ...]) -> Callable[[Any], Any]:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        entry = _builder(inner[0])
+        return tuple if entry is _as_it_is else lambda value: tuple(map(entry, value))
+    builders = tuple(map(_builder, inner))
+    return lambda value: tuple(make(part) for make, part in zip(builders, value, strict=True))
+
+
+def _record_builder(kind: type) -> Callable[[Any], Any]:
+    hints = typing.get_type_hints(kind)
+    builder_by_name = {field.name: _builder(hints[field.name]) for field in fields(kind)}
+
+    def make(value: Any) -> Any:
+        return kind(
+            **{name: part(value[name]) for name, part in builder_by_name.items() if name in value}
+        )
+
+    return make
