@@ -60,6 +60,8 @@ def _had_before(reader: StoreReader, view: PlanningView, now: datetime) -> dict[
     }
 
 
+_EVERY = 6 * SECONDS_PER_HOUR
+"""A week and a month ahead change little within hours, and cost more than the rest of a cycle."""
 WINDOW = timedelta(hours=6)
 """Long enough for evaluation and checkpoints to be a part of it; a changed job is judged anew."""
 
@@ -81,9 +83,9 @@ def foreseen_slow_work(
 def foreseen_workloads(
     reader: StoreReader, view: PlanningView, settings: Settings, now: datetime
 ) -> tuple[WorkloadForecast, ...] | None:
-    """Return the forecasts of workloads, None where those of this hour were made before."""
+    """Return the forecasts of workloads, None where those of these hours were made before."""
     last_at = reader.workloads_made_at()
-    if last_at is not None and _hour(last_at) == _hour(now):
+    if last_at is not None and floor_to_slot(last_at, _EVERY) == floor_to_slot(now, _EVERY):
         return None
     fleet = view.groups[view.groups["kind"] == str(GroupKind.FLEET)]
     if fleet.empty:
@@ -108,7 +110,3 @@ def foreseen_workloads(
         settings=settings.planning,
         ray_address=settings.ray.address,
     )
-
-
-def _hour(at: datetime) -> datetime:
-    return floor_to_slot(at, SECONDS_PER_HOUR)

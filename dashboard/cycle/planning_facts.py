@@ -49,8 +49,8 @@ class PlanningFacts:
 
     `resting` maps targets to why nothing is proposed for them now; `withheld` is why nothing is
     proposed at all, '' where something may be. `reconsidered` jobs left the intervals of their last
-    forecasts. `workloads` is None where those of this hour were made before. `proposed_before` are
-    the changes of the plan in force.
+    forecasts. `workloads` is None where those of these six hours were made before.
+    `proposed_before` are the changes of the plan in force.
     """
 
     now: datetime

@@ -1,4 +1,4 @@
-"""The week and the month of services and recurring jobs: kept, replaced once an hour, and told."""
+"""The week and the month of services and recurring jobs: kept, replaced in time, and told."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -58,8 +58,8 @@ def keep(store: Store, workloads: tuple[WorkloadForecast, ...] | None, number: i
     )  # fmt: skip
 
 
-def test_they_are_made_once_an_hour_and_take_the_place_of_those_before(store_url: str) -> None:
-    """A cycle of the same hour makes none; the next hour's replace, and what is gone goes."""
+def test_they_are_made_every_six_hours_and_take_the_place_of_those_before(store_url: str) -> None:
+    """A cycle of the same hours makes none; later ones replace them, and what is gone goes."""
     with open_store(store_url, create=True) as store:
         fill(store)
         made = foreseen(store)
@@ -74,10 +74,10 @@ def test_they_are_made_once_an_hour_and_take_the_place_of_those_before(store_url
         keep(store, made, 0)
         assert store.reader.workload_forecasts() == made
         assert store.reader.workload_forecast("team/ann/train") == made[1]
-        assert foreseen(store, END + timedelta(minutes=59)) is None
+        assert foreseen(store, END + timedelta(hours=5, minutes=59)) is None
         keep(store, None, 1)
         assert store.reader.workload_forecasts() == made
-        assert foreseen(store, END + timedelta(minutes=61)) is not None
+        assert foreseen(store, END + timedelta(hours=6, minutes=1)) is not None
         keep(store, made[1:], 2)
         assert store.reader.workload_forecasts() == made[1:]
         assert store.reader.workload_forecast("search/ranker") is None

@@ -1,4 +1,4 @@
-"""Forecasts in the store: those of a cycle, and those of workloads, which are made once an hour."""
+"""Forecasts in the store: those of a cycle, and those of workloads, made every six hours."""
 
 from collections.abc import Sequence
 from datetime import datetime
