@@ -30,7 +30,7 @@ from data.facts.fleet import (
 from data.facts.jobs import Job
 from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
-from data.store.engine.dialects import in_dialect
+from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql
 from data.store.facts.contradictions import ContradictionReader
@@ -43,14 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
-
-
-def as_utc(at: Any) -> datetime:
-    """Return a time from the driver as a standard UTC datetime."""
-    elapsed: timedelta = at - _EPOCH
-    return _EPOCH + elapsed
 
 
 def _was_imported(source: str, report: str) -> bool:
@@ -159,7 +152,7 @@ class FactReader(QuotaReader, ContradictionReader):
             contradicted=self.contradicted_jobs(end=upto),
         )
 
-    def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
+    def jobs(self, *, seen_since: datetime = EPOCH) -> tuple[Job, ...]:
         """Return every job seen since then, by id; a pod whose workload is known is not its own.
 
         A large fleet has seen a hundred thousand, and few of them lately.
@@ -204,7 +197,7 @@ class FactReader(QuotaReader, ContradictionReader):
         rows = self._rows(sa.select(nodes.record).order_by(nodes.name, nodes.source))
         return tuple(from_json(Node, row.record) for row in rows)
 
-    def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
+    def gpus(self, *, start: datetime = EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
         instants = [
             sa.bindparam(name, at, type_=sa.DateTime(timezone=True))

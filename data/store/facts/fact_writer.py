@@ -20,7 +20,7 @@ from data.facts.fleet import Node
 from data.facts.jobs import OVER, Job, JobWait, Platform, WorkloadKind
 from data.store.engine import tables
 from data.store.engine.bulk import incoming, put_rows
-from data.store.engine.dialects import count_changed, make_temporary
+from data.store.engine.dialects import count_changed, make_temporary, next_sequence
 from data.store.engine.partitions import make_partitions
 from data.store.engine.record_json import from_json, to_json
 from data.store.facts.board_activity import keep_activity
@@ -29,7 +29,6 @@ from data.store.facts.contradictions import keep_contradictions
 from data.store.facts.job_progress import keep_progress
 from data.store.facts.quotas import keep_quotas
 from data.store.facts.serving_slots import keep_serving
-from data.store.record.ledger import next_sequence
 from data.store.rollups.rollup import kept_since, mark_hours, mark_spans
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from data.facts.identifiers import digest_of_text
-from data.store.facts.fact_reader import as_utc
+from data.store.engine.dialects import as_utc
 from data.store.record.audit_chain import (
     OldDecision,
     chain_problems,

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from data.records.commands import AuditEntry, Command, CommandKind, CommandStatus, JournalRow
 from data.records.lifecycle import State, state_after
 from data.store.engine import tables
-from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.engine.dialects import as_utc
+from data.store.facts.fact_reader import FactReader
 from data.store.record.commands import command_of
 from data.store.record.ledger import audit_entry, events_by_digest
 from data.store.record.record_proof import record_problems

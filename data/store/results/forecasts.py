@@ -16,9 +16,10 @@ from data.records.forecasts import (
 )
 from data.store.engine import tables
 from data.store.engine.bulk import insert_records, put_rows
+from data.store.engine.dialects import as_utc
 from data.store.engine.record_json import from_json, to_json
 from data.store.facts import samples_sql
-from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.facts.fact_reader import FactReader
 
 if TYPE_CHECKING:
     import pandas as pd
