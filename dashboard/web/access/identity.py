@@ -6,10 +6,10 @@ from typing import Literal
 import streamlit as st
 
 from dashboard.api.http.authentication import OPEN, PERSON_HEADER, SIGN_IN_COOKIE, proxied
+from dashboard.common.escaping import markdown
 from dashboard.common.rights import role_of
 from dashboard.web.access.session import whole_world
 from dashboard.web.frame.action_button import Post, PressOutcome, action_button
-from dashboard.web.frame.page import plain
 from data.base.clock import utc_now
 from data.records.commands import Person
 from data.settings.access import AccessSettings
@@ -118,7 +118,7 @@ def sign_in_button(label: str, method: Literal["POST", "DELETE"]) -> None:
         primary=method == "POST",
     )
     for refusal in st.session_state.pop("sign-in-refused", ()):
-        st.error(plain(refusal))
+        st.error(markdown(refusal))
 
 
 def _hear_sign_in(answers: PressOutcome) -> None:
@@ -134,10 +134,10 @@ def welcome() -> Person | None:
         if access.mode == "oidc":
             refusal = _refusals(access).get(st.query_params.get(REFUSAL, ""), "")
             if refusal:
-                st.error(plain(refusal))
+                st.error(markdown(refusal))
             sign_in_button("Sign in", "POST")
         return None
     if role_of(person, access) == "none":
-        st.error(plain(f"{person.name} has no role here. Ask one of the admins."))
+        st.error(markdown(f"{person.name} has no role here. Ask one of the admins."))
         return None
     return person

@@ -2,13 +2,13 @@
 
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.decisions.service import Preview
 from dashboard.web.access.identity import signed_in
 from dashboard.web.access.session import current_world
 from dashboard.web.findings.actions import VERBS, why_refused
 from dashboard.web.findings.decision_dialog import preview_key
 from dashboard.web.frame.action_button import action_button
-from dashboard.web.frame.page import plain
 from data.base.errors import TrimtabError
 from data.records.lifecycle import State
 from data.records.recommendations import Recommendation
@@ -45,7 +45,7 @@ def diff_text(lines: list[str]) -> str:
     """
     parts = []
     for line in lines:
-        text, colour = plain(" ".join(line.split())), _COLOURS.get(line[:1])
+        text, colour = markdown(" ".join(line.split())), _COLOURS.get(line[:1])
         parts.append(f":{colour}-background[{text}]" if colour else f"**{text}**")
     return "  \n".join(parts)
 
@@ -75,7 +75,7 @@ def change_panel(stored: StoredRecommendation) -> None:
     )
     refused = st.session_state.pop(f"refused-{revision.digest}", "")
     if refused:
-        st.error(plain(refused))
+        st.error(markdown(refused))
 
 
 def _look(digest: str) -> None:
@@ -93,11 +93,11 @@ def _look(digest: str) -> None:
 def _said_by_target(preview: Preview) -> None:
     change, reply = preview.change, preview.rehearsal
     for note in (*change.notes, *reply.warnings):
-        st.caption(plain(note))
+        st.caption(markdown(note))
     for refusal in reply.refusals:
-        st.error(plain(refusal))
+        st.error(markdown(refusal))
     for field, intended, answered in reply.differences:
-        st.error(plain(f"{field}: {intended} is meant, the target would store {answered}"))
+        st.error(markdown(f"{field}: {intended} is meant, the target would store {answered}"))
 
 
 def _file_text(revision: Recommendation) -> None:
@@ -105,7 +105,7 @@ def _file_text(revision: Recommendation) -> None:
     try:
         text = current_world().decision_service.change_text(revision.digest)
     except TrimtabError as error:
-        st.warning(plain(str(error)))
+        st.warning(markdown(str(error)))
         return
     with st.expander("The change file"):
         st.code(text, language=None, wrap_lines=True)

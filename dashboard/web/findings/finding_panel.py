@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.apply.worker.guards import taken_gpus
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.common.replay_clock import NOT_APPLIED
 from dashboard.resources.rows import record_of
@@ -17,7 +18,7 @@ from dashboard.web.findings.decision_dialog import verb_button
 from dashboard.web.findings.evidence import evidence_rows, show_demand
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
-from dashboard.web.frame.page import plain, table, tense, way
+from dashboard.web.frame.page import table, tense, way
 from data.base.counts import count_text
 from data.records.lifecycle import OPEN, State
 from data.records.recommendations import Recommendation
@@ -45,21 +46,21 @@ def finding_panel(row: InboxRow) -> None:
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
             st.subheader(
-                f"{row.reference} · {revision.action.spec.title} · {plain(revision.target)}",
+                f"{row.reference} · {revision.action.spec.title} · {markdown(revision.target)}",
                 anchor=False,
                 width="content",
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
                 if revision.job_id:
                     way("job", "Open the job", id=revision.job_id)
-                st.badge(plain(row.state), color=_COLOURS.get(stored.state, "gray"))
-        st.markdown(f"{plain(revision.now.describe())} → **{plain(revision.summary)}**")
+                st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
+        st.markdown(f"{markdown(revision.now.describe())} → **{markdown(revision.summary)}**")
         _decisions(stored)
         if stored.state in OPEN:
             under_way(stored)
         show_outcome(stored)
-        st.markdown(plain(worth_text(revision)))
-        st.caption(plain(blast_text(row)))
+        st.markdown(markdown(worth_text(revision)))
+        st.caption(markdown(blast_text(row)))
         _why_and_change(stored)
         _details(stored, row.number)
 
@@ -88,7 +89,7 @@ def _decisions(stored: StoredRecommendation) -> None:
                 primary=place == 0 and name in _FORWARD,
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
-        st.caption(plain(why))
+        st.caption(markdown(why))
     if service.settings().apply_simulated.enabled and service.can_apply(stored.recommendation):
         st.caption("Applied to the simulated cluster: no real job is touched.")
 
@@ -163,7 +164,7 @@ def _why_and_change(stored: StoredRecommendation) -> None:
     why, change = st.columns([3, 2])
     with why:
         st.markdown("**Why**")
-        st.write(plain(revision.why))
+        st.write(markdown(revision.why))
         if revision.job_id:
             show_demand(revision, "open")
     with change:

@@ -5,6 +5,7 @@ import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.charts.idle_waterfall import idle_waterfall
+from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import of_autoscalers
 from dashboard.web.access.identity import current_role
 from dashboard.web.access.session import current_world
@@ -19,16 +20,7 @@ from dashboard.web.findings.finding_list import (
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow
 from dashboard.web.findings.outcome import watch
-from dashboard.web.frame.page import (
-    chart,
-    empty_state,
-    export,
-    finding,
-    number,
-    plain,
-    table,
-    tense,
-)
+from dashboard.web.frame.page import chart, empty_state, export, finding, number, table, tense
 from data.base.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
@@ -111,7 +103,7 @@ def show_idle(plan: Plan) -> None:
     if not (sentence := idle.sentence()):
         return
     st.subheader("From idle to freed")
-    st.write(plain(sentence))
+    st.write(markdown(sentence))
     chart(idle_waterfall(idle), "idle")
     today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     st.caption(

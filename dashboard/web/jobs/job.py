@@ -7,19 +7,11 @@ import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import why_kept
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
 from dashboard.web.access.session import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
-from dashboard.web.frame.page import (
-    chart,
-    empty_state,
-    figures,
-    finding,
-    measured,
-    plain,
-    table,
-    tense,
-)
+from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.held_boards import show_boards
 from dashboard.web.jobs.job_models import show_models
@@ -47,7 +39,7 @@ def choose_job(end: datetime) -> Job | None:
     names = list(reader.running_jobs(since=since))
     job_id = st.query_params.get("id", "")
     if job_id and reader.job(job_id) is None:
-        st.warning(plain(f"No job {job_id} is known; the most wasteful one is shown."))
+        st.warning(markdown(f"No job {job_id} is known; the most wasteful one is shown."))
         job_id = ""
     if not job_id:
         page = reader.job_page(
@@ -126,7 +118,7 @@ def show_demand(job: Job, history: pd.DataFrame, forecast: DemandForecast | None
         st.subheader("Plan")
         table(pd.DataFrame(stretch_rows(plan, mine)), "plan")
         if mine.unplaced:
-            st.caption(plain(f"No known place: {mine.unplaced}"))
+            st.caption(markdown(f"No known place: {mine.unplaced}"))
 
 
 def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForecast | None) -> None:
@@ -175,7 +167,7 @@ def show_findings(job: Job) -> None:
             st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")
         else:
             because = f" ({why})" if why else ""
-            st.write(plain(f"No change {tense('is', 'was')} recommended{because}."))
+            st.write(markdown(f"No change {tense('is', 'was')} recommended{because}."))
         return
     findings_table(mine, "job-findings")
 
@@ -192,7 +184,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     forecast = reader.forecast(job.job_id)
     demand = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
-        st.warning(plain(f"No forecast: {sentence(forecast.reason)}"))
+        st.warning(markdown(f"No forecast: {sentence(forecast.reason)}"))
     show_findings(job)
     slow_work_line(job.job_id)
     show_demand(job, history, demand)
@@ -205,7 +197,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
         show_models(demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
-        st.caption(plain(f"Assumed, not measured: {pairs}"))
+        st.caption(markdown(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
     similar_runs(reader, job, others)
     show_boards(reader, job, end)

@@ -6,7 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.job_lines import phase_segments
-from dashboard.web.frame.page import chart, plain
+from dashboard.common.escaping import markdown
+from dashboard.web.frame.page import chart
 from data.base.errors import sentence
 from data.base.units import SECONDS_PER_DAY, SLOT_SECONDS
 from data.facts.jobs import Job, WorkloadKind
@@ -39,7 +40,7 @@ def _show(values: "pd.Series[float]", signal: Signal) -> None:
     chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
     now = phases.segments[-1]
     since = f"Latest: {now.kind}, since {grid[now.start]:%Y-%m-%d %H:%M} UTC. "
-    st.caption(plain(since + _epoch_line(phases)))
+    st.caption(markdown(since + _epoch_line(phases)))
 
 
 def _epoch_line(phases: Phases) -> str:

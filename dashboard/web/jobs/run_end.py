@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
-from dashboard.web.frame.page import plain
+from dashboard.common.escaping import markdown
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
 from forecasting.series.past_runs import past_run_seconds
@@ -31,7 +31,7 @@ def run_end(
     line = end_line(job, lengths, as_of, progress)
     if line:
         st.subheader("End of this run")
-        st.write(plain(line))
+        st.write(markdown(line))
 
 
 def end_line(

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import plain
 from data.records.slow_work import SlowCause
 
 _UNTOLD = (
@@ -21,9 +21,9 @@ def slow_work_line(job_id: str) -> None:
         return
     (slow_work,) = mine
     words = slow_work.describe()
-    text = plain(words[:1].upper() + words[1:])
+    text = markdown(words[:1].upper() + words[1:])
     if not slow_work.cause.is_slow:
-        st.write(f"Not slow: {plain(words)}" if slow_work.cause is SlowCause.BUSY else text)
+        st.write(f"Not slow: {markdown(words)}" if slow_work.cause is SlowCause.BUSY else text)
         return
     (st.info if slow_work.confidence == "weak" else st.warning)(text)
     lost = slow_work.lost_ratio
@@ -33,5 +33,5 @@ def slow_work_line(job_id: str) -> None:
         else f"It takes {100 * lost.central:.0f} % ({100 * lost.low:.0f}–{100 * lost.high:.0f} %) "
         "of the time of its boards."
     )
-    st.markdown(f"- To try: {plain(slow_work.remedy)}")
-    st.caption(plain(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))
+    st.markdown(f"- To try: {markdown(slow_work.remedy)}")
+    st.caption(markdown(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))
