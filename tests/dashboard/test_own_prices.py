@@ -24,7 +24,7 @@ from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
 from dashboard.decisions.service import DecisionService
 from dashboard.reports.week.query import asked_report
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import PlanningSettings, Settings

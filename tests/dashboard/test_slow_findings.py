@@ -19,7 +19,7 @@ from dashboard.cycle.run_cycle import run_cycle
 from dashboard.decisions.findings import findings_now
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action

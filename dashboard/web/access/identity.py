@@ -1,19 +1,25 @@
-"""Person who looks at a page: the local one, one named by a trusted proxy, or one signed in."""
+"""Person who looks at a page, and the world as they may see it.
+
+The person is the local one, one named by a trusted proxy, or one signed in. Streamlit runs pages as
+scripts, which take no arguments: the one registered world is the only module-level state.
+"""
 
 from collections.abc import Mapping
 
 import streamlit as st
 
 from dashboard.api.http.authentication import OPEN, PERSON_HEADER, SIGN_IN_COOKIE, proxied
-from dashboard.common.rights import role_of
-from dashboard.web.access.session import whole_world
+from dashboard.common.rights import role_of, view_of
+from dashboard.web.access.context import WebWorld
 from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
 from data.records.commands import Person
 from data.settings.access import AccessSettings
 
 _NAME = "person"
 REFUSAL = "refused"
 """What of a page's address says why a sign-in came to nothing."""
+_registered: list[WebWorld] = []
 
 
 def known_name() -> str:
@@ -87,3 +93,31 @@ def current_role() -> str:
     access = whole_world().decision_service.settings().access
     person = signed_in(access)
     return "none" if person is None else role_of(person, access)
+
+
+def register(world: WebWorld) -> None:
+    """Make `world` the one that pages see."""
+    _registered[:] = [world]
+
+
+def current_world() -> WebWorld:
+    """Return the world as who looks may see it: an owner's reader has their own jobs alone.
+
+    Errors: NotSignedInError where nobody is signed in, as in a thread behind the page.
+    """
+    world = whole_world()
+    access = world.decision_service.settings().access
+    if access.mode == "local":
+        return world
+    person = signed_in(access)
+    if person is None:
+        raise NotSignedInError("nobody is signed in here", "Sign in, and open the page again.")
+    mine = view_of(person, access, world.reader)
+    return world if mine is world.reader else world.looking_through(mine)
+
+
+def whole_world() -> WebWorld:
+    """Return the registered world: for asking who somebody is, not for showing rows."""
+    if not _registered:
+        raise RuntimeError("start the dashboard with `trimtab serve`, not with `streamlit run`")
+    return _registered[0]

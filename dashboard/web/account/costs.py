@@ -9,8 +9,7 @@ from dashboard.accounting.energy.periods import Every
 from dashboard.accounting.facility.capacity import WEEKS, CapacityRow, capacity_rows
 from dashboard.charts.cost_days import cost_days
 from dashboard.common.escaping import markdown
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.account.cost_parts import (
     LEVELS,
     CostView,

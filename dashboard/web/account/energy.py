@@ -12,7 +12,7 @@ from dashboard.accounting.energy.statement import WORK_UNIT, EsgStatement
 from dashboard.charts.energy_stack import energy_stack
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.account.energy_choice import SHOWN, ask_energy_choice
 from dashboard.web.account.energy_parts import (
     comparable,

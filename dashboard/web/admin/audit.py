@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import finding, table, tense
 from data.base.counts import count_text
 

@@ -5,8 +5,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.decisions.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.admin.contradiction_section import contradiction_section
 from dashboard.web.fleet.xid_section import xid_section
 from dashboard.web.frame.alert_strip import urgent_section

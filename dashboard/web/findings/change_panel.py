@@ -4,8 +4,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.decisions.service import Preview
-from dashboard.web.access.identity import signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.findings.actions import VERBS, why_refused
 from dashboard.web.findings.decision_dialog import preview_key
 from dashboard.web.frame.action_button import action_button

@@ -15,8 +15,7 @@ from dashboard.accounting.savings.ledger import sum_of
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.decisions.service import Preview
-from dashboard.web.access.identity import known_name, remember_name, signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world, known_name, remember_name, signed_in
 from dashboard.web.findings.actions import (
     SNOOZES,
     VERBS,

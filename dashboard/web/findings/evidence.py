@@ -2,7 +2,7 @@
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.figures import samples_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import UNKNOWN, chart
 from data.base.units import MIB_PER_GIB
 from data.records.actions import FOR_MEMORY

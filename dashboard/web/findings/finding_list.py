@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.decisions.findings import findings_now
-from dashboard.web.access.identity import current_role, signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world, signed_in
 from dashboard.web.findings.actions import BULK, VERBS
 from dashboard.web.findings.daily_savings import saved_by_finding
 from dashboard.web.findings.decision_dialog import verb_button

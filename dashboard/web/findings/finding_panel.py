@@ -10,8 +10,7 @@ from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.common.replay_clock import NOT_APPLIED
 from dashboard.resources.rows import record_of
-from dashboard.web.access.identity import signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.findings.actions import VERBS, offered, why_refused
 from dashboard.web.findings.change_panel import change_panel
 from dashboard.web.findings.decision_dialog import verb_button

@@ -7,8 +7,7 @@ from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, id
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import of_autoscalers
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
     choose_rows,

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from data.base.units import MIB_PER_GIB
 from data.records.commands import Measurement
 from data.records.lifecycle import State

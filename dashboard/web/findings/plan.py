@@ -14,7 +14,7 @@ from dashboard.resources.plan_rows import (
     of_autoscalers,
     tenant_rows,
 )
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose

@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.cycle.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import number, table
 from data.base.counts import count_text
 from data.base.errors import TrimtabError

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import (
     UNKNOWN,
     empty_state,

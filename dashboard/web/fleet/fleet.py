@@ -10,7 +10,7 @@ from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.fleet.node_health import troubles
 from dashboard.web.fleet.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.fleet.xid_section import board_xid_section

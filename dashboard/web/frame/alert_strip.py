@@ -8,8 +8,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.resources.alerts import UrgentFact, urgent_facts
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import table
 from data.base.clock import floor_to_slot
 from data.facts.fleet import SourceState

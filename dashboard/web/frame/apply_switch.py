@@ -5,7 +5,7 @@ from typing import Literal
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import Post, PressOutcome, action_button
 from dashboard.web.frame.welcome import sign_in_button
 from data.records.commands import Person

@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard.accounting.savings.ledger import ledger, total_gpu_hours
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.navigation import page_file
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR

@@ -4,8 +4,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.common.rights import role_of
-from dashboard.web.access.identity import ask_name, current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import ask_name, current_role, current_world
 from dashboard.web.frame.page import freshness
 from dashboard.web.frame.scope import ask_scope, scope_note
 from data.records.commands import Person

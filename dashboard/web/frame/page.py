@@ -15,7 +15,7 @@ from dashboard.common.escaping import isolated, markdown
 from dashboard.common.figures import figure_text, range_texts, short_name
 from dashboard.common.replay_clock import as_of_text
 from dashboard.common.stale_readings import WAY_OUT, why_too_old
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.headings import column_settings
 from dashboard.web.frame.navigation import page_file

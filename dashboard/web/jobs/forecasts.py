@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import choose_page, pick
 from dashboard.web.frame.page import chart, empty_state, figures, finding, table, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs

@@ -9,7 +9,7 @@ from dashboard.accounting.savings.idle_bridge import why_kept
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
 from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope

@@ -11,7 +11,7 @@ from dashboard.accounting.cost.applications import application_of
 from dashboard.common.escaping import markdown
 from dashboard.resources.listings import running_since
 from dashboard.resources.queue_rows import queue_rows
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, choose_page, held
 from dashboard.web.frame.page import empty_state, finding, goes_to, number, table, tense
 from dashboard.web.frame.scope import current_scope

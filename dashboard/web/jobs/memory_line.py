@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import table
 from data.base.errors import sentence
 from data.records.memory import MemoryOutlook

@@ -11,8 +11,7 @@ from dashboard.common.escaping import markdown
 from dashboard.resources.rows import ServiceRow, service_row
 from dashboard.serving.outlook import service_history
 from dashboard.serving.token_cost import TokenValue, kept_values
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,

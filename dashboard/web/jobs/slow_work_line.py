@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from data.records.slow_work import SlowCause
 
 _UNTOLD = (

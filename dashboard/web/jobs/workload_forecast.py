@@ -11,7 +11,7 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import bare_range_text, range_text
 from dashboard.resources.workload_rows import cost_ahead
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import pick
 from dashboard.web.frame.page import chart, figures
 from data.base.units import SECONDS_PER_HOUR

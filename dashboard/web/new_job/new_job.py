@@ -23,7 +23,7 @@ from dashboard.submission.job.feasible_plans import (
 from dashboard.submission.job.fleet import SubmissionFleet, catalogue_types, fleet_of_store
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.submit.proposal import host_need
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import chart, finding, table
 from dashboard.web.new_job.new_job_form import asked_job
 from dashboard.web.new_job.new_job_submission import submission_part

@@ -17,8 +17,7 @@ from dashboard.submission.submit.proposal import SubmissionProposal, propose
 from dashboard.submission.submit.submit import submit, why_not
 from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_name, target_of
-from dashboard.web.access.identity import acting, ask_name, remember_name, signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import acting, ask_name, current_world, remember_name, signed_in
 from dashboard.web.frame.page import table
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, NotSignedInError, TrimtabError

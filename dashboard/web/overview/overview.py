@@ -12,7 +12,7 @@ from dashboard.accounting.energy.statement import EsgStatement, GroupBy
 from dashboard.accounting.savings.daily_savings import summed
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
 from dashboard.web.findings.finding_rows import InboxChoice, InboxRow, chosen_rows
