@@ -9,14 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import (
-    GpuRequest,
-    PodFacts,
-    count_of,
-    list_in,
-    part,
-    text_in,
-)
+from collectors.kubernetes.objects import GpuRequest, PodFacts
+from collectors.shared.json_parts import count_of, list_in, part, text_in
 from data.facts.gpu_resources import BOARD_CLASS, INSTANCE_CLASS
 
 UNKNOWN_PROFILE = "unknown"

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import labels_of, list_in, part, text_in
+from collectors.kubernetes.objects import labels_of
 from collectors.kubernetes.placement_rules import matches
+from collectors.shared.json_parts import list_in, part, text_in
 
 
 def floors_of(

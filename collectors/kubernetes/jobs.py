@@ -30,15 +30,11 @@ from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
     GpuRequest,
     PodFacts,
-    count_of,
     labels_of,
     model_of,
     on_node,
-    part,
     product_of,
     read_pod,
-    text_in,
-    time_in,
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
@@ -64,6 +60,7 @@ from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from collectors.shared.collector import Source, Window
+from collectors.shared.json_parts import count_of, part, text_in, time_in
 from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected

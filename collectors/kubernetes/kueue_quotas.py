@@ -13,7 +13,8 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import list_in, model_of, part, text_in
+from collectors.kubernetes.objects import model_of
+from collectors.shared.json_parts import list_in, part, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
 from data.facts.quotas import Quota, QuotaKind

@@ -5,7 +5,8 @@ label with the state of its work.
 """
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import count_of, model_of, part, text_in
+from collectors.kubernetes.objects import model_of
+from collectors.shared.json_parts import count_of, part, text_in
 from collectors.shared.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.fleet import MigManager

@@ -7,18 +7,9 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.host_requests import free_on_nodes
 from collectors.kubernetes.mig_layouts import mig_manager_of
-from collectors.kubernetes.objects import (
-    boards_of,
-    count_of,
-    gpu_resources,
-    list_in,
-    mig_offer,
-    model_of,
-    part,
-    text_in,
-)
-from collectors.kubernetes.quantities import quantity
+from collectors.kubernetes.objects import boards_of, gpu_resources, mig_offer, model_of
 from collectors.kubernetes.unread import unread_reason
+from collectors.shared.json_parts import count_of, list_in, part, quantity, text_in
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.fleet import Node

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from collectors.kubernetes.objects import gpu_resources, list_in, part, text_in
+from collectors.kubernetes.objects import gpu_resources
+from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.gpu_resources import PRODUCT_LABEL
 from data.facts.identifiers import canonical_json
 from data.records.feasible_changes import NO_NODE

@@ -8,11 +8,10 @@ from datetime import datetime
 import pandas as pd
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import count_of, part, time_in
-from collectors.kubernetes.quantities import whole_number
 from collectors.kubernetes.workloads import Workload
 from collectors.readings.reported_progress import IMPLAUSIBLE, share_done
 from collectors.shared.collect import MAX_SKEW
+from collectors.shared.json_parts import count_of, part, time_in, whole_number
 from data.facts.columns import PROGRESS, check_frame, empty_frame
 
 Told = tuple[datetime, float | None]

@@ -15,8 +15,9 @@ from typing import Any
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kueue_quotas import is_device, kueue_quotas, quantity_of
-from collectors.kubernetes.objects import labels_of, part, text_in
+from collectors.kubernetes.objects import labels_of
 from collectors.kubernetes.resource_quotas import resource_quotas
+from collectors.shared.json_parts import part, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import WHOLE_GPU
 from data.facts.quotas import Quota, QuotaKind

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kueue_quotas import is_device, quantity_of
-from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.quotas import Quota, QuotaKind
 
 _ENFORCED = "requests."

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
-from collectors.kubernetes.quantities import whole_number
+from collectors.kubernetes.objects import gpu_resources, is_read
+from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from collectors.shared.unread import UnreadAccelerators
 from data.base.errors import scrub
 from data.facts.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator

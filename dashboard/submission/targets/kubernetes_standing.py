@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.shared.json_parts import list_in, part, text_in
 from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
 from data.base.errors import scrub
 from data.records.submissions import SubmissionState

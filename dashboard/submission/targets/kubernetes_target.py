@@ -9,7 +9,7 @@ import yaml
 
 from collectors.kubernetes.api import CutError, Document
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.shared.json_parts import list_in, part, text_in
 from dashboard.common.kubernetes_writer import KubernetesWriter
 from dashboard.submission.job.fleet import SubmissionFleet, fleet_of
 from dashboard.submission.job.job_file import JobFile
