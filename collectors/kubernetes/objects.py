@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.pod_share import PodShare
 from collectors.kubernetes.quantities import HostRequest
 from collectors.shared.json_parts import (
     count_of,
@@ -36,6 +35,21 @@ _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _KAI_SCHEDULER = "kai-scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodShare:
+    """Parts of boards that others may be on too.
+
+    `by` says in words who shares them out; `boards` are UUIDs or indices, empty where nobody tells;
+    `ratio` is the pod's part of each, None where that is not known. `reserved_by` is the pod whose
+    name stands for the board in readings, '' where none does.
+    """
+
+    by: str
+    boards: tuple[str, ...] = ()
+    ratio: float | None = None
+    reserved_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

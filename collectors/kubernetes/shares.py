@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.claims import ClaimedDevice
-from collectors.kubernetes.objects import PodFacts, boards_of, labels_of, shares_gpus
-from collectors.kubernetes.pod_share import PodShare
+from collectors.kubernetes.objects import PodFacts, PodShare, boards_of, labels_of, shares_gpus
 from collectors.shared.json_parts import part, text_in
 from data.boards.board_shares import BOARD_SHARE, SHARED_BOARDS, SHARING
 from data.facts.gpu_resources import PERCENTAGES, PIECES, SHARING_LABEL
