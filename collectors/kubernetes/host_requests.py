@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.quantities import MILLI, HostRequest
+from collectors.kubernetes.objects import MILLI, HostRequest
 from collectors.shared.json_parts import list_in, part, quantity, text_in
 
 _SHOWN = 5

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.quantities import HostRequest
 from collectors.shared.json_parts import (
     count_of,
     fit,
@@ -16,6 +15,7 @@ from collectors.shared.json_parts import (
     text_in,
     time_in,
 )
+from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (
     BOARDS,
@@ -35,6 +35,46 @@ _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _KAI_SCHEDULER = "kai-scheduler"
+MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """CPU and memory in the units in which the scheduler adds them up."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+    @property
+    def cpus(self) -> float:
+        """CPUs."""
+        return self.cpu_milli / MILLI
+
+    @property
+    def memory_mib(self) -> float:
+        """Memory in MiB."""
+        return self.memory_bytes / BYTES_PER_MIB
+
+    def __add__(self, other: "HostRequest") -> "HostRequest":
+        """Return both together."""
+        return HostRequest(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
+
+    def __sub__(self, other: "HostRequest") -> "HostRequest":
+        """Return the difference, nothing where the other is larger."""
+        return HostRequest(
+            max(0, self.cpu_milli - other.cpu_milli),
+            max(0, self.memory_bytes - other.memory_bytes),
+        )
+
+    def times(self, count: int) -> "HostRequest":
+        """Return as much for so many pods."""
+        return HostRequest(self.cpu_milli * count, self.memory_bytes * count)
+
+    def most(self, other: "HostRequest") -> "HostRequest":
+        """Return the larger of each."""
+        return HostRequest(
+            max(self.cpu_milli, other.cpu_milli), max(self.memory_bytes, other.memory_bytes)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

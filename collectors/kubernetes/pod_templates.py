@@ -12,8 +12,7 @@ from types import MappingProxyType
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.host_requests import asked_of_host
-from collectors.kubernetes.objects import GpuRequest, PodFacts, requests_of
-from collectors.kubernetes.quantities import HostRequest
+from collectors.kubernetes.objects import GpuRequest, HostRequest, PodFacts, requests_of
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from data.base.errors import scrub
 from data.facts.device_numbers import named_gpus, named_nodes, named_processes, named_shards

@@ -6,8 +6,13 @@ from collections.abc import Collection, Iterable, Iterator
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.host_requests import allocatable, asked_by_pods
 from collectors.kubernetes.nodes import read_node
-from collectors.kubernetes.objects import gpu_resources, mig_offer, read_pod, shares_gpus
-from collectors.kubernetes.quantities import HostRequest
+from collectors.kubernetes.objects import (
+    HostRequest,
+    gpu_resources,
+    mig_offer,
+    read_pod,
+    shares_gpus,
+)
 from collectors.shared.json_parts import list_in, part, text_in
 from dashboard.submission.job.fleet import SubmissionNode, Taint
 from data.base.clock import utc_now
