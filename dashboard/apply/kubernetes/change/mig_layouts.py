@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.client import path_of_config_map
-from collectors.kubernetes.mig_layouts import file_of
+from collectors.kubernetes.nodes import file_of
 from collectors.kubernetes.objects import gpu_resources, model_of
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
 from collectors.shared.mig_layouts import layouts_in
