@@ -22,7 +22,6 @@ from collectors.kubernetes.claims import (
     with_claims,
 )
 from collectors.kubernetes.client import Inventory, KubernetesClient
-from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
 from collectors.kubernetes.kinds import EXCERPT, KINDS, excerpt_text
@@ -37,7 +36,7 @@ from collectors.kubernetes.objects import (
     read_pod,
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
-from collectors.kubernetes.placement_rules import OpenNodes, rules_of
+from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, rules_of
 from collectors.kubernetes.pod_templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
