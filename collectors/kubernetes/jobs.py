@@ -38,6 +38,14 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
 from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, rules_of
+from collectors.kubernetes.pod_devices import (
+    device_rows,
+    is_reservation,
+    replicas_in_use,
+    reservations,
+    share_facts,
+    share_of,
+)
 from collectors.kubernetes.pod_templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
@@ -47,14 +55,6 @@ from collectors.kubernetes.pod_templates import (
     why_pods_stay,
 )
 from collectors.kubernetes.queues import queue_of_pod, quotas_of
-from collectors.kubernetes.shares import (
-    device_rows,
-    is_reservation,
-    replicas_in_use,
-    reservations,
-    share_facts,
-    share_of,
-)
 from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
