@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.claims import claimed_devices, devices_of
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import boards_of, gpu_resources, mig_offer, product_of
+from collectors.kubernetes.pod_devices import claimed_devices, devices_of
 from collectors.kubernetes.unread import unread_accelerators
 from collectors.shared.collector import Finding
 from collectors.shared.json_parts import text_in

@@ -15,13 +15,6 @@ from typing import Any
 import pandas as pd
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.claims import (
-    UNKNOWN_PROFILE,
-    ClaimedDevice,
-    claimed_devices,
-    devices_of,
-    with_claims,
-)
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
@@ -39,12 +32,17 @@ from collectors.kubernetes.objects import (
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
 from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, rules_of
 from collectors.kubernetes.pod_devices import (
+    UNKNOWN_PROFILE,
+    ClaimedDevice,
+    claimed_devices,
     device_rows,
+    devices_of,
     is_reservation,
     replicas_in_use,
     reservations,
     share_facts,
     share_of,
+    with_claims,
 )
 from collectors.kubernetes.pod_templates import (
     KINDS_WITH_TEMPLATES,
