@@ -16,7 +16,7 @@ import pandas as pd
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory, KubernetesClient
-from collectors.kubernetes.findings import kubernetes_findings
+from collectors.kubernetes.findings import kubernetes_findings, unread_accelerators
 from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
 from collectors.kubernetes.kinds import EXCERPT, KINDS, excerpt_text
 from collectors.kubernetes.nodes import read_nodes
@@ -53,7 +53,6 @@ from collectors.kubernetes.pod_templates import (
     why_pods_stay,
 )
 from collectors.kubernetes.queues import queue_of_pod, quotas_of
-from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from collectors.readings.reported_progress import IMPLAUSIBLE, share_done

@@ -9,9 +9,9 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
+from collectors.kubernetes.findings import unread_reason
 from collectors.kubernetes.host_requests import free_on_nodes
 from collectors.kubernetes.objects import boards_of, gpu_resources, mig_offer, model_of
-from collectors.kubernetes.unread import unread_reason
 from collectors.shared.json_parts import count_of, list_in, part, quantity, text_in
 from collectors.shared.mig_layouts import layouts_in
 from data.base.units import BYTES_PER_MIB
