@@ -1,4 +1,7 @@
-"""Gaps of a Kubernetes cluster for Trimtab, each with the exact line that would close it."""
+"""Gaps of a Kubernetes cluster for Trimtab, each with the exact line that would close it.
+
+Also its accelerators that are not read: resources of nodes and pods, and drivers.
+"""
 
 from collections.abc import Iterator, Mapping
 

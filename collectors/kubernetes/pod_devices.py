@@ -1,4 +1,7 @@
-"""Pods that share boards with others: the source of a share, its boards, and its size.
+"""Devices of pods: those that claims give them, and parts of boards that others use too.
+
+Dynamic resource allocation (DRA): NVIDIA's driver names a device by its minor number (gpu-0), which
+is its index on most machines, and tells the UUID in a ResourceSlice, in lower case.
 
 A device plugin that slices time or runs MPS hands one board to several pods and tells nobody which.
 HAMi writes the boards into an annotation, KAI groups its pods and a pod that reserves their board,

@@ -1,8 +1,12 @@
-"""GPU limits of queues of KAI-scheduler and Volcano, and the queue of a pod.
+"""GPU limits of queues and namespaces, and the queue of a pod.
 
-Both call the kind Queue. KAI's tells a share (`quota`) and a limit of GPUs, -1 for none of either;
-Volcano's what it deserves, what nobody else may take of that (`guarantee`), and what it may hold at
-most (`capability`). The use stands in the status that their controllers write.
+Kueue: limits stand in specs that a person wrote, use and workloads in the statuses that its
+controller writes: without it they are unknown. v1beta1 calls a cohort `cohort` and one above it
+`parent`, v1beta2 `cohortName` and `parentName`. A cohort without an object has no quota of its own.
+
+KAI-scheduler and Volcano both call the kind Queue. KAI's tells a share (`quota`) and a limit of
+GPUs, -1 for none of either; Volcano's what it deserves, what nobody else may take of that
+(`guarantee`), and what it may hold at most (`capability`). The use stands in their statuses.
 """
 
 import re
@@ -28,7 +32,7 @@ _USED, _RESERVED = "flavorsUsage", "flavorsReservation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
+class _KueueReader:
     """One reading of a cluster's queues; `models` are those of flavors."""
 
     source: str
@@ -93,8 +97,8 @@ class _Reader:
                 lending_limit=lending,
                 used=_total(status, _USED, name, resource),
                 reserved=_total(status, _RESERVED, name, resource),
-                admitted=_workloads(status, "admittedWorkloads"),
-                pending=_workloads(status, "pendingWorkloads"),
+                admitted=_count(part(status, "admittedWorkloads")),
+                pending=_count(part(status, "pendingWorkloads")),
                 weight=quantity_of(part(spec, "fairSharing", "weight")),
                 preempts=_preempts(spec),
                 parent=above,
@@ -290,7 +294,7 @@ def kueue_quotas(
         )
         for flavor in inventory.of("ResourceFlavor")
     }
-    reader = _Reader(source=source, observed_at=observed_at, models=models, dropped=dropped)
+    reader = _KueueReader(source=source, observed_at=observed_at, models=models, dropped=dropped)
     quotas_by_queue: dict[str, list[Quota]] = {}
     for document in inventory.of("ClusterQueue"):
         rows = quotas_by_queue.setdefault(text_in(document, "metadata", "name"), [])
@@ -319,8 +323,8 @@ def _of_local_queue(document: Document, above: Quota) -> Quota:
         lending_limit=None,
         used=_total(status, _USED, above.flavor, above.resource),
         reserved=_total(status, _RESERVED, above.flavor, above.resource),
-        admitted=_workloads(status, "admittedWorkloads"),
-        pending=_workloads(status, "pendingWorkloads"),
+        admitted=_count(part(status, "admittedWorkloads")),
+        pending=_count(part(status, "pendingWorkloads")),
         weight=quantity_of(part(document, "spec", "fairSharing", "weight")),
         preempts="",
         parent=above.queue,
@@ -348,11 +352,6 @@ def _total(status: object, where: str, flavor: str, resource: str) -> float | No
             if (text_in(entry, "name"), text_in(usage, "name")) == (flavor, resource):
                 return quantity_of(part(usage, "total"))
     return None
-
-
-def _workloads(status: object, name: str) -> int | None:
-    count = part(status, name)
-    return count if type(count) is int and 0 <= count < 1 << 31 else None
 
 
 def _preempts(spec: object) -> str:
