@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from data.base.clock import ceil_to_slot, floor_to_slot, utc_now
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
 from data.facts.fleet import (
     LIVE_SOURCES,
@@ -35,7 +36,6 @@ from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql
 from data.store.facts.contradictions import ContradictionReader
 from data.store.facts.job_sql import FIELDS
-from data.store.facts.models_held import catalogued, with_models_held
 from data.store.facts.planning_view import PlanningView, lately_read
 from data.store.facts.quotas import QuotaReader
 
@@ -392,3 +392,31 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
 
     first = pd.to_datetime(history["job_id"].map(begins), utc=True)
     return history[~(history["slot_start"] < first)].reset_index(drop=True)
+
+
+def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:
+    """Return the job with the catalogue's name of its model, where that was kept as reported."""
+    name = catalogue.recognise(job.gpu_model)
+    return job if name == job.gpu_model else replace(job, gpu_model=name)
+
+
+def with_models_held(
+    jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
+) -> tuple[Job, ...]:
+    """Return the jobs, those of an unknown model with model and memory of a board they held."""
+    gpu_by_job = {
+        job_id: gpu
+        for gpu in gpus
+        if catalogue.find(gpu.gpu_model) is not None
+        for job_id in gpu.holders
+    }
+    return tuple(
+        replace(
+            job,
+            gpu_model=catalogue.recognise(gpu.gpu_model),
+            gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
+        )
+        if (gpu := gpu_by_job.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
+        else job
+        for job in jobs
+    )
