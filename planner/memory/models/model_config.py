@@ -10,7 +10,6 @@ from typing import Any
 
 from data.base.errors import ImpossibleProblemError, scrub
 from planner.memory.models.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
-from planner.memory.models.quantized_config import stored_quantization
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -38,6 +37,13 @@ _PARTS = ("attn_config", "ffn_config")
 _TOWERS = ("vision_config", "audio_config", "visual")
 _MAX_LAYERS = 10_000
 """No model with experts in some of its layers reaches this."""
+_BY_BITS = {
+    "awq": {4: "awq-int4"},
+    "gptq": {4: "gptq-int4", 8: "gptq-int8"},
+    "int": {4: "gptq-int4", 8: "gptq-int8"},
+    "float": {8: "fp8"},
+}
+_WHOLE = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,3 +354,42 @@ def _no_rule(key: str, value: object, hint: str) -> ImpossibleProblemError:
     return ImpossibleProblemError(
         f"config.json: {key} is {scrub(repr(value), limit=40)}", f"give {key} as {hint}"
     )
+
+
+def stored_quantization(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of a quantization, '' for 16 bit, and a note, '' where none is stated.
+
+    A method that is not known is 16 bit, and the note says so.
+    """
+    stated = config.get("quantization_config")
+    if stated is None:
+        return "", ""
+    stated = stated if isinstance(stated, Mapping) else {}
+    method = str(stated.get("quant_method") or "").lower()
+    name = _WHOLE.get(method) or _with_bits(method, stated)
+    text = f"quantization_config {scrub(method, limit=40) or 'without quant_method'}"
+    if not name:
+        return "", f"{text} is not known and ignored: weights are taken as 16 bit"
+    return name, f"{text} is read as {name} where the model is served; training takes 16 bit"
+
+
+def _with_bits(method: str, stated: Mapping[str, Any]) -> str:
+    """Return the quantization of a method that has several widths, '' for one not known."""
+    if method == "bitsandbytes":
+        if stated.get("load_in_4bit"):
+            return "nf4-dq" if stated.get("bnb_4bit_use_double_quant") else "nf4"
+        return "int8" if stated.get("load_in_8bit") else ""
+    if method != "compressed-tensors":
+        return _of_width(method, stated.get("bits"))
+    groups = stated.get("config_groups")
+    weights = [
+        group["weights"]
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
+    ]
+    names = {_of_width(str(each.get("type") or "int"), each.get("num_bits")) for each in weights}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _of_width(kind: str, bits: object) -> str:
+    return _BY_BITS.get(kind, {}).get(bits, "") if isinstance(bits, int) else ""
