@@ -10,15 +10,17 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text, samples_text
 from dashboard.common.replay_clock import NOT_APPLIED
+from dashboard.decisions.service import Preview
 from dashboard.resources.rows import record_of
 from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.findings.actions import VERBS, offered, why_refused
-from dashboard.web.findings.change_panel import change_panel
-from dashboard.web.findings.decision_dialog import verb_button
+from dashboard.web.findings.decision_dialog import preview_key, verb_button
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
+from dashboard.web.frame.action_button import action_button
 from dashboard.web.frame.page import UNKNOWN, chart, table, tense, way
 from data.base.counts import count_text
+from data.base.errors import TrimtabError
 from data.base.units import MIB_PER_GIB
 from data.records.actions import FOR_MEMORY
 from data.records.forecasts import DemandForecast, Quantity
@@ -35,6 +37,8 @@ _COLOURS: dict[str, _Colour] = {
     **dict.fromkeys(("written", "applying", "rolling-back"), "blue"),
     **dict.fromkeys(("rejected", "failing", "fell-short", "refused", "unknown"), "red"),
 }
+_COLOUR_BY_SIGN = {"-": "red", "+": "green"}
+_LOOKED_AT = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
 
 
 def finding_panel(row: InboxRow) -> None:
@@ -263,3 +267,96 @@ def evidence_rows(recommendation: Recommendation) -> dict[str, str]:
 
 def _loss(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3g} GPU"
+
+
+def change_lines(revision: Recommendation) -> list[str]:
+    """Return the change of configuration as the lines of a diff, one side each."""
+    now, then = revision.now.describe(), revision.proposed.describe()
+    lines = [f"- {now}"] if now else []
+    lines += [f"+ {then}"] if then and then != now else []
+    lines += [f"+ {revision.change}"] if revision.change and revision.change != then else []
+    return lines + [f"+ {name} = {value}" for name, value in revision.details]
+
+
+def step_lines(preview: Preview) -> list[str]:
+    """Return the steps as the lines of a diff."""
+    lines = []
+    for step in preview.change.steps:
+        lines += step.text.splitlines()
+        lines += [f"- {step.field}: {step.before}"] if step.before is not None else []
+        lines += [f"+ {step.field}: {step.after}"] if step.after is not None else []
+    return lines
+
+
+def diff_text(lines: list[str]) -> str:
+    """Return a diff as Markdown: removed on red, added on green, in the page's own dark text.
+
+    The colours that Streamlit gives to a diff as code are too pale to read on a light page. No
+    value begins a line of its own.
+    """
+    parts = []
+    for line in lines:
+        text, colour = markdown(" ".join(line.split())), _COLOUR_BY_SIGN.get(line[:1])
+        parts.append(f":{colour}-background[{text}]" if colour else f"**{text}**")
+    return "  \n".join(parts)
+
+
+def change_panel(stored: StoredRecommendation) -> None:
+    """Show the change: from a fresh look at the target, or as the change file has it."""
+    revision, service = stored.recommendation, current_world().decision_service
+    preview: Preview | None = st.session_state.get(preview_key(revision.digest))
+    lines = step_lines(preview) if preview else change_lines(revision)
+    st.markdown(diff_text(lines))
+    if preview is not None:
+        _said_by_target(preview)
+    if not service.can_apply(revision):
+        _file_text(revision)
+        return
+    person = signed_in(service.settings().access)
+    if person is None or stored.state not in _LOOKED_AT:
+        return
+    verb = VERBS["approve" if stored.state == State.PROPOSED else "apply"]
+    if why_refused(service, verb, stored, person):
+        return
+    action_button(
+        "Look at the target",
+        key=f"look-{revision.digest[:12]}",
+        then=lambda _answers: _look(revision.digest),
+        hint="Asks the cluster and works out the steps. An approval is then bound to them.",
+    )
+    refused = st.session_state.pop(f"refused-{revision.digest}", "")
+    if refused:
+        st.error(markdown(refused))
+
+
+def _look(digest: str) -> None:
+    st.session_state.pop(preview_key(digest), None)
+    service = current_world().decision_service
+    person = signed_in(service.settings().access)
+    if person is None:
+        return
+    try:
+        st.session_state[preview_key(digest)] = service.preview(digest, person)
+    except TrimtabError as error:
+        st.session_state[f"refused-{digest}"] = str(error)
+
+
+def _said_by_target(preview: Preview) -> None:
+    change, reply = preview.change, preview.rehearsal
+    for note in (*change.notes, *reply.warnings):
+        st.caption(markdown(note))
+    for refusal in reply.refusals:
+        st.error(markdown(refusal))
+    for field, intended, answered in reply.differences:
+        st.error(markdown(f"{field}: {intended} is meant, the target would store {answered}"))
+
+
+def _file_text(revision: Recommendation) -> None:
+    """Show the text of the change file, or why there is none."""
+    try:
+        text = current_world().decision_service.change_text(revision.digest)
+    except TrimtabError as error:
+        st.warning(markdown(str(error)))
+        return
+    with st.expander("The change file"):
+        st.code(text, language=None, wrap_lines=True)
