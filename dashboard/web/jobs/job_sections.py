@@ -1,13 +1,17 @@
-"""Expected end of a running job, and the part of its run that is done."""
+"""Sections of the page Job: boards, phases, expected end, scheduler, similar runs and slow work."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_role
+from dashboard.web.frame.page import goes_to, table
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
+from data.store.handles.cached_reader import CachedReader
 from forecasting.series.past_runs import past_run_seconds
 from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
 
@@ -16,6 +20,7 @@ _SEEN_WITHIN = timedelta(hours=1)
 _HOUR = timedelta(hours=1)
 _STALE_AFTER = timedelta(minutes=30)
 """Six slots of the store: trainers report every few seconds to minutes."""
+_BOARDS = 100
 
 
 def run_end(
@@ -75,3 +80,29 @@ def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> 
 
 def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
+    """Show the boards that the job holds; a click on one opens it on Fleet."""
+    if current_role() == "owner":  # the page Fleet is not theirs
+        return
+    boards = [
+        gpu
+        for gpu in reader.gpus(start=end - timedelta(hours=1), end=end)
+        if job.job_id in gpu.holders
+    ]
+    if not boards:
+        return
+    st.subheader("Boards")
+    rows = pd.DataFrame(
+        {
+            "node": gpu.node,
+            "gpu_uuid": gpu.gpu_uuid,
+            "gpu_model": f"{gpu.gpu_model} {gpu.mig_profile}".rstrip(),
+        }
+        for gpu in boards[:_BOARDS]
+    )
+    places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in boards]
+    table(rows, "held-boards", exported=False, opens=goes_to("fleet", places))
+    if len(boards) > _BOARDS:
+        st.caption(f"{_BOARDS} of {len(boards):,} boards are listed.")
