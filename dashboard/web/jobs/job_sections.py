@@ -151,3 +151,33 @@ def _epoch_line(phases: Phases) -> str:
         else f"{epoch.seconds / 3600:.1f} h"
     )
     return f"Dips come back every {period}: {sentence(epoch.reason)}{notes}"
+
+
+def scheduler_facts(job: Job) -> None:
+    """Show state, reason, user, nodes and times of a job. Text is the cluster's own: untrusted."""
+    facts = job.scheduler
+    if facts is None:
+        return
+    st.subheader("Scheduler")
+    limit = facts.time_limit_seconds
+    rows = {
+        "state": str(facts.state),
+        "reason": facts.reason,
+        "workload": facts.workload,
+        "user": facts.user,
+        "account": facts.account,
+        "QOS": facts.qos,
+        "nodes": ", ".join(facts.nodes),
+        "submitted": _minute(facts.submitted_at),
+        "started": _minute(facts.started_at),
+        "ended": _minute(facts.ended_at),
+        "time limit": "" if limit is None else f"{limit / 3600:.2f} h",
+        "managed by": ", ".join(facts.managed_by),
+        **dict(facts.extra),
+    }
+    texts = {name: value for name, value in rows.items() if value}
+    table(pd.DataFrame({"fact": list(texts), "value": list(texts.values())}), "scheduler")
+
+
+def _minute(at: object) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
