@@ -14,9 +14,15 @@ from dashboard.web.findings.finding_list import every_row, findings_table
 from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.job_models import show_models
-from dashboard.web.jobs.job_sections import job_phases, run_end, scheduler_facts, show_boards
+from dashboard.web.jobs.job_sections import (
+    job_phases,
+    run_end,
+    runs_of,
+    scheduler_facts,
+    show_boards,
+    similar_runs,
+)
 from dashboard.web.jobs.memory_line import memory_line
-from dashboard.web.jobs.similar_runs import runs_of, similar_runs
 from dashboard.web.jobs.slow_work_line import slow_work_line
 from dashboard.web.jobs.workload_forecast import show_ahead
 from data.base.errors import sentence

@@ -6,18 +6,20 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.job_lines import phase_segments
+from dashboard.charts.job_lines import phase_segments, run_lines
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_role
 from dashboard.web.frame.page import chart, goes_to, table
+from data.base.clock import floor_to_slot
 from data.base.errors import sentence
-from data.base.units import SECONDS_PER_DAY, SLOT_SECONDS
+from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
 from data.store import StoreReader
 from data.store.handles.cached_reader import CachedReader
 from forecasting.phases.detect import find_phases
 from forecasting.phases.records import Phases, Signal
+from forecasting.series.job_keys import job_key
 from forecasting.series.past_runs import past_run_seconds
 from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
 
@@ -28,6 +30,9 @@ _STALE_AFTER = timedelta(minutes=30)
 """Six slots of the store: trainers report every few seconds to minutes."""
 _BOARDS = 100
 _PHASE_DAYS = 7
+_LOOKED_AT = 400
+_DRAWN, _LISTED = 5, 20
+_RUN_DAYS = 30
 
 
 def run_end(
@@ -181,3 +186,51 @@ def scheduler_facts(job: Job) -> None:
 
 def _minute(at: object) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def runs_of(reader: CachedReader, job: Job) -> list[Job]:
+    """Return the other runs of a recurring job, the latest first."""
+    similar = reader.similar_jobs(job, most=_LOOKED_AT)
+    return [entry for entry in similar if job_key(entry) == job_key(job)]
+
+
+def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
+    """Show the latest `others` of the same job beside this one, or say that there are none."""
+    st.subheader("Runs of the same job")
+    others = others[:_LISTED]
+    if not others:
+        st.write("None is known: no other job has this name, owner, kind and GPU model.")
+        return
+    runs = [job, *others]
+    start = max(
+        job.last_seen_at - timedelta(days=_RUN_DAYS), min(run.first_seen_at for run in runs)
+    )
+    hours = reader.job_hours(
+        tuple(run.job_id for run in runs), start=floor_to_slot(start, SECONDS_PER_HOUR)
+    )
+    drawn = {run.job_id: run.name for run in runs[: 1 + _DRAWN]}
+    chart(run_lines(hours, drawn, job.job_id), "runs")
+    table(pd.DataFrame([_run_row(run, hours) for run in runs]), "runs")
+    st.caption(f"Of the last {_RUN_DAYS} d; the first is this one.")
+
+
+def _run_row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
+    mine = hours[hours["job_id"] == job.job_id]
+    gpu_hours = _sum_of(mine, "gpu_hours")
+    used = _sum_of(mine, "used_gpu_hours")
+    return {
+        "job": job.job_id,
+        "state": str(job.scheduler.state) if job.scheduler else "",
+        "first seen": job.first_seen_at,
+        "hours": (job.last_seen_at - job.first_seen_at) / timedelta(hours=1),
+        "GPUs": job.gpu_count,
+        "GPU-hours": gpu_hours,
+        "idle GPU-hours": _sum_of(mine, "idle_gpu_hours"),
+        "in use (%)": None if not gpu_hours or used is None else 100 * used / gpu_hours,
+        "kWh": _sum_of(mine, "energy_kwh"),
+    }
+
+
+def _sum_of(rows: pd.DataFrame, column: str) -> float | None:
+    values = rows[column].dropna()
+    return None if values.empty else float(values.sum())
