@@ -119,7 +119,7 @@ def test_the_page_of_a_job_says_why_it_is_slow(
         )
     )
     app = AppTest.from_string(
-        "from dashboard.web.jobs.slow_work_line import slow_work_line\nslow_work_line('a')"
+        "from dashboard.web.jobs.job_sections import slow_work_line\nslow_work_line('a')"
     ).run()
     assert not app.exception
     shown = [*app.markdown, *app.warning, *app.info, *app.caption]

@@ -21,9 +21,9 @@ from dashboard.web.jobs.job_sections import (
     scheduler_facts,
     show_boards,
     similar_runs,
+    slow_work_line,
 )
 from dashboard.web.jobs.memory_line import memory_line
-from dashboard.web.jobs.slow_work_line import slow_work_line
 from dashboard.web.jobs.workload_forecast import show_ahead
 from data.base.errors import sentence
 from data.facts.job_pages import JobFilter

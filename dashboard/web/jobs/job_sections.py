@@ -8,13 +8,14 @@ import streamlit as st
 
 from dashboard.charts.job_lines import phase_segments, run_lines
 from dashboard.common.escaping import markdown
-from dashboard.web.access.identity import current_role
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import chart, goes_to, table
 from data.base.clock import floor_to_slot
 from data.base.errors import sentence
 from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
+from data.records.slow_work import SlowCause
 from data.store import StoreReader
 from data.store.handles.cached_reader import CachedReader
 from forecasting.phases.detect import find_phases
@@ -33,6 +34,10 @@ _PHASE_DAYS = 7
 _LOOKED_AT = 400
 _DRAWN, _LISTED = 5, 20
 _RUN_DAYS = 30
+_UNTOLD = (
+    "Unknown: no source tells what keeps its boards at work. DCGM's profiling metrics would "
+    "(SM, tensor and engine activity, PCIe and NVLink)."
+)
 
 
 def run_end(
@@ -234,3 +239,28 @@ def _run_row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
 def _sum_of(rows: pd.DataFrame, column: str) -> float | None:
     values = rows[column].dropna()
     return None if values.empty else float(values.sum())
+
+
+def slow_work_line(job_id: str) -> None:
+    """Show the cause of a slow job, how sure it is, what it loses and what to try."""
+    st.subheader("What limits its speed")
+    mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
+    if not mine:
+        st.write(_UNTOLD)
+        return
+    (slow_work,) = mine
+    words = slow_work.describe()
+    text = markdown(words[:1].upper() + words[1:])
+    if not slow_work.cause.is_slow:
+        st.write(f"Not slow: {markdown(words)}" if slow_work.cause is SlowCause.BUSY else text)
+        return
+    (st.info if slow_work.confidence == "weak" else st.warning)(text)
+    lost = slow_work.lost_ratio
+    st.write(
+        "What it costs is unknown: boards do not tell how much slower they work."
+        if lost is None
+        else f"It takes {100 * lost.central:.0f} % ({100 * lost.low:.0f}–{100 * lost.high:.0f} %) "
+        "of the time of its boards."
+    )
+    st.markdown(f"- To try: {markdown(slow_work.remedy)}")
+    st.caption(markdown(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))
