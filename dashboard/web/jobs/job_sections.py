@@ -95,8 +95,8 @@ def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> 
     return f"{text} at {_time(newest.reported_at)}, and nothing for {silent / _HOUR:.1f} h."
 
 
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+def _time(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
@@ -178,19 +178,15 @@ def scheduler_facts(job: Job) -> None:
         "account": facts.account,
         "QOS": facts.qos,
         "nodes": ", ".join(facts.nodes),
-        "submitted": _minute(facts.submitted_at),
-        "started": _minute(facts.started_at),
-        "ended": _minute(facts.ended_at),
+        "submitted": _time(facts.submitted_at),
+        "started": _time(facts.started_at),
+        "ended": _time(facts.ended_at),
         "time limit": "" if limit is None else f"{limit / 3600:.2f} h",
         "managed by": ", ".join(facts.managed_by),
         **dict(facts.extra),
     }
     texts = {name: value for name, value in rows.items() if value}
     table(pd.DataFrame({"fact": list(texts), "value": list(texts.values())}), "scheduler")
-
-
-def _minute(at: object) -> str:
-    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def runs_of(reader: CachedReader, job: Job) -> list[Job]:
