@@ -7,14 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.shared.json_parts import (
-    count_of,
-    fit,
-    list_in,
-    part,
-    text_in,
-    time_in,
-)
+from collectors.shared.json_parts import count_of, fit, list_in, part, text_in, time_in
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (

@@ -16,13 +16,7 @@ from data.records.actions import Action
 from data.records.feasible_changes import ELASTIC_KUEUE, names_its_nodes, why_not
 from data.records.plans import Plan
 from data.records.recommendations import Range, Recommendation, Savings, Transition
-from planner.advisers.growth_gain import (
-    Gain,
-    gain_of,
-    is_measured,
-    larger_sizes,
-    speed_ups,
-)
+from planner.advisers.growth_gain import Gain, gain_of, is_measured, larger_sizes, speed_ups
 from planner.advisers.growth_room import GrowthFacts, GrowthRoom
 from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.configurations import Option

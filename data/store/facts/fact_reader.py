@@ -19,15 +19,7 @@ from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
-from data.facts.fleet import (
-    LIVE_SOURCES,
-    Cluster,
-    Gpu,
-    Node,
-    Recording,
-    SourceReport,
-    SourceState,
-)
+from data.facts.fleet import LIVE_SOURCES, Cluster, Gpu, Node, Recording, SourceReport, SourceState
 from data.facts.jobs import Job
 from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table

@@ -15,12 +15,7 @@ from data.base.extras import require_extra
 from data.facts.collected import Collected
 from data.records.commands import AuditEntry, Person
 from data.records.findings import FindingEvent
-from data.records.forecasts import (
-    DemandForecast,
-    ForecastSkipped,
-    GroupForecast,
-    WorkloadForecast,
-)
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast, WorkloadForecast
 from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
