@@ -186,7 +186,7 @@ def rejections(
                 recommendation=recommendation,
                 at=at,
                 until=at + lasts,
-                said=outcome,
+                outcome=outcome,
                 whatever_it_saves=refused,
             )
         )
@@ -197,7 +197,7 @@ def rejections(
             recommendation=snoozes[event.digest].recommendation,
             at=event.at,
             until=event.until,
-            said=FindingEventKind.SNOOZED,
+            outcome=FindingEventKind.SNOOZED,
             whatever_it_saves=True,
         )
         for event in snoozed

@@ -172,7 +172,7 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(cycles: Cycles)
         catalogue = priced(CATALOGUE, settings, report.week.start)
         owed = sum(
             row["idle_gpu_hours"] * catalogue.get(row["gpu_model"]).price_per_hour
-            for row in report.energy.held.to_dict("records")
+            for row in report.energy.allocated.to_dict("records")
             if row["key"] in jobs and row["gpu_model"] != but
         )
         told = sum(row.rent or 0.0 for row in report.waste)

@@ -28,7 +28,7 @@ MEASURES = ("cost", *STATES, "hours", "unpriced_hours")
 class CostBook:
     """A statement by day up to `at`; `last_month` and `this_month` are when these begin.
 
-    `tenants` are the months of tenants against their budgets, `whole` is that of all together, None
+    `tenants` are the months of tenants against their budgets, `total` is that of all together, None
     where no board was watched.
     """
 
@@ -37,7 +37,7 @@ class CostBook:
     this_month: datetime
     statement: CostStatement
     tenants: tuple[BudgetRow, ...]
-    whole: BudgetRow | None
+    total: BudgetRow | None
 
 
 def make_book(
@@ -66,7 +66,7 @@ def make_book(
         this_month=this_month,
         statement=statement,
         tenants=budgets_of(statement, settings),
-        whole=month_row("", rows, statement, settings) if rows else None,
+        total=month_row("", rows, statement, settings) if rows else None,
     )
 
 

@@ -190,7 +190,7 @@ def make_weekly_report(
         used_gpus=_mean(fleet, "used_gpus") if complete else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
-        waste=waste_rows(energy.held, holders, rent_of),
+        waste=waste_rows(energy.allocated, holders, rent_of),
         decided=decided,
         saved=saved_in(
             week,

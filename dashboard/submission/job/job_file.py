@@ -61,14 +61,14 @@ class Table:
 
     name: str
     values: Mapping[str, Any]
-    asked: set[str] = field(default_factory=set)
+    read_names: set[str] = field(default_factory=set)
 
     def _what(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
 
     def value(self, key: str) -> Any:
         """Return the stated value, None when it is not stated."""
-        self.asked.add(key)
+        self.read_names.add(key)
         return self.values.get(key)
 
     def table(self, key: str) -> "Table":
@@ -149,12 +149,12 @@ class Table:
 
     def refuse_others(self) -> None:
         """Refuse keys that nobody asked for: a misspelt limit must not be ignored."""
-        others = sorted(set(self.values) - self.asked)
+        others = sorted(set(self.values) - self.read_names)
         if others:
             name = scrub(self._what(others[0]), limit=60)
             raise ChangeRefusedError(
                 f"the job file has an unknown key {name!r}",
-                f"Known here: {', '.join(sorted(self.asked))}.",
+                f"Known here: {', '.join(sorted(self.read_names))}.",
             )
 
 
