@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from data.facts.jobs import SchedulerFacts
 from data.records.feasible_changes import keeps_its_pods, whole_fact
 from planner.costs.configurations import Option
 from planner.fleet.fleet import runs_under
@@ -247,7 +246,7 @@ def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
     Of slices no board: the plan decides from which board they are cut.
     """
     run, count = job.demand.job, option.configuration.gpu_count
-    extra = dict((run.scheduler or SchedulerFacts()).extra)
+    extra = run.extra
     each = min(whole_fact(extra, "gpus_per_pod") or run.gpu_count, run.gpu_count)
     pods = run.gpu_count // each if keeps_its_pods(run, count) else -(-count // each)
     gpus = count / pods

@@ -70,7 +70,7 @@ class Scope:
             return not self.chosen
         facts = {
             "namespace": job.namespace,
-            "team": job.scheduler.account if job.scheduler else "",
+            "team": job.scheduling.account,
             "model": job.gpu_model,
             "cluster": job.cluster or MAIN,
         }

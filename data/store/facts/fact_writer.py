@@ -364,7 +364,7 @@ def merged_job(one: Job, other: Job) -> Job:
     of_one_run = len(both) == 2 and both[0] is not None and both[0] == both[1]
 
     def strength(job: Job) -> tuple[bool, bool, datetime]:
-        ended = of_one_run and job.scheduler is not None and job.scheduler.state in OVER
+        ended = of_one_run and job.scheduling.state in OVER
         return job.scheduler is not None, ended, job.last_seen_at
 
     # Writing a record as JSON costs most of a merge, so only a tie asks for it.
