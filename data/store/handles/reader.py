@@ -174,11 +174,7 @@ class StoreReader(
                     recommendation.recommendation.plan_id != newest,
                     -recommendation.recommendation.created_at.timestamp(),
                     *recommendation.recommendation.urgency,
-                    -(
-                        recommendation.recommendation.savings.cost.central
-                        if recommendation.recommendation.savings.cost
-                        else 0
-                    ),
+                    -recommendation.recommendation.savings.money,
                     recommendation.recommendation.job_id,
                 ),
             )
