@@ -31,12 +31,7 @@ from forecasting.series.demand_series import DemandSeries
 from planner.costs.configurations import Option
 from planner.costs.cost import change_cost, slot_costs
 from planner.plan import build_plan
-from planner.problem.planning_problem import (
-    FORBIDDEN,
-    FleetRules,
-    PlanningProblem,
-    make_problem,
-)
+from planner.problem.planning_problem import FORBIDDEN, FleetRules, PlanningProblem, make_problem
 
 Values = npt.NDArray[np.float64]
 Foresight = Callable[["ValueCase", int, int], list[QuantilePath]]

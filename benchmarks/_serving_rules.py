@@ -6,14 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks._serving_kernel import (
-    IN_FLIGHT,
-    NONE,
-    RATE,
-    Floats,
-    Ints,
-    replay_kernel,
-)
+from benchmarks._serving_kernel import IN_FLIGHT, NONE, RATE, Floats, Ints, replay_kernel
 from benchmarks._serving_traces import MINUTE, RequestTrace
 from forecasting.groups.request_rates import RATE_SLOT_SECONDS as SLOT
 from forecasting.groups.request_rates import rate_quantiles_of

@@ -120,7 +120,7 @@ def in_range(month: Month, prices: HourPrices) -> bool:
 def table(demand: DemandSet) -> list[str]:
     """Return the lines of a set: cost above the oracle by rule and price."""
     found = forecasted(list(months(demand)))
-    prices = [HourPrices(kept=1.0, missing=missing) for missing in MISSING_PRICES]
+    prices = [HourPrices(board=1.0, missing=missing) for missing in MISSING_PRICES]
     lines = [
         f"## {demand.name}: {len(demand.series)} series, {len(found)} months",
         "",

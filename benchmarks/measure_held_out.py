@@ -17,13 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._gpu_memory import DEVICE, Gpu, count_parameters, measure_and_write
-from benchmarks._held_out_cases import (
-    BESIDE_TORCH_BYTES,
-    CASES,
-    MODELS,
-    OPTIMIZERS,
-    HeldOutCase,
-)
+from benchmarks._held_out_cases import BESIDE_TORCH_BYTES, CASES, MODELS, OPTIMIZERS, HeldOutCase
 
 STEPS = 4
 NEW_TOKENS = 32

@@ -24,13 +24,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._prophet_design import bands, design_of, parameters
-from benchmarks._prophet_sets import (
-    MONDAY,
-    SEED,
-    SETS,
-    Floats,
-    RealSet,
-)
+from benchmarks._prophet_sets import MONDAY, SEED, SETS, Floats, RealSet
 from forecasting.prophet.batch import fit_batch
 from forecasting.prophet.fits import FitStatus, ProphetFits
 from forecasting.prophet.terms import ProphetOptions

@@ -16,12 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._return_fleets import draw_return_fleet
-from benchmarks._return_sets import (
-    WorkSet,
-    genai_pods,
-    servegen_clients,
-    university_servers,
-)
+from benchmarks._return_sets import WorkSet, genai_pods, servegen_clients, university_servers
 from data.facts.job_history import JobHistory
 from data.settings.all_settings import PlanningSettings
 from planner.jobs.work_returns import Rests, rests_of, return_of, similar_rests

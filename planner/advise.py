@@ -230,7 +230,7 @@ def _idle_of(
 
 
 def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:
-    saved = recommendation.savings.cost.central if recommendation.savings.cost else 0.0
+    saved = recommendation.savings.money
     return recommendation.action not in FOR_MEMORY, -saved, recommendation.target
 
 
@@ -266,15 +266,11 @@ def _select(
         else:
             worthy.append(number)
     # What is proposed already keeps its room against what saves as much, but for noise.
-    worthy.sort(key=lambda number: -(1.0 - margins[number]) * _central(outcomes[number]))
+    worthy.sort(key=lambda number: -(1.0 - margins[number]) * outcomes[number].savings.money)
     positions, refusals = admitted([proposals[number] for number in worthy], room)
     for position, reason in sorted(refusals.items()):
         reasons[proposals[worthy[position]].job.demand.job.job_id] = reason
     return reasons, [worthy[position] for position in positions]
-
-
-def _central(outcome: ProposalOutcome) -> float:
-    return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
 
 
 def _shorter_limits(

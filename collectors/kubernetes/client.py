@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
-from collectors.kubernetes.objects import text_in
+from collectors.shared.json_parts import text_in
 from data.base.errors import (
     CollectorError,
     SourceRefusedError,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import list_in, part, text_in
-from collectors.kubernetes.quantities import MILLI, HostRequest, quantity
+from collectors.kubernetes.objects import MILLI, HostRequest
+from collectors.shared.json_parts import list_in, part, quantity, text_in
 
 _SHOWN = 5
 """Nodes that a warning names at most."""

@@ -5,8 +5,9 @@ device plugin the boards themselves are known to telemetry only, whose labels na
 allocation maps a pod's name and its uid to the workload that a person would change.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,34 +15,35 @@ from typing import Any
 import pandas as pd
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.claims import (
-    UNKNOWN_PROFILE,
-    ClaimedDevice,
-    claimed_devices,
-    devices_of,
-    with_claims,
-)
 from collectors.kubernetes.client import Inventory, KubernetesClient
-from collectors.kubernetes.disruption_budgets import FullBudgets
-from collectors.kubernetes.findings import kubernetes_findings
+from collectors.kubernetes.findings import kubernetes_findings, unread_accelerators
 from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
 from collectors.kubernetes.kinds import EXCERPT, KINDS, excerpt_text
 from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
     GpuRequest,
     PodFacts,
-    count_of,
     labels_of,
     model_of,
     on_node,
-    part,
     product_of,
     read_pod,
-    text_in,
-    time_in,
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
-from collectors.kubernetes.placement_rules import OpenNodes, rules_of
+from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, rules_of
+from collectors.kubernetes.pod_devices import (
+    UNKNOWN_PROFILE,
+    ClaimedDevice,
+    claimed_devices,
+    device_rows,
+    devices_of,
+    is_reservation,
+    replicas_in_use,
+    reservations,
+    share_facts,
+    share_of,
+    with_claims,
+)
 from collectors.kubernetes.pod_templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
@@ -50,24 +52,17 @@ from collectors.kubernetes.pod_templates import (
     unread_count,
     why_pods_stay,
 )
-from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.queues import queue_of_pod, quotas_of
-from collectors.kubernetes.shares import (
-    device_rows,
-    is_reservation,
-    replicas_in_use,
-    reservations,
-    share_facts,
-    share_of,
-)
-from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
+from collectors.readings.reported_progress import IMPLAUSIBLE, share_done
+from collectors.shared.collect import MAX_SKEW
 from collectors.shared.collector import Source, Window
+from collectors.shared.json_parts import count_of, part, text_in, time_in, whole_number
 from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected
-from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
+from data.facts.columns import ALLOCATIONS, PROGRESS, check_frame, empty_frame
 from data.facts.fleet import SourceReport, SourceState
 from data.facts.gpu_resources import MEMORY_LABEL, RESOURCE
 from data.facts.identifiers import digest_of
@@ -75,6 +70,8 @@ from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
 
 _MAX_REASON = 300
+Told = tuple[datetime, float | None]
+"""Time of a report, and the share of the work that is done; None where it is not a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,3 +395,71 @@ SOURCE = Source(
     ),
     findings=lambda settings, _now: kubernetes_findings(settings.kubernetes),
 )
+
+
+def _trainer_status(document: Document, _seen_at: datetime) -> Told | None:
+    """Read Kubeflow Trainer's `status.trainerStatus` (KEP 2779), whole per cent."""
+    return _percent_or_steps(part(document, "status", "trainerStatus"))
+
+
+def _open_data_hub(document: Document, _seen_at: datetime) -> Told | None:
+    """Read the annotation of Open Data Hub's and OpenShift AI's trainer: a JSON object."""
+    notes = part(document, "metadata", "annotations")
+    text = part(notes, "trainer.opendatahub.io/trainerStatus")
+    try:
+        return _percent_or_steps(json.loads(text)) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _percent_or_steps(status: object) -> Told | None:
+    told_at = time_in(status, "lastUpdatedTime")
+    steps, total = part(status, "currentStep"), part(status, "totalSteps")
+    percent = part(status, "progressPercentage")
+    if told_at is None or (percent is None and total is None):
+        return None
+    share = share_done(steps, total)
+    return told_at, share_done(percent, 100) if share is None else share
+
+
+def _completions(document: Document, seen_at: datetime) -> Told | None:
+    """Count the completions of a Job that does them one after the other.
+
+    One whose completions all run at once tells nothing before its end, one without completions (a
+    work queue) has no total, and a success policy ends it before all are done.
+    """
+    spec = part(document, "spec")
+    total = count_of(part(spec, "completions"))
+    at_once = count_of(part(spec, "parallelism") or 1)
+    if not at_once < total or part(spec, "successPolicy") is not None:
+        return None
+    done = whole_number(part(document, "status", "succeeded") or 0)
+    return None if done is None else (seen_at, share_done(done, total))
+
+
+_READERS: dict[str, tuple[Callable[[Document, datetime], Told | None], ...]] = {
+    "TrainJob": (_trainer_status, _open_data_hub),
+    "Job": (_completions,),
+}
+"""Of a kind the first reader that finds anything tells."""
+
+
+def progress_of_workloads(
+    workloads: Iterable[Workload], seen_at: datetime, dropped: Counter[str]
+) -> pd.DataFrame:
+    """Return the reports of workloads (columns PROGRESS); broken ones are dropped and counted."""
+    rows = []
+    for workload in workloads:
+        readers = _READERS.get(workload.kind, ()) if workload.chain and not workload.group else ()
+        pair = next(filter(None, (read(workload.chain[0], seen_at) for read in readers)), None)
+        if pair is None:
+            continue
+        if pair[1] is None or pair[0] > seen_at + MAX_SKEW:
+            dropped[IMPLAUSIBLE] += 1
+            continue
+        rows.append({"label_id": workload.job_id, "reported_at": pair[0], "done_ratio": pair[1]})
+    if not rows:
+        return empty_frame(PROGRESS)
+    frame = pd.DataFrame(rows)
+    times = pd.to_datetime(frame["reported_at"], utc=True).astype("datetime64[us, UTC]")
+    return check_frame(frame.assign(reported_at=times), PROGRESS)

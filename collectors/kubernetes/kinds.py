@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from collectors.kubernetes.objects import part
+from collectors.shared.json_parts import part
 from data.facts.gpu_resources import (
     DYNAMO_GROUP,
     MIG_LAYOUT_LABEL,

@@ -1,28 +1,32 @@
-"""A Kubernetes node as the fleet knows it: what it offers, and whether it takes pods."""
+"""A Kubernetes node as the fleet knows it: what it offers, and whether it takes pods.
+
+NVIDIA's MIG manager obeys a label of its node, which names one layout of a ConfigMap, and writes
+another label with the state of its work.
+"""
 
 from dataclasses import replace
 from datetime import datetime
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
+from collectors.kubernetes.findings import unread_reason
 from collectors.kubernetes.host_requests import free_on_nodes
-from collectors.kubernetes.mig_layouts import mig_manager_of
-from collectors.kubernetes.objects import (
-    boards_of,
-    count_of,
-    gpu_resources,
-    list_in,
-    mig_offer,
-    model_of,
-    part,
-    text_in,
-)
-from collectors.kubernetes.quantities import quantity
-from collectors.kubernetes.unread import unread_reason
+from collectors.kubernetes.objects import boards_of, gpu_resources, mig_offer, model_of
+from collectors.shared.json_parts import count_of, list_in, part, quantity, text_in
+from collectors.shared.mig_layouts import layouts_in
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.facts.fleet import Node
-from data.facts.gpu_resources import is_of_vendor
+from data.facts.fleet import MigManager, Node
+from data.facts.gpu_resources import (
+    COUNT_LABEL,
+    MIG_CAPABLE_LABEL,
+    MIG_LAYOUT_LABEL,
+    MIG_STATE_LABEL,
+    MIG_STRATEGY_LABEL,
+    is_of_vendor,
+)
+
+_FILE = "config.yaml"
 
 
 def read_nodes(
@@ -84,3 +88,31 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         seen_at=seen_at,
         source=source,
     )
+
+
+def mig_manager_of(
+    node: Document, catalogue: GpuCatalogue, config: Document | None, source: str
+) -> MigManager | None:
+    """Return the MIG manager of a node as far as known, None where the node cannot be cut.
+
+    `config` is the ConfigMap `source`, None where it is not read.
+    """
+    labels = part(node, "metadata", "labels")
+    if text_in(labels, MIG_CAPABLE_LABEL) != "true":
+        return None
+    model = catalogue.find(model_of(node, catalogue))
+    boards = count_of(text_in(labels, COUNT_LABEL))
+    layouts = () if model is None else layouts_in(file_of(config), model, boards)
+    return MigManager(
+        layout=text_in(labels, MIG_LAYOUT_LABEL),
+        state=text_in(labels, MIG_STATE_LABEL),
+        strategy=text_in(labels, MIG_STRATEGY_LABEL),
+        source=source if layouts else "",
+        layouts=layouts,
+    )
+
+
+def file_of(config: Document | None) -> str:
+    """Return the text of a ConfigMap's layouts, '' when there is none."""
+    text = part(config, "data", _FILE)
+    return text if isinstance(text, str) else ""

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.pod_share import PodShare
-from collectors.kubernetes.quantities import HostRequest, whole_number
-from data.base.errors import scrub
+from collectors.shared.json_parts import count_of, fit, list_in, part, text_in, time_in
+from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (
     BOARDS,
@@ -29,7 +28,61 @@ _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _KAI_SCHEDULER = "kai-scheduler"
-_MAX_TEXT = 300
+MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """CPU and memory in the units in which the scheduler adds them up."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+    @property
+    def cpus(self) -> float:
+        """CPUs."""
+        return self.cpu_milli / MILLI
+
+    @property
+    def memory_mib(self) -> float:
+        """Memory in MiB."""
+        return self.memory_bytes / BYTES_PER_MIB
+
+    def __add__(self, other: "HostRequest") -> "HostRequest":
+        """Return both together."""
+        return HostRequest(self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes)
+
+    def __sub__(self, other: "HostRequest") -> "HostRequest":
+        """Return the difference, nothing where the other is larger."""
+        return HostRequest(
+            max(0, self.cpu_milli - other.cpu_milli),
+            max(0, self.memory_bytes - other.memory_bytes),
+        )
+
+    def times(self, count: int) -> "HostRequest":
+        """Return as much for so many pods."""
+        return HostRequest(self.cpu_milli * count, self.memory_bytes * count)
+
+    def most(self, other: "HostRequest") -> "HostRequest":
+        """Return the larger of each."""
+        return HostRequest(
+            max(self.cpu_milli, other.cpu_milli), max(self.memory_bytes, other.memory_bytes)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodShare:
+    """Parts of boards that others may be on too.
+
+    `by` says in words who shares them out; `boards` are UUIDs or indices, empty where nobody tells;
+    `ratio` is the pod's part of each, None where that is not known. `reserved_by` is the pod whose
+    name stands for the board in readings, '' where none does.
+    """
+
+    by: str
+    boards: tuple[str, ...] = ()
+    ratio: float | None = None
+    reserved_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,43 +152,6 @@ class PodFacts:
     def gpus(self) -> int:
         """All GPUs and instances that it asks for."""
         return sum(request.count for request in self.requests)
-
-
-def part(document: object, *names: str) -> Any:
-    """Return the value under these names one inside the other, None where one is missing."""
-    for name in names:
-        if not isinstance(document, Mapping):
-            return None
-        document = document.get(name)
-    return document
-
-
-def text_in(document: object, *names: str) -> str:
-    """Return a text found by these names, '' when there is none."""
-    value = part(document, *names)
-    return fit(value) if isinstance(value, str) else ""
-
-
-def fit(text: str) -> str:
-    """Return foreign text on one line, clipped: annotations hold a quarter of a megabyte of any."""
-    if len(text) <= _MAX_TEXT and text.isascii() and text.isprintable():
-        return text
-    return scrub(text[: 4 * _MAX_TEXT], limit=_MAX_TEXT)
-
-
-def list_in(document: object, *names: str) -> list[Any]:
-    """Return a list found by these names, empty when there is none."""
-    value = part(document, *names)
-    return value if isinstance(value, list) else []
-
-
-def time_in(document: object, *names: str) -> datetime | None:
-    """Return a time (RFC 3339) found by these names, None when there is none."""
-    try:
-        time = datetime.fromisoformat(text_in(document, *names))
-        return time.astimezone(UTC) if time.tzinfo else None
-    except (ValueError, OverflowError):  # an hour west of the year 1 is no time
-        return None
 
 
 def labels_of(document: Document) -> dict[str, str]:
@@ -220,11 +236,6 @@ def _is_gpu(resource: str) -> bool:
 def is_read(resource: str) -> bool:
     """Return whether requests of a resource are understood."""
     return _is_gpu(resource) or resource in PIECES
-
-
-def count_of(value: object) -> int:
-    """Return the whole number of a quantity; 0 for what is absent or not a whole number."""
-    return whole_number(value) or 0
 
 
 def read_pod(pod: Document) -> PodFacts | None:

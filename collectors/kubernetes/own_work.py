@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import labels_of, list_in, part, text_in, time_in
-from collectors.kubernetes.quantities import whole_number
+from collectors.kubernetes.objects import labels_of
 from collectors.kubernetes.workloads import is_elastic_in_kueue
+from collectors.shared.json_parts import list_in, part, text_in, time_in, whole_number
 from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 
 ELASTIC_MARK = "trimtab/elastic"

@@ -12,15 +12,8 @@ from types import MappingProxyType
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.host_requests import asked_of_host
-from collectors.kubernetes.objects import (
-    GpuRequest,
-    PodFacts,
-    list_in,
-    part,
-    requests_of,
-    text_in,
-)
-from collectors.kubernetes.quantities import HostRequest, whole_number
+from collectors.kubernetes.objects import GpuRequest, HostRequest, PodFacts, requests_of
+from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from data.base.errors import scrub
 from data.facts.device_numbers import named_gpus, named_nodes, named_processes, named_shards
 from data.records.feasible_changes import UNREAD_COUNT

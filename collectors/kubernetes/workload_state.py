@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
+from collectors.kubernetes.objects import GpuRequest, PodFacts
 from collectors.kubernetes.pod_templates import added
 from collectors.kubernetes.workloads import Workload
+from collectors.shared.json_parts import list_in, part, text_in, time_in
 from data.boards.board_shares import mixed_profile
 from data.facts.jobs import JobState
 

@@ -7,16 +7,9 @@ from dataclasses import dataclass, field
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kinds import GROUPS, SCALER_EXCERPT, excerpt_text
-from collectors.kubernetes.objects import (
-    Owner,
-    PodFacts,
-    controller_of,
-    labels_of,
-    list_in,
-    part,
-    text_in,
-)
+from collectors.kubernetes.objects import Owner, PodFacts, controller_of, labels_of
 from collectors.readings.serving_metric_names import SERVING_NAMES
+from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.jobs import WorkloadKind
 from data.records.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
 

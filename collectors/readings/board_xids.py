@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.readings.dcgm_readings import Dropped, Series, info_labels, readable
+from collectors.readings.dcgm_readings import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    Dropped,
+    Series,
+    info_labels,
+    readable,
+)
 from collectors.readings.device_labels import device_of
 from collectors.readings.metric_names import BY_NAME, XIDS
 from collectors.readings.plausible_values import plausible
@@ -20,8 +27,6 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts import columns
 from data.facts.columns import check_frame, empty_frame
 
-_EARLIEST, _LATEST = 1e9, 4e9
-"""2001 and 2096: a time before or after is no time of a reading."""
 _KEY = ["gpu_uuid", "xid"]
 
 
@@ -39,7 +44,7 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
         if device is None:
             continue
         values, valid = plausible(*BY_NAME[entry.metric], entry.values, dropped.counts)
-        valid &= (entry.times >= _EARLIEST) & (entry.times <= _LATEST)
+        valid &= (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
         for code in np.unique(values[valid]):
             times = entry.times[valid & (values == code)]
             rows.append(

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from collectors.kubernetes.objects import count_of, list_in, part
+from collectors.shared.json_parts import count_of, list_in, part
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import MigLayout
 

@@ -14,13 +14,7 @@ import pandas as pd
 
 from collectors.readings.board_xids import shown_xids
 from collectors.shared.collector import Window
-from collectors.simulated.holdings import (
-    BUSIEST,
-    Epoch,
-    Holding,
-    Settlement,
-    capped_power,
-)
+from collectors.simulated.holdings import BUSIEST, Epoch, Holding, Settlement, capped_power
 from collectors.simulated.layout import (
     POWER_WATTS,
     SimulatedDevice,

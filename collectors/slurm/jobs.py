@@ -9,30 +9,53 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from collectors.shared.collector import Source, Window
+from collectors.shared.mig_layouts import layouts_in
 from collectors.slurm.backend import SlurmAnswers, SlurmBackend
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
-from collectors.slurm.mig_layouts import LayoutFile, read_layouts
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
 from collectors.slurm.values import Gpus
 from data.boards.board_shares import SHARED_BOARDS, SHARING
-from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.collected import Collected
 from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
-from data.facts.fleet import Node, SourceReport, SourceState
+from data.facts.fleet import MigManager, Node, SourceReport, SourceState
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.facts.quotas import Quota
 from data.settings.sources import SlurmSettings
 
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFile:
+    """The text of a file of layouts, '' without one, and what stood against reading it."""
+
+    path: str
+    text: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def manager_of(self, model: GpuModel | None, boards: int) -> MigManager | None:
+        """Return the layouts for a node of so many uncut boards, None where the file has none.
+
+        Its layout is the one that cuts nothing, which is the way back; '' without such a layout.
+        """
+        layouts = () if model is None or not self.text else layouts_in(self.text, model, boards)
+        if not layouts:
+            return None
+        uncut = next((layout.name for layout in layouts if not layout.cut), "")
+        return MigManager(
+            layout=uncut, state="", strategy="mixed", source=self.path, layouts=layouts
+        )
 
 
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
@@ -372,3 +395,17 @@ SOURCE = Source(
     build=lambda settings, catalogue: slurm_collector(settings.slurm, catalogue),
     findings=lambda settings, _now: slurm_findings(settings.slurm),
 )
+
+
+def read_layouts(path: str) -> LayoutFile:
+    """Return the content of the file, with a warning where it cannot be read."""
+    if not path:
+        return LayoutFile(path="")
+    try:
+        return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        warning = (
+            f"no MIG layout is known: cannot read {path}: {reason}. Correct slurm.mig_layouts_file."
+        )
+        return LayoutFile(path=path, warnings=(warning,))

@@ -11,11 +11,7 @@ from dashboard.api.http.cached_responses import Document, HeadAsGet, document, r
 from dashboard.api.http.context import ApiWorld, Caller
 from dashboard.api.http.finding_query import FindingQuery
 from dashboard.api.http.pagination import PageOfRows, keyed, page_of
-from dashboard.api.http.problems import (
-    RESPONSES,
-    PreconditionError,
-    tell_problems,
-)
+from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.http.strict_body import StrictRoute
 from dashboard.api.routes.chat_webhooks import add_chats
 from dashboard.api.routes.computed import ChangePreview, add_questions, preview_of

@@ -6,17 +6,7 @@ from datetime import datetime
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import (
-    FORECAST,
-    FREE,
-    IDLE,
-    NAMELESS,
-    PROBLEM,
-    PROPOSED,
-    USED,
-    dress,
-    faded,
-)
+from dashboard.charts.palette import BANDS, FORECAST, PROBLEM, PROPOSED, USED, dress, faded
 from data.records.forecasts import DemandForecast, GroupForecast, QuantilePath
 
 
@@ -91,13 +81,6 @@ def draw_band(
     figure.add_scatter(x=times, y=middle, name="forecast q50", line=line)
 
 
-_BANDS = (
-    ("used_gpus", "used", USED),
-    ("idle_allocated_gpus", "allocated but idle", IDLE),
-    ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
-    ("unattributed_gpus", "busy for nobody known", NAMELESS),
-    ("free_gpus", "free", FREE),
-)
 _RARE = ("unknown_gpus", "unattributed_gpus")
 
 
@@ -111,7 +94,7 @@ def fleet_timeline(
     the sum.
     """
     figure = go.Figure()
-    for column, name, colour in _BANDS:
+    for column, name, colour in BANDS:
         if column in _RARE and not fleet[column].gt(0).any():
             continue
         figure.add_scatter(

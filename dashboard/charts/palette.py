@@ -15,6 +15,14 @@ NAMELESS = "#56B4E9"
 SEASONAL = "#009E73"
 FORECAST = "#3D9BD9"
 """A lighter blue than that of what was used: its band is told from both backgrounds."""
+BANDS = (
+    ("used_gpus", "used", USED),
+    ("idle_allocated_gpus", "allocated but idle", IDLE),
+    ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
+    ("unattributed_gpus", "busy for nobody known", NAMELESS),
+    ("free_gpus", "free", FREE),
+)
+"""Bands of a timeline of the fleet: column, name and colour."""
 
 
 def safe(text: object) -> str:

@@ -15,7 +15,7 @@ _KUEUE = "kueue"
 
 def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
     """Return the limits that a waiting job waits for, '' when it does not wait for one."""
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     if job.platform is Platform.KUBERNETES:
         state = dict(facts.extra).get(_KUEUE, "admitted")
         limits = quotas_of_jobs(quotas, (job,))
@@ -67,7 +67,7 @@ def _may_hold_back(quota: Quota, job: Job) -> bool:
     """
     if quota.kind is not QuotaKind.RESOURCE_QUOTA:
         return quota.kind is QuotaKind.QUEUE
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     return "pending_pods" not in dict(facts.extra) and quota.resource == resource_of(
         job.mig_profile, facts.extra
     )

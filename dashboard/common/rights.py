@@ -88,7 +88,7 @@ def _may_own(person: Person, recommendation: Recommendation, job: Job | None) ->
     """
     if job is None or recommendation.job_id != job.job_id:
         return False
-    user = job.scheduler.user if job.scheduler is not None else ""
+    user = job.scheduling.user
     mine = {person.name, person.name.partition("@")[0], *person.groups}
     return bool(_skeletons(mine) & _skeletons({job.owner, user}))
 

@@ -53,8 +53,8 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
         present = jobs_by_source[job.source].get(job.job_id)
         if present is None:
             reasons[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
-        elif present.scheduler is not None and present.scheduler.state in OVER:
-            reasons[job.job_id] = f"its scheduler says that it is {present.scheduler.state}"
+        elif present.scheduling.state in OVER:
+            reasons[job.job_id] = f"its scheduler says that it is {present.scheduling.state}"
     return reasons
 
 
@@ -186,7 +186,7 @@ def rejections(
                 recommendation=recommendation,
                 at=at,
                 until=at + lasts,
-                said=outcome,
+                outcome=outcome,
                 whatever_it_saves=refused,
             )
         )
@@ -197,7 +197,7 @@ def rejections(
             recommendation=snoozes[event.digest].recommendation,
             at=event.at,
             until=event.until,
-            said=FindingEventKind.SNOOZED,
+            outcome=FindingEventKind.SNOOZED,
             whatever_it_saves=True,
         )
         for event in snoozed

@@ -11,7 +11,7 @@ from dashboard.cycle.context import World
 from dashboard.cycle.memory_outlook import growing_memory
 from dashboard.cycle.run_cycle import collect_and_keep
 from data.base.clock import floor_to_slot
-from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.facts.jobs import Job, JobState
 from data.records.plans import Plan
 from data.store import StoreReader
 from forecasting.jobs.surprises import Surprise, surprises
@@ -57,7 +57,7 @@ def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[st
         for job in jobs
         if job.job_id not in forecast
         and job.first_seen_at > plan.created_at
-        and _facts(job).state in (JobState.RUNNING, JobState.UNKNOWN)
+        and job.scheduling.state in (JobState.RUNNING, JobState.UNKNOWN)
     )
 
 
@@ -69,7 +69,7 @@ def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
         for job in jobs
         if job.job_id in planned
         and job.last_seen_at > plan.created_at
-        and any(word in _facts(job).reason.upper() for word in _OUT_OF_MEMORY)
+        and any(word in job.scheduling.reason.upper() for word in _OUT_OF_MEMORY)
     )
 
 
@@ -90,10 +90,6 @@ def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
         for node in world.store.reader.nodes()
         if node.name in busy and not node.schedulable and node.seen_at > plan.created_at
     )
-
-
-def _facts(job: Job) -> SchedulerFacts:
-    return job.scheduler or SchedulerFacts()
 
 
 def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]:

@@ -56,11 +56,11 @@ class ReportRounds:
         Of an owner's edition that is held back the period is filed too, without a message, so
         that it is not made anew every minute.
         """
-        if dispatch.held == "already sent":
+        if dispatch.hold_reason == "already sent":
             return False
-        messages = () if dispatch.held else _messages(dispatch)
+        messages = () if dispatch.hold_reason else _messages(dispatch)
         detail = f"{dispatch.week.name} {dispatch.edition.key}: " + (
-            dispatch.held or f"{len(messages)} recipients"
+            dispatch.hold_reason or f"{len(messages)} recipients"
         )
         return self.store.report_log.file(
             period=dispatch.week.name,
@@ -68,7 +68,7 @@ class ReportRounds:
             messages=messages,
             detail=detail,
             owner=dispatch.edition.name,
-            findings=() if dispatch.held else dispatch.findings,
+            findings=() if dispatch.hold_reason else dispatch.findings,
             now=now,
         )
 

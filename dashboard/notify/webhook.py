@@ -38,7 +38,7 @@ _PLACE = re.compile(
 
 
 def slack_text(text: str) -> str:
-    """Return text that mentions nobody and links nowhere (see `foreign_text.chat`)."""
+    """Return text that mentions nobody and links nowhere (see `escaping.chat`)."""
     return chat(text)
 
 

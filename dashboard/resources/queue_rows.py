@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dashboard.common.quota_words import quota_words
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import MAIN, cluster_in
-from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.facts.jobs import Job, JobState
 from data.store import StoreReader
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
     rows = []
     for place in places_in_line(stored, as_of):
         job, wait = jobs[place.job_id], place.wait
-        facts = job.scheduler or SchedulerFacts()
+        facts = job.scheduling
         timed = wait if wait is not None and wait.known else None
         came = facts.submitted_at
         rows.append(
@@ -112,7 +112,7 @@ class _Elsewhere:
         catalogue = load_gpu_catalogue()
         awaited: Counter[tuple[str, str]] = Counter()
         for job in jobs:
-            if job.scheduler is not None and job.scheduler.state is JobState.PENDING:
+            if job.scheduling.state is JobState.PENDING:
                 awaited[job.cluster, job.gpu_model] += job.gpu_count
         return cls(
             nodes={

@@ -13,7 +13,7 @@ from dashboard.decisions.findings import FindingStatus
 from dashboard.resources.alerts import UrgentFact
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
-from data.facts.jobs import Job, SchedulerFacts
+from data.facts.jobs import Job
 from data.records.commands import AuditEntry, Measurement
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
@@ -58,7 +58,7 @@ class JobRow:
 
 def job_row(job: Job) -> JobRow:
     """Return the row of a job."""
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     return row_of(
         JobRow,
         job,

@@ -115,7 +115,7 @@ def _filled(
 
 def _launched(job: Job) -> LaunchedJob | None:
     """Return the engine as its command launches it, None where that is not wholly known."""
-    extra = dict(job.scheduler.extra) if job.scheduler is not None else {}
+    extra = job.extra
     words = extra.get("engine_command", "").split()
     if not words or job.mig_profile or "sharing" in extra:
         return None

@@ -173,7 +173,7 @@ def _least(job: Job | None) -> int:
     Only where another trigger starts one when it is asked: else requests that come unforeseen
     would not be served, and not be read either, so that the next are not foreseen.
     """
-    labels = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    labels = {} if job is None else job.extra
     return 0 if SCALES_TO_ZERO in labels else 1
 
 
@@ -213,7 +213,7 @@ def _bounds(
     job: Job | None, service: LearnedService, carries: ReplicaCarries, rules: NeedRules
 ) -> BoundsUse | None:
     """Return the use of the autoscaler's bounds, None where the scheduler tells of none."""
-    labels = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    labels = {} if job is None else job.extra
     low, high = (labels.get(name, "") for name in ("min_replicas", "max_replicas"))
     if not low.isdecimal() and not high.isdecimal():
         return None

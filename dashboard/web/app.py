@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.web.access.identity import current_role, welcome
+from dashboard.web.access.identity import current_role
 from dashboard.web.frame.alert_strip import urgent_strip
 from dashboard.web.frame.apply_switch import apply_banner, apply_sidebar
 from dashboard.web.frame.demo_guide import demo_guide, simulated_banner
@@ -10,6 +10,7 @@ from dashboard.web.frame.header import page_header
 from dashboard.web.frame.navigation import navigation, page_file
 from dashboard.web.frame.page import frame, loss_banner, old_readings_banner
 from dashboard.web.frame.scope import current_scope
+from dashboard.web.frame.welcome import welcome
 
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
 role = current_role()

@@ -108,17 +108,17 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
     live = [
         job
         for job in jobs
-        if _facts(job).get(SHARING)
+        if job.extra.get(SHARING)
         and _runs(job)
         and job.last_seen_at > told_at[job.source] - HOLDS_FOR
     ]
     on_board = jobs_by_board(live)
     on_node: dict[str, set[str]] = defaultdict(set)
     for job in live:
-        for name in job.scheduler.nodes if job.scheduler else ():
+        for name in job.scheduling.nodes:
             on_node[name].add(job.job_id)
     for job in live:
-        facts, places = _facts(job), boards_named(job)
+        facts, places = job.extra, boards_named(job)
         others = {other for place in places for other in on_board[place]}
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
@@ -139,7 +139,7 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
 
 def boards_named(job: Job) -> tuple[tuple[str, str], ...]:
     """Return (node, board) of the boards of which a scheduler says that a job holds shares."""
-    text = _facts(job).get(SHARED_BOARDS, "")
+    text = job.extra.get(SHARED_BOARDS, "")
     places = (place.rpartition(":") for place in text.split(",") if place)
     return tuple((named_in(node, job.cluster), board) for node, _colon, board in places)
 
@@ -172,12 +172,8 @@ def _names(jobs: Collection[str]) -> str:
     return ", ".join(sorted(jobs)[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _facts(job: Job) -> dict[str, str]:
-    return dict(job.scheduler.extra) if job.scheduler else {}
-
-
 def _runs(job: Job) -> bool:
-    return job.scheduler is not None and job.scheduler.state in (
+    return job.scheduling.state in (
         JobState.RUNNING,
         JobState.SUSPENDED,
     )

@@ -67,7 +67,7 @@ def occupied(
     boards_of: Counter[tuple[str, str]] = Counter()
     shared: set[tuple[str, str, str]] = set()
     for job in unread(jobs, read, nodes):
-        names = () if job.scheduler is None else job.scheduler.nodes
+        names = job.scheduling.nodes
         boards = parts_of_profile(job.mig_profile, job.gpu_count).get("", 0)
         shared |= {(*place, job.gpu_model) for place in boards_named(job)}
         for name in () if boards_named(job) or not boards else names:

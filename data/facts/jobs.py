@@ -77,6 +77,9 @@ class SchedulerFacts:
     earlier_waits: tuple[JobWait, ...] = ()
 
 
+_UNKNOWN = SchedulerFacts()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job as last known. Text from labels is untrusted and only ever shown escaped.
@@ -107,8 +110,18 @@ class Job:
     def tenant(self, by: str) -> str:
         """Return the name of its tenant, '' when it has none; `by` is a field, account or none."""
         if by == "account":
-            return self.scheduler.account if self.scheduler else ""
+            return self.scheduling.account
         return "" if by == "none" else str(getattr(self, by))
+
+    @property
+    def scheduling(self) -> SchedulerFacts:
+        """The facts of its scheduler, all of them unknown where only telemetry names the job."""
+        return self.scheduler or _UNKNOWN
+
+    @property
+    def extra(self) -> dict[str, str]:
+        """The further facts of its scheduler."""
+        return dict(self.scheduling.extra)
 
     @property
     def cluster(self) -> str:
@@ -158,5 +171,5 @@ class OwnNames:
 
     def hold(self, job: Job) -> bool:
         """Return whether the job is theirs."""
-        user = job.scheduler.user if job.scheduler is not None else ""
+        user = job.scheduling.user
         return job.owner in self.owners or user in self.users

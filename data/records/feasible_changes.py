@@ -8,7 +8,7 @@ no scheduler describes is not judged: what is proposed for it is for a person.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.jobs import Job, JobState, Platform
 from data.records.plans import Configuration
 
 _KEPT_WHEN_STOPPED = frozenset(
@@ -73,20 +73,20 @@ _TYPE_FROM = (24, 11)
 
 def kubernetes_kind(job: Job) -> str:
     """Return kind of a workload in lower case, with its group where that is not the usual one."""
-    kind = "" if job.scheduler is None else job.scheduler.workload.partition("/")[0]
+    kind = job.scheduling.workload.partition("/")[0]
     parts = job.job_id.split("/")
     return (kind or (parts[1] if len(parts) == 3 else "pod")).lower()
 
 
 def unit_of(job: Job) -> int:
     """Return the GPUs by which the number of a job's GPUs changes; 1 where nothing says."""
-    extra = _extra(job)
+    extra = job.extra
     return whole_fact(extra, "gpus_per_unit") or whole_fact(extra, "gpus_per_pod") or 1
 
 
 def counts_below(job: Job) -> tuple[int, ...]:
     """Return the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
-    unit, fixed = unit_of(job), whole_fact(_extra(job), "fixed_gpus") or 0
+    unit, fixed = unit_of(job), whole_fact(job.extra, "fixed_gpus") or 0
     doublings = [2**power for power in range(7)]
     counts = {*doublings, *(fixed + unit * units for units in doublings)}
     return tuple(sorted(count for count in counts if count < job.gpu_count))
@@ -94,7 +94,7 @@ def counts_below(job: Job) -> tuple[int, ...]:
 
 def untouchable(job: Job) -> str:
     """Return the reason why no change at all reaches a job, '' when one may."""
-    if job.platform is Platform.SLURM and "het_job" in _extra(job):
+    if job.platform is Platform.SLURM and "het_job" in job.extra:
         return "it is a component of a heterogeneous job: its components start and end together"
     return ""
 
@@ -121,21 +121,21 @@ def why_not(
 
 def _strands(job: Job, proposed: Configuration) -> str:
     """Return the jobs that would start or wait for ever if a job was ended, '' when none."""
-    waiting = _extra(job).get("dependents", "")
+    waiting = job.extra.get("dependents", "")
     return f"jobs wait for its end: {waiting}" if waiting and proposed.gpu_count == 0 else ""
 
 
 def why_not_later(job: Job) -> str:
     """Return the reason why no applier can put off a job, '' when one can."""
     # A Kubernetes Job that goes on after a pause counts its deadline anew.
-    if job.platform is Platform.SLURM and _extra(job).get("deadline_at"):
+    if job.platform is Platform.SLURM and job.extra.get("deadline_at"):
         return "its deadline stands while it waits"
     return "Slurm starts only a job that waits later" if runs_in_slurm(job) else ""
 
 
 def runs_in_slurm(job: Job) -> bool:
     """Return whether Slurm runs a job, so that all but fewer nodes takes a requeue."""
-    state = (job.scheduler or SchedulerFacts()).state
+    state = job.scheduling.state
     return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
 
 
@@ -144,7 +144,7 @@ def names_its_nodes(job: Job) -> bool:
 
     A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
     """
-    return not {"required_nodes", "bound_to"}.isdisjoint(_extra(job))
+    return not {"required_nodes", "bound_to"}.isdisjoint(job.extra)
 
 
 def required_nodes(job: Job) -> frozenset[str]:
@@ -153,7 +153,7 @@ def required_nodes(job: Job) -> frozenset[str]:
     A Slurm job that asks for more nodes than it names may take others beside them; of Kubernetes
     those whose pods have no node yet are told.
     """
-    extra = _extra(job)
+    extra = job.extra
     names = frozenset(filter(None, extra.get("required_nodes", "").split(",")))
     return names if (whole_fact(extra, "nodes_requested") or 1) <= len(names) else frozenset()
 
@@ -164,7 +164,7 @@ def _in_its_state(
     """Return the reason why a Slurm job's state does not let it change, '' when it does."""
     if not runs_in_slurm(job) or proposed.gpu_count == 0 or _fewer_nodes(job, proposed):
         return ""
-    if (job.scheduler or SchedulerFacts()).state is JobState.SUSPENDED:
+    if job.scheduling.state is JobState.SUSPENDED:
         return "it is suspended, and Slurm requeues only a job that runs"
     return why_not_requeued(job, may_requeue=may_requeue, behind_others=behind_others)
 
@@ -177,11 +177,11 @@ def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str
         return (
             "requeued, its time limit would no longer fit before its deadline: Slurm would end it"
         )
-    return why_not_started_again(_extra(job), behind_others=behind_others)
+    return why_not_started_again(job.extra, behind_others=behind_others)
 
 
 def _misses_its_deadline(job: Job) -> bool:
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     deadline, limit = dict(facts.extra).get("deadline_at"), facts.time_limit_seconds
     if not deadline or limit is None:
         return False
@@ -207,7 +207,7 @@ def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> s
 
 def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
     """Return whether the change is to give up whole nodes, which a running job does in place."""
-    extra, count = _extra(job), proposed.gpu_count
+    extra, count = job.extra, proposed.gpu_count
     nodes = whole_fact(extra, "nodes_requested") or 0
     if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes or NODE_TASKS in extra:
         return False
@@ -216,12 +216,12 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
-    kind, count = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
-    if unread := _extra(job).get(UNREAD_COUNT):
+    kind, count = kubernetes_kind(job), whole_fact(job.extra, "wanted_gpus")
+    if unread := job.extra.get(UNREAD_COUNT):
         return f"its number of pods, {unread!r}, is not understood"
     if count is not None and count != job.gpu_count:
         return f"it asks for {count} GPUs and its pods hold {job.gpu_count}: they must agree first"
-    extra = _extra(job)
+    extra = job.extra
     if proposed.gpu_count == 0:
         if kind in _KEPT_WHEN_STOPPED:
             return extra.get("deleted_when_stopped") or _below_floor(job, kind, 0)
@@ -244,7 +244,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 
 def _no_fewer(job: Job, count: int) -> str:
     """Return the reason why a workload makes nothing of fewer GPUs of its kind, '' if it may."""
-    extra = _extra(job)
+    extra = job.extra
     if (processes := whole_fact(extra, "named_processes")) and count < processes <= job.gpu_count:
         return f"its command starts {processes} processes, one for each GPU: with fewer they fail"
     return ""
@@ -252,7 +252,7 @@ def _no_fewer(job: Job, count: int) -> str:
 
 def _counts(job: Job, kind: str, count: int) -> bool:
     """Return whether another number of pods alone gives so many GPUs."""
-    extra = _extra(job)
+    extra = job.extra
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
         return False
@@ -268,14 +268,14 @@ def _counts(job: Job, kind: str, count: int) -> bool:
 
 def _not_so_many_pods(job: Job, kind: str, count: int) -> str:
     """Return the reason why another number of pods harms a job or its owner's aims, '' if none."""
-    extra = _extra(job)
+    extra = job.extra
     fewer = extra.get("fixed_work", "") if count < job.gpu_count else ""
     return fewer or extra.get("own_shares", "") or _below_floor(job, kind, count)
 
 
 def _below_floor(job: Job, kind: str, count: int) -> str:
     """Return the budget that wants more pods than a count of GPUs gives, '' where none does."""
-    extra = _extra(job)
+    extra = job.extra
     least = whole_fact(extra, "pods_floor") or 0
     if count >= job.gpu_count or count // (_unit(job, kind) or job.gpu_count) >= least:
         return ""
@@ -294,7 +294,7 @@ def keeps_its_pods(job: Job, count: int) -> bool:
 
 def _unit(job: Job, kind: str) -> int:
     """Return the GPUs of one unit, 0 where the scheduler did not say."""
-    extra = _extra(job)
+    extra = job.extra
     gpus = whole_fact(extra, "gpus_per_unit")
     if gpus is None and kind in (*_ROLLS, "job", "cronjob"):
         gpus = whole_fact(extra, "gpus_per_pod")
@@ -303,7 +303,7 @@ def _unit(job: Job, kind: str) -> int:
 
 def _of_template(job: Job, kind: str, count: int) -> str:
     """Return the reason why the GPUs of each pod cannot be changed, '' when they can."""
-    extra = _extra(job)
+    extra = job.extra
     resumes = kind == "job" and release_of(extra.get(SERVER_VERSION, "")) >= _RESIZES_JOBS_FROM
     if kind not in _ROLLS and not resumes:
         return f"a {kind} makes no pods anew for another template" + " before 1.36" * (
@@ -326,7 +326,7 @@ def _of_template(job: Job, kind: str, count: int) -> str:
 
 
 def _on_slurm(job: Job, proposed: Configuration) -> str:
-    extra = _extra(job)
+    extra = job.extra
     if proposed.gpu_count == 0:
         return ""
     if fixed := extra.get("fixed_size"):
@@ -364,10 +364,6 @@ def release_of(text: str) -> tuple[int, int]:
 
 def _same_devices(job: Job, proposed: Configuration) -> bool:
     return (job.gpu_model, job.mig_profile) == (proposed.gpu_model, proposed.mig_profile)
-
-
-def _extra(job: Job) -> dict[str, str]:
-    return dict((job.scheduler or SchedulerFacts()).extra)
 
 
 def whole_fact(extra: Mapping[str, str], name: str) -> int | None:

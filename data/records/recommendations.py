@@ -47,6 +47,11 @@ class Savings:
     cost: Range | None
     market_emissions_kgco2e: Range | None = None
 
+    @property
+    def money(self) -> float:
+        """The central saving of cost, 0 where it is unknown."""
+        return 0.0 if self.cost is None else self.cost.central
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:

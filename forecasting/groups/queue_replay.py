@@ -15,7 +15,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.facts.jobs import Job, JobState
 from data.facts.queue_waits import EXPECTED_START, PRIORITY, QueueWait
 
 Values = npt.NDArray[np.float64]
@@ -47,14 +47,14 @@ class QueueReplay:
 
     def __init__(self, jobs: Iterable[Job], in_line: Sequence[Job], as_of: datetime, boards: float):
         jobs = list(jobs)
-        running = [job for job in jobs if _facts(job).state is JobState.RUNNING]
+        running = [job for job in jobs if job.scheduling.state is JobState.RUNNING]
         self._limited = all(_limit(job) for job in (*running, *in_line))
         self._running = [
             (job.gpu_count, _limit(job), (as_of - _since(job)).total_seconds()) for job in running
         ]
         self._free = max(0.0, boards - sum(gpus for gpus, _limit, _for in self._running))
         # As the scheduler goes through them; the order of its expected starts has backfill in it.
-        in_order = sorted(in_line, key=lambda job: (-_priority(job), _came(job), job.job_id))
+        in_order = sorted(in_line, key=lambda job: (-_priority(job), arrival_of(job), job.job_id))
         self._waiting = [
             _Waiting(
                 job_id=job.job_id,
@@ -191,35 +191,32 @@ def _scaled(plays: Values, longest: float, expected: float | None, shares: Value
     return plays * math.sqrt(expected / longest)
 
 
-def _facts(job: Job) -> SchedulerFacts:
-    return job.scheduler or SchedulerFacts()
-
-
 def _limit(job: Job) -> float:
     """Return a job's time limit in s, 0 where it has none."""
-    return _facts(job).time_limit_seconds or 0.0
+    return job.scheduling.time_limit_seconds or 0.0
 
 
 def _priority(job: Job) -> float:
-    return float(dict(_facts(job).extra).get(PRIORITY, 0))
+    return float(job.extra.get(PRIORITY, 0))
 
 
-def _came(job: Job) -> datetime:
-    return _facts(job).submitted_at or job.first_seen_at
+def arrival_of(job: Job) -> datetime:
+    """Return the time from which a job waits."""
+    return job.scheduling.submitted_at or job.first_seen_at
 
 
 def _since(job: Job) -> datetime:
-    return _facts(job).started_at or job.first_seen_at
+    return job.scheduling.started_at or job.first_seen_at
 
 
 def _expected(job: Job, as_of: datetime) -> float | None:
-    start = dict(_facts(job).extra).get(EXPECTED_START, "")
+    start = job.extra.get(EXPECTED_START, "")
     return max(0.0, (datetime.fromisoformat(start) - as_of).total_seconds()) if start else None
 
 
 def _share(job: Job) -> float | None:
     """Return the share of its limit that an ended run took, None where that is not known."""
-    facts = _facts(job)
+    facts = job.scheduling
     ended = facts.state in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
     if not (ended and facts.started_at and facts.ended_at and facts.time_limit_seconds):
         return None

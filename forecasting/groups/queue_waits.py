@@ -17,9 +17,9 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.jobs import Job, JobState, Platform
 from data.facts.queue_waits import PlaceInLine, QueueWait, wants_boards
-from forecasting.groups.queue_replay import QueueReplay
+from forecasting.groups.queue_replay import QueueReplay, arrival_of
 
 Values = npt.NDArray[np.float64]
 QueueKey = tuple[str, str]
@@ -100,7 +100,7 @@ class _Queue:
 
     def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
         """Return the remaining wait of a job behind waiting jobs of so many GPUs."""
-        now, came_at = as_of.timestamp(), _came(job).timestamp()
+        now, came_at = as_of.timestamp(), arrival_of(job).timestamp()
         short = gpus_ahead + job.gpu_count - (self.boards - float(self._in_use(np.array([now]))[0]))
         short_at_first = float(self._shortage(np.array([came_at]))[0]) + job.gpu_count
         expected, waited = self._whole_wait(short_at_first, job), now - came_at
@@ -176,7 +176,7 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
     """Return the forecast of every job that holds GPUs of a scheduler, known or not."""
     waits: dict[str, QueueWait] = {}
     for members in _queues(jobs).values():
-        running = [job for job in members if _facts(job).state is JobState.RUNNING]
+        running = [job for job in members if job.scheduling.state is JobState.RUNNING]
         queue = _queue_of(members, as_of) if running else None
         if queue is None:
             waits |= {job.job_id: QueueWait(days=_DAYS) for job in running}
@@ -186,7 +186,7 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
         for job in running:
             if replay.usable and job.gpu_count not in played:
                 limits = (
-                    _facts(other).time_limit_seconds
+                    other.scheduling.time_limit_seconds
                     for other in running
                     if other.gpu_count == job.gpu_count
                 )
@@ -211,7 +211,7 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
         replay = None if queue is None else _replay_of(members, as_of, queue)
         played = replay.waits(_DAYS) if replay is not None and replay.usable else {}
         jobs_ahead, gpus_ahead = 0, 0.0
-        for job in sorted(waiting, key=lambda job: (_came(job), job.job_id)):
+        for job in sorted(waiting, key=lambda job: (arrival_of(job), job.job_id)):
             in_line = _in_line(job)
             wait = None
             if in_line:
@@ -233,7 +233,7 @@ def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueR
     members = [
         job
         for job in members
-        if _facts(job).state is not JobState.RUNNING or job.last_seen_at >= gone
+        if job.scheduling.state is not JobState.RUNNING or job.last_seen_at >= gone
     ]
     in_line = [job for job in members if _waits(job, as_of) and _in_line(job) and job.gpu_count]
     return QueueReplay(members, in_line, as_of, queue.boards)
@@ -241,7 +241,7 @@ def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueR
 
 def _in_line(job: Job) -> bool:
     """Return whether a job that waits would start for free boards."""
-    return wants_boards(_facts(job).reason)
+    return wants_boards(job.scheduling.reason)
 
 
 def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:
@@ -253,15 +253,7 @@ def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:
 
 
 def _waits(job: Job, as_of: datetime) -> bool:
-    return _facts(job).state is JobState.PENDING and job.last_seen_at >= as_of - _LATE
-
-
-def _facts(job: Job) -> SchedulerFacts:
-    return job.scheduler or SchedulerFacts()
-
-
-def _came(job: Job) -> datetime:
-    return _facts(job).submitted_at or job.first_seen_at
+    return job.scheduling.state is JobState.PENDING and job.last_seen_at >= as_of - _LATE
 
 
 def _queue_of(jobs: Iterable[Job], as_of: datetime) -> _Queue | None:
@@ -279,7 +271,7 @@ def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float, b
 
     A run that was requeued left when the next one came. A run of unknown submission is left out.
     """
-    facts = _facts(job)
+    facts = job.scheduling
     ended_at = facts.ended_at
     if ended_at is None and job.last_seen_at < as_of - _LATE:
         ended_at = job.last_seen_at

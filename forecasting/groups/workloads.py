@@ -61,7 +61,7 @@ def workload_name(job: Job) -> str:
 
     The GPU model is no part of it: a job that moves to another one stays the same workload.
     """
-    user = job.scheduler.user if job.scheduler is not None else ""
+    user = job.scheduling.user
     who = dict.fromkeys((job.namespace, job.owner, user))  # often one name for two of them
     return named_in("/".join([*filter(None, who), name_stem(job.name)]), job.cluster)
 

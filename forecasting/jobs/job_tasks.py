@@ -110,7 +110,7 @@ def _power_of_now(job: Job, rows: JobHistory, settings: PlanningSettings) -> tup
     autoscaler come again, and boards that nobody reads are no other number.
     """
     power, gpus = rows.power_watts, rows.allocated_gpus
-    managed_by = () if job.scheduler is None else job.scheduler.managed_by
+    managed_by = job.scheduling.managed_by
     if any(name in AUTOSCALERS for name in managed_by):
         return power, ""
     same = np.abs(gpus - job.gpu_count) < SAME_BOARDS

@@ -8,13 +8,7 @@ import numpy.typing as npt
 
 from data.base.errors import ForecastError
 from forecasting.prophet.rows_kernel import Answers, RowSurvey
-from forecasting.prophet.terms import (
-    Floats,
-    Integers,
-    ProphetOptions,
-    Seasonality,
-    fourier_columns,
-)
+from forecasting.prophet.terms import Floats, Integers, ProphetOptions, Seasonality, fourier_columns
 
 
 class FitStatus(IntEnum):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.facts.cluster_names import named_in
-from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.facts.jobs import Job, JobState
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
 from forecasting.series.demand_series import DemandSeries, Values, winsorised
 
@@ -103,7 +103,7 @@ def _waited(
     """Return a mask of slots in all of which one of these jobs stood in the queue."""
     waited = np.zeros(slots, dtype=bool)
     for job in jobs:
-        facts = job.scheduler or SchedulerFacts()
+        facts = job.scheduling
         times: list[tuple[datetime, datetime | None]] = [
             (wait.submitted_at, wait.started_at) for wait in facts.earlier_waits
         ]

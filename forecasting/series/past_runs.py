@@ -17,7 +17,7 @@ def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:
         seconds = _length(job)
         if seconds is not None:
             lengths.setdefault(job_key(job), []).append(seconds)
-    running = (job for job in all_jobs if job.scheduler is None or job.scheduler.ended_at is None)
+    running = (job for job in all_jobs if job.scheduling.ended_at is None)
     return {job.job_id: tuple(ended) for job in running if (ended := lengths.get(job_key(job)))}
 
 
@@ -26,9 +26,9 @@ def past_runs_by_size(jobs: Iterable[Job]) -> dict[str, dict[int, tuple[float, .
     all_jobs = list(jobs)
     by_size: dict[int, list[Job]] = {}
     for job in all_jobs:
-        if job.scheduler is not None and job.scheduler.state is JobState.FINISHED:
+        if job.scheduling.state is JobState.FINISHED:
             by_size.setdefault(job.gpu_count, []).append(job)
-    running = [job for job in all_jobs if job.scheduler is None or job.scheduler.ended_at is None]
+    running = [job for job in all_jobs if job.scheduling.ended_at is None]
     runs_by_job: dict[str, dict[int, tuple[float, ...]]] = {}
     for size, ended in by_size.items():
         for job_id, lengths in past_run_seconds([*running, *ended]).items():

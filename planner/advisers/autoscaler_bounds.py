@@ -8,7 +8,7 @@ model says was needed.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from data.facts.jobs import Platform, SchedulerFacts
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.feasible_changes import unit_of
 from data.records.plans import Plan
@@ -201,7 +201,7 @@ def _advice(
 def _holder(proposal: Proposal) -> tuple[str, str]:
     """Return the object whose bounds can change, '' without one, and the text of their owner."""
     job = proposal.job.demand.job
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     labels = dict(facts.extra)
     holder = labels.get("autoscaler", "") if job.platform is Platform.KUBERNETES else ""
     if not holder:

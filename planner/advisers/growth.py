@@ -11,18 +11,12 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from data.base.units import SECONDS_PER_HOUR
-from data.facts.jobs import JobState, SchedulerFacts, WorkloadKind
+from data.facts.jobs import JobState, WorkloadKind
 from data.records.actions import Action
 from data.records.feasible_changes import ELASTIC_KUEUE, names_its_nodes, why_not
 from data.records.plans import Plan
 from data.records.recommendations import Range, Recommendation, Savings, Transition
-from planner.advisers.growth_gain import (
-    Gain,
-    gain_of,
-    is_measured,
-    larger_sizes,
-    speed_ups,
-)
+from planner.advisers.growth_gain import Gain, gain_of, is_measured, larger_sizes, speed_ups
 from planner.advisers.growth_room import GrowthFacts, GrowthRoom
 from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.configurations import Option
@@ -117,7 +111,7 @@ def _is_held(proposal: Proposal) -> bool:
 def _why_not_grown(proposal: Proposal) -> str:
     """Return the reason of the job itself not to grow, '' where there is none."""
     job, busy = proposal.job.demand.job, proposal.job.demand.utilization_mean_ratio or 0.0
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     extra = dict(facts.extra)
     keepers = " and ".join(name for name in facts.managed_by if name != ELASTIC_KUEUE)
     fixed = {"named_processes", "named_pods", "fixed_work", "own_shares"} & extra.keys()

@@ -16,7 +16,7 @@ import numpy as np
 
 from data.facts.cluster_names import cluster_in, named_in
 from data.facts.gpu_resources import resource_of
-from data.facts.jobs import Job, SchedulerFacts
+from data.facts.jobs import Job
 from data.facts.progress import ProgressReport
 from data.facts.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
@@ -213,10 +213,10 @@ class GrowthRoom:
         quotas = [
             quota
             for quota in quotas_of_jobs(rows, (job,))
-            if quota.resource == resource_of("", (job.scheduler or SchedulerFacts()).extra)
+            if quota.resource == resource_of("", job.scheduling.extra)
             and quota.gpu_model in ("", job.gpu_model)
         ]
-        queue = "" if job.scheduler is None else dict(job.scheduler.extra).get("queue", "")
+        queue = job.extra.get("queue", "")
         if queue and all(quota.kind is QuotaKind.RESOURCE_QUOTA for quota in quotas):
             yield ("queue", queue), None, f"what its queue {queue} may hold is not known"
         for quota in quotas:

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from data.base.errors import sentence
-from data.facts.jobs import SchedulerFacts
 from data.records.actions import Action
 from data.records.feasible_changes import SCALES_TO_ZERO, why_not
 from data.records.plans import IdleCause, IdleGpus, Plan
@@ -143,7 +142,7 @@ def rest_advice(
 
 def _may_scale_to_zero(proposal: Proposal, terms: Terms) -> bool:
     """Return whether something could stop a service at rest and start it again when it is asked."""
-    demand, facts = proposal.job.demand, proposal.job.demand.job.scheduler or SchedulerFacts()
+    demand, facts = proposal.job.demand, proposal.job.demand.job.scheduling
     if proposal.job.keep_reason or demand.is_fixed or SCALES_TO_ZERO in dict(facts.extra):
         return False
     if demand.standing.elasticity is not Elasticity.SERVICE or facts.managed_by:

@@ -135,12 +135,12 @@ def _ordered(
         candidates.append((proposal, way, outcome_of(proposal, terms)))
     return sorted(
         candidates,
-        key=lambda each: (each[1].action is Action.SPREAD, -_saved(each[2]), each[1].limit_mib),
+        key=lambda each: (
+            each[1].action is Action.SPREAD,
+            -each[2].savings.money,
+            each[1].limit_mib,
+        ),
     )
-
-
-def _saved(outcome: ProposalOutcome) -> float:
-    return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
 
 
 def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:

@@ -56,11 +56,6 @@ class _CutNode:
     moves: tuple[_SliceMove, ...]
     savings: Savings
 
-    @property
-    def money(self) -> float:
-        """Central saving."""
-        return 0.0 if self.savings.cost is None else self.savings.cost.central
-
 
 def nodes_to_cut(
     problem: PlanningProblem,
@@ -95,7 +90,9 @@ def nodes_to_cut(
         for layout in layouts:
             cut = _worth_it(problem, node, layout, offers)
             key = node.gpu_model, node.schedulers
-            if cut is not None and (key not in best or cut.money > best[key].money + 1e-9):
+            if cut is not None and (
+                key not in best or cut.savings.money > best[key].savings.money + 1e-9
+            ):
                 best[key] = cut
     return [_advice(cut) for _key, cut in sorted(best.items())]
 
@@ -235,7 +232,7 @@ def _worth_it(
             cost=_sum([entry.cost for entry in saved], -rest * price),
         ),
     )
-    return cut if cut.money > 0 else None
+    return cut if cut.savings.money > 0 else None
 
 
 def _best_moves(

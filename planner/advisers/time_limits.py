@@ -38,7 +38,7 @@ def limit_text(seconds: float) -> str:
 
 def why_shorter(job: Job, past_runs: Sequence[float], advised: float) -> str:
     """Return the reason for a shorter limit."""
-    limit = job.scheduler.time_limit_seconds if job.scheduler else None
+    limit = job.scheduling.time_limit_seconds
     ordered = sorted(past_runs)
     return (
         f"{len(ordered)} ended runs of this job took {limit_text(ordered[len(ordered) // 2])} in "

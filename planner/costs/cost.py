@@ -17,13 +17,7 @@ from planner.costs.configurations import Option, may_grow
 from planner.costs.energy import expected_draw
 from planner.costs.terms import Terms
 from planner.costs.time_shift import put_off_costs
-from planner.costs.transitions import (
-    TransitionPart,
-    entering,
-    leaving,
-    moving,
-    requesting,
-)
+from planner.costs.transitions import TransitionPart, entering, leaving, moving, requesting
 from planner.jobs.expected_value import mean_of
 from planner.jobs.job_demand import JobDemand
 from planner.jobs.job_end import waits_for_start

@@ -305,7 +305,7 @@ def _homes(
     }
     full = {short_name(gpu.node): gpu.node for gpu in gpus}
     for job in jobs:
-        names = () if job.scheduler is None else job.scheduler.nodes
+        names = job.scheduling.nodes
         places = [
             full.get(short_name(entry), entry)
             for entry in names

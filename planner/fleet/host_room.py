@@ -22,7 +22,7 @@ MILLI = 1000
 
 def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
     """Return the CPUs and the memory in MiB that a job asks for with so many GPUs in all."""
-    extra = dict(job.scheduler.extra) if job.scheduler else {}
+    extra = job.extra
     count = job.gpu_count if keeps_its_pods(job, gpu_count) else gpu_count
     return (
         _amount(extra.get("cpus"), count, job.gpu_count),

@@ -23,7 +23,7 @@ class QuotaRoom:
 
     def over(self, job: Job, mig_profile: str) -> Sequence[int]:
         """Return the numbers of the rows that count the devices of a job on such a profile."""
-        facts = () if job.scheduler is None else job.scheduler.extra
+        facts = job.scheduling.extra
         return self._of.get((job.source, job.namespace, resource_of(mig_profile, facts)), ())
 
     def beside(self, job: Job) -> tuple[float, str]:

@@ -81,7 +81,7 @@ _RESTARTABLE = {
 
 def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
     """Return the changes that a job allows."""
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)
     step = unit_of(job)

@@ -99,7 +99,7 @@ def expected_end(
     time. What its scheduler ends earlier ends then.
     """
     (ends, by), limit = likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
-    started_at = None if job.scheduler is None else job.scheduler.started_at
+    started_at = job.scheduling.started_at
     if not ends or started_at is None:
         return None
     ends = ends if limit is None else [min(end, max(limit[0], as_of)) for end in ends]

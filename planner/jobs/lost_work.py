@@ -10,7 +10,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from data.base.units import SECONDS_PER_HOUR
-from data.facts.jobs import Job, SchedulerFacts
+from data.facts.jobs import Job
 from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 from data.settings.all_settings import PlanningSettings
 
@@ -37,7 +37,7 @@ class LostWork:
 
 def lost_work_of(job: Job, planning: PlanningSettings) -> LostWork:
     """Return the work that a stop of a job's run loses, as of its last reading."""
-    facts = job.scheduler or SchedulerFacts()
+    facts = job.scheduling
     extra = dict(facts.extra)
     now = job.last_seen_at
     elapsed = max(0.0, (now - (facts.started_at or job.first_seen_at)).total_seconds())

@@ -24,12 +24,7 @@ from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from data.settings.fleet import NodeSettings, PowerSettings, TenantSettings
-from planner.costs.configurations import (
-    keep_reason,
-    limited_by,
-    options_for,
-    present_option,
-)
+from planner.costs.configurations import keep_reason, limited_by, options_for, present_option
 from planner.costs.cost import change_cost, slot_costs
 from planner.costs.tariffs import Tariff, tariff_of
 from planner.costs.terms import Terms

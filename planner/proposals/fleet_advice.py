@@ -99,7 +99,7 @@ class _Boards:
     """The boards of a model in a cluster outside maintenance, and how many of them are held now."""
 
     total: float = 0.0
-    held: float = 0.0
+    allocated: float = 0.0
 
 
 def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
@@ -112,11 +112,11 @@ def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
         if node.observed:
             row = by_model[named_in(node.gpu_model, cluster_in(node.name))]
             row.total += node.gpus if node.open else min(node.gpus, node.allocated + node.occupied)
-            row.held += node.occupied
+            row.allocated += node.occupied
     for job in problem.jobs:
-        by_model[_model_of(job)].held += job.held_boards
+        by_model[_model_of(job)].allocated += job.held_boards
     for boards in by_model.values():
-        boards.total = max(boards.total, boards.held)
+        boards.total = max(boards.total, boards.allocated)
     return by_model
 
 
@@ -166,10 +166,10 @@ def _missing(
         gpus_then=needed,
         change=f"{needed - int(have.total)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
         why=(
-            f"Jobs hold {have.held:.3g} {model} now and are forecast to want up to "
+            f"Jobs hold {have.allocated:.3g} {model} now and are forecast to want up to "
             f"{worst.forecast:.1f} (q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the "
             f"horizon, where the fleet has {have.total:g}, of which "
-            f"{have.total - have.held:.3g} are free now.{changed} Some jobs would wait in the "
+            f"{have.total - have.allocated:.3g} are free now.{changed} Some jobs would wait in the "
             "queue. More boards or other models for some jobs make room."
         ),
         savings=_nothing(problem),

@@ -200,12 +200,12 @@ def saving_ratio(proposal: Proposal, outcome: ProposalOutcome, terms: Terms) -> 
         used = float(power @ there) * terms.slot_hours / 1000 * terms.energy.pue
         return float(savings.energy_kwh.central / used) if used > 0 else 0.0
     now = outcome.energy_bill if proposal.spec.pauses else outcome.cost_of_now
-    return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
+    return 0.0 if now <= 0 else savings.money / now
 
 
 def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, margin: float) -> str:
     """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
-    saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
+    saved = outcome.savings.money
     cost = 0.0 if outcome.transition is None else outcome.transition.cost
     planning = terms.planning
     if proposal.spec.serves:

@@ -109,5 +109,4 @@ def _worth(
     outcome = outcome_of(proposal, terms)
     if refusal(proposal, outcome, terms, past_runs, margin_ratio=margin):
         return None
-    saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
-    return saved + outcome.shortfall_saved
+    return outcome.savings.money + outcome.shortfall_saved

@@ -67,11 +67,7 @@ class Portfolio:
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
     """Return the joint savings of recommendations, and the costs of those that cost money."""
-    costs = [
-        recommendation.savings.cost.central
-        for recommendation in recommendations
-        if recommendation.savings.cost is not None
-    ]
+    costs = [recommendation.savings.money for recommendation in recommendations]
     return sum(costs), -sum(cost for cost in costs if cost < 0)
 
 
@@ -122,9 +118,5 @@ def portfolio_of(
         growth=worth_of(grown)[0],
         taken=worth_of(row for row in rows if not row.is_advice)[1],
         advised=worth_of(row for row in rows if row.is_advice)[0],
-        for_memory=sum(
-            relief.outcome.savings.cost.central
-            for relief in relieved
-            if relief.outcome is not None and relief.outcome.savings.cost is not None
-        ),
+        for_memory=sum(relief.outcome.savings.money for relief in relieved if relief.outcome),
     )

@@ -16,21 +16,21 @@ from data.records.recommendations import Recommendation, Savings
 class Rejection:
     """Refusal of a recommendation at `at`, which holds until `until`.
 
-    `said` is what ended it: rejected, rolled back, fell short, snoozed. `whatever_it_saves`: it
+    `outcome` is what ended it: rejected, rolled back, fell short, snoozed. `whatever_it_saves`: it
     holds for a larger saving too.
     """
 
     recommendation: Recommendation
     at: datetime
     until: datetime
-    said: str = "rejected"
+    outcome: str = "rejected"
     whatever_it_saves: bool = False
 
     def holds(self, savings: Savings) -> str:
         """Return the reason not to propose a change of the same kind, '' for none."""
         before, now = self.recommendation.savings, savings
         when = f"{self.at:%Y-%m-%d} (recommendation {self.recommendation.recommendation_id})"
-        text = f"{self.said} on {when}: nothing of the kind is proposed before"
+        text = f"{self.outcome} on {when}: nothing of the kind is proposed before"
         text = f"{text} {self.until:%Y-%m-%d}"
         if before.cost is None or now.cost is None or self.whatever_it_saves:
             return text

@@ -51,7 +51,7 @@ def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
     rest = then.gpu_count if (then.gpu_model, then.mig_profile) == _devices(job) else 0
     if rest >= job.gpu_count or waits_for_start(job):
         return ""
-    line = dict(job.scheduler.extra if job.scheduler else ()).get("waiting", "")
+    line = job.extra.get("waiting", "")
     if job.platform is Platform.SLURM and line:
         return f" {line}: they may take what is freed, and the way back would then wait for room."
     if job.platform is not Platform.KUBERNETES:
@@ -63,9 +63,7 @@ def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
         and (other.platform, other.cluster) == (job.platform, job.cluster)
         and _devices(other) in (_devices(job), ("", job.mig_profile))
         and unit_of(other) <= job.gpu_count - rest
-        and dict(other.scheduler.extra if other.scheduler else ())
-        .get("kueue", _ADMITTED)
-        .startswith(_ADMITTED)
+        and other.extra.get("kueue", _ADMITTED).startswith(_ADMITTED)
     ]
     if not waiting:
         return ""

@@ -7,13 +7,7 @@ import numpy as np
 
 from planner.scheduling.idle_fill_kernel import fill_idle
 from planner.scheduling.objective import ObjectiveSettings, RoundJobs, completion_seconds, costs
-from planner.scheduling.round_problem import (
-    Floats,
-    Ints,
-    RoundProblem,
-    RoundSolution,
-    solve_round,
-)
+from planner.scheduling.round_problem import Floats, Ints, RoundProblem, RoundSolution, solve_round
 from planner.scheduling.round_reading import Allocation, RoundReader, RoundView
 
 _LAST_PART = 30.0

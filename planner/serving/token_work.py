@@ -8,11 +8,7 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from data.records.recommendations import Range
 from data.records.serving import TokenSeconds
-from planner.serving.service_model import (
-    Floats,
-    ReplicaCarries,
-    ServiceReadings,
-)
+from planner.serving.service_model import Floats, ReplicaCarries, ServiceReadings
 
 _PARTS = 4
 _MIN_SLOTS = 12

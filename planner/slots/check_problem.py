@@ -5,12 +5,7 @@ import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
 from planner.slots.broken_limits import SLACK
-from planner.slots.slot_problem import (
-    ConfigurationGrid,
-    PowerDomains,
-    SlotProblem,
-    TenantQuotas,
-)
+from planner.slots.slot_problem import ConfigurationGrid, PowerDomains, SlotProblem, TenantQuotas
 from planner.slots.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, CostSurvey
 
 _MAX_CONFIGURATIONS = 32_767

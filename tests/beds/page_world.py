@@ -6,7 +6,7 @@ from typing import Any
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings
 from data.store import Store

@@ -14,13 +14,7 @@ from beds.stores import Stores
 from browser.bed import PATIENCE, Server, Visitor, running_server
 from browser.inbox import answer, dialog
 from browser.test_decisions import stored
-from factories import (
-    make_collected,
-    make_job,
-    make_plan,
-    make_recommendation,
-    make_samples,
-)
+from factories import make_collected, make_job, make_plan, make_recommendation, make_samples
 from playwright.sync_api import Browser, expect
 
 from dashboard.api.http.authentication import SIGN_IN_COOKIE

@@ -15,8 +15,8 @@ from beds.kubernetes_lists import pod as a_pod
 from recorded.record_kubernetes import built_in
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.kubernetes.placement_rules import FullBudgets
 from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -11,8 +11,9 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.host_requests import allocatable, asked_by_pods, asked_of_host
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.quantities import HostRequest, quantity
+from collectors.kubernetes.objects import HostRequest
 from collectors.shared.collector import Window
+from collectors.shared.json_parts import quantity
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.sources import KubernetesSettings
 

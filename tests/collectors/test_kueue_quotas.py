@@ -14,7 +14,7 @@ from beds.kueue import cluster_queue, cohort_of, flavor, install_kueue, local_qu
 
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.kueue_quotas import kueue_quotas
+from collectors.kubernetes.queues import kueue_quotas
 from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

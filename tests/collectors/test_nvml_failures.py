@@ -7,17 +7,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from beds.nvml import (
-    H100,
-    RECORDED,
-    SOURCE,
-    WINDOW,
-    Play,
-    build,
-    collector,
-    rows,
-    stub,
-)
+from beds.nvml import H100, RECORDED, SOURCE, WINDOW, Play, build, collector, rows, stub
 
 from collectors.nvml.metrics import NvmlCollector
 from data.base.errors import (

@@ -3,16 +3,7 @@
 from pathlib import Path
 
 import pytest
-from beds.nvml import (
-    H100,
-    RECORDED,
-    WINDOW,
-    Play,
-    cgroup,
-    collector,
-    rows,
-    stub,
-)
+from beds.nvml import H100, RECORDED, WINDOW, Play, cgroup, collector, rows, stub
 
 from collectors.nvml.findings import nvml_findings
 from data.settings.sources import NvmlSettings

@@ -6,20 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from beds.nvml import (
-    H100,
-    NOW,
-    WINDOW,
-    Play,
-    collector,
-    rows,
-    stub,
-)
+from beds.nvml import H100, NOW, WINDOW, Play, collector, rows, stub
 
 from collectors.shared.collect import collect_all
-from data.base.errors import (
-    SourceUnreachableError,
-)
+from data.base.errors import SourceUnreachableError
 from data.facts.fleet import SourceState
 
 

@@ -10,8 +10,9 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.objects import read_pod, time_in
+from collectors.kubernetes.objects import read_pod
 from collectors.shared.collector import Window
+from collectors.shared.json_parts import time_in
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.sources import KubernetesSettings

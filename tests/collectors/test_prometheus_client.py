@@ -20,9 +20,8 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.prometheus.client import PrometheusClient, pushed_down
+from collectors.prometheus.client import PrometheusClient, RangePart, parts_of, pushed_down
 from collectors.prometheus.metrics import PrometheusDcgmCollector
-from collectors.prometheus.prometheus_ranges import RangePart, parts_of
 from collectors.shared.collector import Window
 from data.base.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -12,7 +12,7 @@ from recorded.record_kubernetes import built_in
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.resource_quotas import resource_quotas
+from collectors.kubernetes.queues import resource_quotas
 from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -13,13 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from trace_cases import (
-    PLAIN,
-    START,
-    TIME,
-    imported,
-    rows,
-)
+from trace_cases import PLAIN, START, TIME, imported, rows
 
 from dashboard.cli import main
 from data.settings.all_settings import RetentionSettings

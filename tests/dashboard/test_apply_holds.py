@@ -11,9 +11,7 @@ from dashboard.apply.contract.kill_switch import resume, stop
 from dashboard.apply.worker.guards import require_within_limits
 from dashboard.decisions import approvals
 from dashboard.decisions.service import DecisionService
-from data.base.errors import (
-    ChangeRefusedError,
-)
+from data.base.errors import ChangeRefusedError
 from data.records.actions import Action
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person, Work

@@ -11,10 +11,7 @@ from factories import make_plan, make_recommendation
 
 from dashboard.apply.contract.applier import Closed, Left
 from dashboard.decisions import approvals
-from data.base.errors import (
-    LeaseLostError,
-    StalePlanError,
-)
+from data.base.errors import LeaseLostError, StalePlanError
 from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Change

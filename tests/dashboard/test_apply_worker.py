@@ -10,10 +10,7 @@ from factories import make_recommendation
 
 from dashboard.apply.worker.prepare import change_of
 from dashboard.decisions import approvals
-from data.base.errors import (
-    ApprovalMissingError,
-    StalePlanError,
-)
+from data.base.errors import ApprovalMissingError, StalePlanError
 from data.store.engine import tables
 
 

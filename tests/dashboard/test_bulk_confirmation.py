@@ -16,7 +16,7 @@ COUNT = 12
 def _page() -> None:
     from factories import NOW
 
-    from dashboard.web.access.session import whole_world
+    from dashboard.web.access.identity import whole_world
     from dashboard.web.findings.actions import VERBS
     from dashboard.web.findings.decision_dialog import _summary
 

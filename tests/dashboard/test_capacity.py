@@ -47,7 +47,7 @@ def test_no_other_number_costs_less(
     hours: np.ndarray, kept: float, missing: float, step: int
 ) -> None:
     """The oracle tries every multiple of the step up to the peak."""
-    prices = HourPrices(kept=kept, missing=missing)
+    prices = HourPrices(board=kept, missing=missing)
     chosen = boards_to_keep(hours, prices, step=step)
     assert chosen % step == 0
     others = range(0, int(hours.max()) + 2 * step, step)

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.charts.cost_days import COLOURS
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.navigation import page_file
 from data.base.errors import NotSignedInError
 from data.facts.jobs import SchedulerFacts

@@ -20,7 +20,7 @@ from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from dashboard.web.frame.headings import HEADINGS, column_settings, heading
 from dashboard.web.frame.navigation import PAGES, page_file
 from data.facts.columns import XIDS, check_frame

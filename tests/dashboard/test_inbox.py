@@ -11,7 +11,7 @@ from factories import NOW, make_job, make_range, make_recommendation
 from dashboard.accounting.savings.daily_savings import SavedSum
 from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
 from dashboard.web.findings.actions import VERBS, needs_confirmation, needs_tick
-from dashboard.web.findings.change_panel import change_lines, diff_text
+from dashboard.web.findings.finding_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
     InboxChoice,

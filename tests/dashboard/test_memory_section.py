@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.records.memory import MemoryFinding
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings

@@ -24,7 +24,7 @@ from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
 from dashboard.decisions.service import DecisionService
 from dashboard.reports.week.query import asked_report
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import PlanningSettings, Settings
@@ -172,7 +172,7 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(cycles: Cycles)
         catalogue = priced(CATALOGUE, settings, report.week.start)
         owed = sum(
             row["idle_gpu_hours"] * catalogue.get(row["gpu_model"]).price_per_hour
-            for row in report.energy.held.to_dict("records")
+            for row in report.energy.allocated.to_dict("records")
             if row["key"] in jobs and row["gpu_model"] != but
         )
         told = sum(row.rent or 0.0 for row in report.waste)

@@ -196,7 +196,7 @@ def test_a_check_sends_and_files_nothing(store: Store) -> None:
     using = settings(mail_to="ops@site.example", owners="eve=eve@site.example")
     rounds = ReportRounds(store=store, settings=lambda: using, clock=Clock())
     planned = rounds.planned(last_whole_week(MONDAY, using.report))
-    assert [(entry.edition.key, entry.held) for entry in planned] == [
+    assert [(entry.edition.key, entry.hold_reason) for entry in planned] == [
         ("fleet", ""),
         ("owner:eve", "nothing of theirs was idle and nothing waits"),
     ]

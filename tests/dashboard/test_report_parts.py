@@ -23,10 +23,9 @@ from dashboard.accounting.cost.prices import Rent, price_list
 from dashboard.common.figures import figure_text
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
 from dashboard.reports.render.pdf_report import render_pdf
-from dashboard.reports.week.next_week import days_ahead
 from dashboard.reports.week.waste import waste_rows
 from dashboard.reports.week.week import week_to
-from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.reports.week.weekly_report import WeeklyReport, days_ahead, make_weekly_report
 from data.base.text import storable
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -10,7 +10,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.shared.collector import Window
-from dashboard.web.jobs.run_end import end_line
+from dashboard.web.jobs.job_sections import end_line
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.facts.progress import ProgressReport

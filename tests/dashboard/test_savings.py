@@ -12,14 +12,7 @@ import pandas as pd
 import pytest
 from beds.apply_bench import Bench, applied_bench
 from drawn import examples
-from factories import (
-    NOW,
-    make_collected,
-    make_job,
-    make_range,
-    make_recommendation,
-    make_samples,
-)
+from factories import NOW, make_collected, make_job, make_range, make_recommendation, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100

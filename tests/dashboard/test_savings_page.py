@@ -45,7 +45,7 @@ def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
         "dashboard.web.findings.daily_savings.saved_days": lambda: days,
         "dashboard.web.findings.daily_savings.measured_to": lambda: NOW + DAY / 2,
         "dashboard.web.frame.scope.scoped_jobs": lambda: None,
-        "dashboard.web.access.session.current_world": lambda: world,
+        "dashboard.web.access.identity.current_world": lambda: world,
         "dashboard.web.frame.page.current_world": lambda: world,
         "dashboard.web.frame.page.way": lambda *_told, **_asked: None,
         "dashboard.accounting.savings.ledger.ledger": lambda _reader, now: (),

@@ -19,7 +19,7 @@ from dashboard.cycle.run_cycle import run_cycle
 from dashboard.decisions.findings import findings_now
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
@@ -119,7 +119,7 @@ def test_the_page_of_a_job_says_why_it_is_slow(
         )
     )
     app = AppTest.from_string(
-        "from dashboard.web.jobs.slow_work_line import slow_work_line\nslow_work_line('a')"
+        "from dashboard.web.jobs.job_sections import slow_work_line\nslow_work_line('a')"
     ).run()
     assert not app.exception
     shown = [*app.markdown, *app.warning, *app.info, *app.caption]

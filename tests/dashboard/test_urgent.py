@@ -37,7 +37,7 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.messages import NO_LINK, messages_for
 from dashboard.resources.alerts import urgent_facts
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.columns import XIDS, check_frame

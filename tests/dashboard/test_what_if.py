@@ -19,13 +19,7 @@ from dashboard.cli import main
 from dashboard.cli.parser.command_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.cycle.what_if import (
-    KNOBS,
-    changed_settings,
-    difference_rows,
-    read_basis,
-    what_if,
-)
+from dashboard.cycle.what_if import KNOBS, changed_settings, difference_rows, read_basis, what_if
 from dashboard.cycle.wiring import build_world
 from dashboard.web.frame.navigation import page_file
 from data.base.errors import SettingsError, StoreError

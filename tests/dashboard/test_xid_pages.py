@@ -15,7 +15,7 @@ from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
-from dashboard.web.access.session import register
+from dashboard.web.access.identity import register
 from dashboard.web.frame.navigation import page_file
 from data.catalogue.xid_table import meaning_of
 from data.settings.all_settings import Settings

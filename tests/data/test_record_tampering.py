@@ -17,7 +17,7 @@ from tampering import tamper
 from data.store import Store, open_store
 from data.store.engine import tables
 from data.store.record.ledger import append_entry
-from data.store.record.record_proof import record_problems
+from data.store.record.record_reader import record_problems
 
 RECORD = (tables.audit, *tables.COVERED)
 MUTATIONS = 1200

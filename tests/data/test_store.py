@@ -12,14 +12,7 @@ import pandas as pd
 import pytest
 from beds.forked_trimtab import Forked, fork_trimtab
 from drawn import examples
-from factories import (
-    NOW,
-    make_collected,
-    make_job,
-    make_plan,
-    make_recommendation,
-    make_samples,
-)
+from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reliability import Measured

@@ -9,14 +9,7 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from prophet_equality import (
-    HOUR,
-    MONDAY,
-    SAFE,
-    Floats,
-    History,
-    simulated,
-)
+from prophet_equality import HOUR, MONDAY, SAFE, Floats, History, simulated
 
 from benchmarks._prophet_design import bands, parameters
 from data.base.compiled import outer

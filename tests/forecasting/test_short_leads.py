@@ -5,8 +5,7 @@ import pytest
 from forecasting_cases import series
 
 from forecasting.mix.anchor_kernel import FEATURES, LEVELS, _normal_equations, anchored
-from forecasting.mix.model import mix
-from forecasting.mix.short_leads import with_short_leads
+from forecasting.mix.model import mix, with_short_leads
 from forecasting.series.demand_series import Values
 
 DAY = 24

@@ -12,14 +12,7 @@ from temporal_checks import overloads, packings
 from benchmarks._cp_sat_packing import cp_sat
 from benchmarks.packing.column_generation import covering_bound, state_graph, window
 from benchmarks.packing.ejection_search import bin_reduction
-from benchmarks.packing.fits import (
-    BEST_OF_FIVE,
-    Order,
-    Rule,
-    best_fit_of_five,
-    bins_of,
-    fit,
-)
+from benchmarks.packing.fits import BEST_OF_FIVE, Order, Rule, best_fit_of_five, bins_of, fit
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.moment_bound import gilmore_gomory_bound
 from benchmarks.packing.pack import Proof, pack, subset

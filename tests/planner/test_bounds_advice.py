@@ -232,7 +232,7 @@ def test_another_amount_is_another_change_but_the_same_advice() -> None:
     assert is_proposed_by(advice[1], advice[0])
     assert not changes[0].is_like(advice[0])
     no = Rejection(recommendation=changes[0], at=AS_OF, until=AS_OF + timedelta(days=7),
-                   said="rejected")  # fmt: skip
+                   outcome="rejected")  # fmt: skip
     given = advised(
         problem_of(holder),
         outlook(use(least_needed=4)),

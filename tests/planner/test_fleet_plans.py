@@ -6,16 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from factories import make_job
-from fleet_cases import (
-    BRIEF,
-    PODS,
-    fleet_case,
-    gpu,
-    load_of,
-    node_of,
-    plan_of,
-    seeds,
-)
+from fleet_cases import BRIEF, PODS, fleet_case, gpu, load_of, node_of, plan_of, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import H100, case

@@ -7,16 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from factories import make_job
-from fleet_cases import (
-    BRIEF,
-    KUBERNETES,
-    fleet_case,
-    gpu,
-    node_of,
-    plan_of,
-    pods_job,
-    seeds,
-)
+from fleet_cases import BRIEF, KUBERNETES, fleet_case, gpu, node_of, plan_of, pods_job, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case

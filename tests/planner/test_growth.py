@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from factories import make_job, make_quota
 from fleet_cases import BRIEF, PODS, gpu, node_of
-from growth_cases import (
-    GROWS,
-    JOB_ID,
-    advised,
-    demand_for,
-    elastic,
-    fleet,
-    half_done,
-    held_by,
-)
+from growth_cases import GROWS, JOB_ID, advised, demand_for, elastic, fleet, half_done, held_by
 from hypothesis import example, given
 from hypothesis import strategies as st
 from planning_cases import AS_OF, FREE_NODES, H100, case
@@ -29,13 +20,7 @@ from data.facts.quotas import QuotaKind
 from data.records.actions import Action
 from data.records.plans import Configuration, Plan
 from data.records.recommendations import Recommendation
-from data.settings.fleet import (
-    Maintenance,
-    NodeSettings,
-    Pin,
-    TenantSettings,
-    TenantShare,
-)
+from data.settings.fleet import Maintenance, NodeSettings, Pin, TenantSettings, TenantShare
 from planner.advise import Advice, advise
 from planner.advisers.growth_room import GrowthFacts
 from planner.plan import build_plan

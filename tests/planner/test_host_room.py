@@ -11,7 +11,7 @@ from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, case, day_in_slots
 from data.facts.fleet import Cluster, Gpu, Node
 from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
-from planner.advisers.free_hosts import FreeHosts
+from planner.advisers.admission import FreeHosts
 from planner.fleet.fleet import fleet_facts
 from planner.fleet.fleet_nodes import FleetFacts
 from planner.plan import build_plan

@@ -17,10 +17,9 @@ from planner.memory.estimate.training_plans import GpuType
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.framework_traits import framework_traits
 from planner.memory.step.training_job import Parallelism, Recompute, TrainingJob
-from planner.memory.watch.exceedance import exceedance_of
 from planner.memory.watch.framework_flags import FLAGS
 from planner.memory.watch.growth import growth_towards
-from planner.memory.watch.watch import MemoryWatchSettings, WatchedJob, watch_memory
+from planner.memory.watch.watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LIMIT = 81_559.0

@@ -29,12 +29,7 @@ from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from planner.costs.cost import slot_costs
-from planner.jobs.board_sharing import (
-    MAX_MEMORY_SHARE,
-    MAX_UTILIZATION,
-    SPEEDS,
-    partners_of,
-)
+from planner.jobs.board_sharing import MAX_MEMORY_SHARE, MAX_UTILIZATION, SPEEDS, partners_of
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 

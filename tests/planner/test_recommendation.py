@@ -5,16 +5,7 @@ from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import (
-    A100,
-    AS_OF,
-    H100,
-    L40S,
-    SLOT_LENGTHS,
-    boards,
-    case,
-    day_in_slots,
-)
+from planning_cases import A100, AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots
 
 from data.facts.jobs import Job, WorkloadKind
 from data.records.actions import Action

@@ -13,11 +13,7 @@ from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.facts.quotas import Quota, QuotaKind
 from data.settings.fleet import TenantSettings, TenantShare
 from planner.fleet.tenants import make_tenants
-from planner.jobs.scheduler_shares import (
-    contradictions,
-    enforced_shares,
-    with_enforced_shares,
-)
+from planner.jobs.scheduler_shares import contradictions, enforced_shares, with_enforced_shares
 
 LIMITS = ("borrowing_limit", "lending_limit")
 

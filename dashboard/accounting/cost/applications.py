@@ -35,7 +35,7 @@ def application_of(job: Job | None) -> str:
 
     Unknown where no scheduler says it.
     """
-    facts = SchedulerFacts() if job is None else job.scheduler or SchedulerFacts()
+    facts = SchedulerFacts() if job is None else job.scheduling
     return facts.workload or NO_NAME
 
 
@@ -53,7 +53,7 @@ def application_rows(jobs: Iterable[Job], *, running_since: datetime) -> list[Ap
 def _row(
     namespace: str, application: str, jobs: list[Job], running_since: datetime
 ) -> ApplicationRow:
-    facts = [job.scheduler or SchedulerFacts() for job in jobs]
+    facts = [job.scheduling for job in jobs]
     running = [
         job
         for job, fact in zip(jobs, facts, strict=True)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import pandas as pd
 
-from dashboard.accounting.cost.budgets import BudgetRow, budgets_of, history_start, month_row
+from dashboard.accounting.cost.budgets import BudgetRow, budgets_of, history_start
 from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.statement import CostStatement, make_cost_statement, month_of
 from dashboard.accounting.energy.periods import Every
@@ -28,8 +28,7 @@ MEASURES = ("cost", *STATES, "hours", "unpriced_hours")
 class CostBook:
     """A statement by day up to `at`; `last_month` and `this_month` are when these begin.
 
-    `tenants` are the months of tenants against their budgets, `whole` is that of all together, None
-    where no board was watched.
+    `tenants` are the months of tenants against their budgets.
     """
 
     at: datetime
@@ -37,7 +36,6 @@ class CostBook:
     this_month: datetime
     statement: CostStatement
     tenants: tuple[BudgetRow, ...]
-    whole: BudgetRow | None
 
 
 def make_book(
@@ -59,14 +57,12 @@ def make_book(
         is_coarse=takes is None,
         takes=takes,
     )
-    rows = statement.rows_by()
     return CostBook(
         at=at,
         last_month=last_month,
         this_month=this_month,
         statement=statement,
         tenants=budgets_of(statement, settings),
-        whole=month_row("", rows, statement, settings) if rows else None,
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dashboard.accounting.energy.factors import SENSOR_ERROR_RATIO, Factors
 from dashboard.accounting.energy.statement import Holder, StatementRow
-from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR, known
 from data.records.recommendations import Range
 
 _RULES = ("joules", "joules_by_slices", "joules_by_activity")
@@ -83,12 +83,12 @@ def row_of(
     sums: Any, *, start: datetime, end: datetime, holder: Holder, key: str, factors: Factors
 ) -> StatementRow:
     """Return a row of sums: a mapping of the columns of `priced`."""
-    kwh = _finite(sums["kwh_joules"])
+    kwh = known(sums["kwh_joules"])
     energy = location = None
     if kwh is not None:
         energy = _spread(sums, "kwh", "kWh", (1.0, 1.0, 1.0))
         location = _spread(sums, "kg", "kgCO2e", _location_ratios(factors))
-    gpu_hours = None if holder is Holder.MISSING else _finite(sums["held_hours"]) or 0.0
+    gpu_hours = None if holder is Holder.MISSING else known(sums["held_hours"]) or 0.0
     site = energy and _times(energy, factors.pue, "kWh")
     market = factors.market
     embodied = _embodied(sums, "embodied")
@@ -97,10 +97,10 @@ def row_of(
         end=end,
         holder=holder,
         key=key,
-        board_hours=_finite(sums["board_hours"]) or 0.0,
-        measured_hours=_finite(sums["measured_hours"]) or 0.0,
+        board_hours=known(sums["board_hours"]) or 0.0,
+        measured_hours=known(sums["measured_hours"]) or 0.0,
         gpu_hours=gpu_hours,
-        idle_gpu_hours=0.0 if gpu_hours == 0 else _finite(sums["idle_hours"]),
+        idle_gpu_hours=0.0 if gpu_hours == 0 else known(sums["idle_hours"]),
         gpu_energy_kwh=energy,
         site_energy_kwh=site,
         location_kgco2e=location,
@@ -112,9 +112,9 @@ def row_of(
         if energy is None
         else _spread(sums, "cost", factors.currency, _pue_ratios(factors)),
         sci_gco2e=_sci(sums, location),
-        embodied_hours=_finite(sums["embodied_hours"]) or 0.0,
-        scored_hours=_finite(sums["scored_hours"]) or 0.0,
-        work_gpu_hours=_finite(sums["scored_work_hours"]),
+        embodied_hours=known(sums["embodied_hours"]) or 0.0,
+        scored_hours=known(sums["scored_hours"]) or 0.0,
+        work_gpu_hours=known(sums["scored_work_hours"]),
     )
 
 
@@ -131,7 +131,7 @@ def _location_ratios(factors: Factors) -> tuple[float, float, float]:
 def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, float]) -> Range:
     """Return a quantity of the three rules with the sensor's error, times further ratios."""
     central = float(sums[f"{quantity}_joules"])
-    rules = [_finite(sums[f"{quantity}_{rule}"]) for rule in _RULES]
+    rules = [known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
     amounts = [rule for rule in rules if rule is not None]
     low = min(amounts) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
     high = max(amounts) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
@@ -155,7 +155,7 @@ def _times(value: Range, factors: tuple[float, float, float], unit: str) -> Rang
 
 
 def _embodied(sums: Any, name: str) -> Range | None:
-    amounts = [_finite(sums[f"{name}_{bound}"]) for bound in _BOUNDS]
+    amounts = [known(sums[f"{name}_{bound}"]) for bound in _BOUNDS]
     low, central, high = amounts
     if low is None or central is None or high is None:
         return None
@@ -167,7 +167,7 @@ def _sci(sums: Any, location: Range | None) -> Range | None:
 
     The operational part has the relative range of the row's location-based emissions.
     """
-    work, kg = _finite(sums["scored_work_hours"]), _finite(sums["scored_kg"])
+    work, kg = known(sums["scored_work_hours"]), known(sums["scored_kg"])
     making = _embodied(sums, "scored_embodied")
     if not work or kg is None or making is None or location is None:
         return None
@@ -184,7 +184,3 @@ def _sci(sums: Any, location: Range | None) -> Range | None:
         high=max((kg * widths[1] + making.high) * per_work, middle),
         unit="gCO2e/GPU-h",
     )
-
-
-def _finite(value: Any) -> float | None:
-    return None if value is None or value != value else float(value)

@@ -38,7 +38,7 @@ def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
     Unknown is None. Each row stands alone: it names its factors, their year and source.
     """
-    by_name = {entry.name: entry for entry in statement.factors.told}
+    by_name = {entry.name: entry for entry in statement.factors.entries}
     grid = by_name["grid carbon, location-based"]
     unknown = ", ".join(statement.unknown_models)
     basis = {

@@ -44,7 +44,7 @@ class Factors:
     embodied: Mapping[str, EmbodiedCarbon]
     life_years: float
     zone: tzinfo | None
-    told: tuple[Factor, ...]
+    entries: tuple[Factor, ...]
 
 
 def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
@@ -61,7 +61,7 @@ def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
         embodied=load_embodied_carbon(energy.stated_footprints),
         life_years=energy.hardware_life_years,
         zone=energy.zone if energy.carbon_hours or energy.electricity_price_by_hour else None,
-        told=_factors(energy, grid),
+        entries=_factors(energy, grid),
     )
 
 

@@ -142,7 +142,7 @@ class EsgStatement:
     @property
     def told(self) -> tuple[Factor, ...]:
         """Every factor with its range, year and source, those of the models seen included."""
-        return (*self.factors.told, *embodied_factors(self.factors, self.models))
+        return (*self.factors.entries, *embodied_factors(self.factors, self.models))
 
     @property
     def unknown_models(self) -> tuple[str, ...]:

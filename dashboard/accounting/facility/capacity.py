@@ -71,19 +71,19 @@ class CapacityRow:
 class HourPrices:
     """Money per hour of a board that is kept, and of a GPU-hour for which there is no board."""
 
-    kept: float
+    board: float
     missing: float
 
     @property
     def quantile(self) -> float:
         """Return the quantile of demand up to which boards are worth keeping."""
-        return max(0.0, 1 - self.kept / self.missing) if self.missing > 0 else 0.0
+        return max(0.0, 1 - self.board / self.missing) if self.missing > 0 else 0.0
 
 
 def cost_per_hour(boards: float, hours: "Values", prices: HourPrices) -> float:
     """Return the cost of an hour of this demand (GPUs, [hours]) with so many boards."""
     missing = float((hours - boards).clip(min=0.0).mean())
-    return prices.kept * boards + prices.missing * missing
+    return prices.board * boards + prices.missing * missing
 
 
 def boards_to_keep(hours: "Values", prices: HourPrices, *, step: int = 1) -> int:
@@ -216,10 +216,10 @@ def _prices(price: UnitPrice | None, settings: Settings) -> tuple[HourPrices | N
     if price is None:
         return None, "no price of this model is stated"
     if price.listed > price.charged:
-        return HourPrices(kept=price.charged, missing=price.listed), f"{price.kind} and on-demand"
+        return HourPrices(board=price.charged, missing=price.listed), f"{price.kind} and on-demand"
     weight = settings.planning.shortfall_weight
     prices_from = f"{price.kind}, missing {weight:g} times as much (planning.shortfall_weight)"
-    return HourPrices(kept=price.charged, missing=price.charged * weight), prices_from
+    return HourPrices(board=price.charged, missing=price.charged * weight), prices_from
 
 
 def _row(
@@ -257,7 +257,7 @@ def _row(
         demand_mean=float(demand.mean()) if len(demand) else None,
         demand_q95=float(np.quantile(demand, 0.95)) if len(demand) else None,
         waited_gpu_hours=waited,
-        kept_price=prices.kept if prices else None,
+        kept_price=prices.board if prices else None,
         missing_price=prices.missing if prices else None,
         prices_from=prices_from,
         to_keep=to_keep,

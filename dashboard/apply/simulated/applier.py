@@ -12,12 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.simulated.cluster import SimulatedCluster, SimulatedJob, same_allocation
-from data.base.errors import (
-    ApplyError,
-    ChangeRefusedError,
-    CollectorError,
-    StalePlanError,
-)
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 from data.facts.fleet import Gpu
 from data.facts.jobs import Job
 from data.records.changes import (

@@ -4,22 +4,13 @@ import argparse
 
 from dashboard.accounting.cost.groups import GROUPS
 from dashboard.cli.parser.add_command import add_command
-from dashboard.cli.terminal.option_types import utc_time
+from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS, utc_time
 
 _ENERGY_BY = ("tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet")
 _PERIODS = ("hour", "day", "week")
 FORMATS = ("table", "csv", "json", "focus-csv", "focus-parquet", "opencost")
 KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
 """What `dashboard.cycle.what_if` can turn, and the sliders of the page Plan."""
-JOB_FIELDS = ("namespace", "application", "owner", "user", "state", "kind", "cluster")
-JOB_ORDERS = {
-    "name": "name",
-    "waste": "waste",
-    "gpu-hours": "GPU-hours",
-    "energy": "energy",
-    "last-seen": "last seen",
-}
-"""Words of the option, and what `data.store.facts.job_sql` calls them."""
 
 
 def add_energy_options(parser: argparse.ArgumentParser) -> None:
@@ -212,3 +203,73 @@ def _add_range(parser: argparse.ArgumentParser, *, start: str) -> None:
     parser.add_argument(
         "--to", dest="until", type=utc_time, metavar="TIME", help="default: the newest sample"
     )
+
+
+def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `serving` with its commands."""
+    serving = commands.add_parser("serving", help="what inference engines say, replicas they need")
+    kinds = serving.add_subparsers(metavar="WHAT", required=True)
+    read = add_command(
+        kinds,
+        "signals",
+        ("show.serving_command", "signals"),
+        "requests, tokens, latencies and KV-cache in an engine's /metrics, since it started",
+        lists=True,
+    )
+    read.add_argument(
+        "file",
+        nargs="+",
+        metavar="FILE",
+        help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
+    )
+    add_command(
+        kinds,
+        "services",
+        ("show.serving_command", "services"),
+        "inference services: what a replica carries, replicas needed now and foreseen",
+        lists=True,
+    )
+    needed = add_command(
+        kinds,
+        "replicas",
+        ("show.serving_command", "replicas"),
+        "the replicas that keep waits short, and what one more or less does (queueing formula)",
+        lists=True,
+    )
+    for name, kind, default, meaning in (
+        ("rate", float, None, "requests per second of the whole service"),
+        (
+            "service-seconds",
+            float,
+            None,
+            "from a request's admission to its last token, on a full replica",
+        ),
+        ("slots", int, None, "requests that a replica works on at once"),
+        (
+            "wait",
+            float,
+            "serving.wait_seconds",
+            "seconds that a request may wait for its admission",
+        ),
+        (
+            "share",
+            float,
+            "serving.wait_ratio",
+            "fraction of requests that must start within --wait",
+        ),
+        (
+            "arrival-scv",
+            float,
+            1,
+            "squared coefficient of variation of the gaps, at most 16; bursts are above 1",
+        ),
+        ("service-scv", float, 1, "the same of the seconds of service"),
+    ):
+        setting = isinstance(default, str)
+        needed.add_argument(
+            f"--{name}",
+            type=kind,
+            required=default is None,
+            default=None if setting else default,
+            help=meaning if default is None else f"{meaning} (default {default})",
+        )

@@ -13,12 +13,12 @@ from dashboard.cli.parser.command_options import (
     add_job_options,
     add_plan_options,
     add_samples,
+    add_serving,
     add_statement,
 )
 from dashboard.cli.parser.decision_options import add_decisions, add_tokens
 from dashboard.cli.parser.examples import examples_of
 from dashboard.cli.parser.store_options import add_serve_options, add_store
-from dashboard.cli.show.serving_command import add_serving
 from dashboard.cli.terminal.log_format import FORMATS, LEVELS
 from dashboard.cli.terminal.option_types import utc_time
 

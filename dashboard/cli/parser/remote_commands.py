@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from dashboard.api.http.pagination import PageOfRows
 from dashboard.cli.show.samples_command import remote_samples
+from dashboard.cli.terminal.option_types import JOB_FIELDS
 from dashboard.cli.terminal.output import print_json
 from dashboard.cli.terminal.remote_server import RemoteServer
 from dashboard.resources.listings import LISTINGS
@@ -66,8 +67,6 @@ def _list(options: argparse.Namespace, server: RemoteServer) -> int:
 
 
 def _jobs(options: argparse.Namespace, server: RemoteServer) -> int:
-    from dashboard.cli.parser.command_options import JOB_FIELDS
-
     _refuse(options, *JOB_FIELDS, "search", "running", "use", "sort")
     options.listed = "applications" if options.by == "application" else "jobs"
     return _list(options, server)

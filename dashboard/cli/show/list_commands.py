@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from dashboard.accounting.cost.applications import ApplicationRow, application_rows
-from dashboard.cli.parser.command_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.terminal.output import FINDINGS, print_rows, say
 from dashboard.common.replay_clock import present
 from dashboard.resources.listings import LISTINGS, running_since, said_of_none

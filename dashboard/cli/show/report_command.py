@@ -90,7 +90,7 @@ def _send(options: argparse.Namespace, loaded: LoadedSettings) -> int:
                 "to": " ".join(entry.to),
                 "webhook": "yes" if entry.webhook else "",
                 "findings": len(entry.findings),
-                "held back": entry.held,
+                "held back": entry.hold_reason,
             }
             for entry in planned
         ]

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboard.cli.parser.add_command import add_command
 from dashboard.cli.terminal.output import print_rows, say
 
 if TYPE_CHECKING:
@@ -22,76 +21,6 @@ _SERVICE_COLUMNS = (
     "job_id", "state", "engine", "model", "replicas", "required_replicas", "max_required_replicas",
     "requests_per_second", "carried_per_second", "waiting_requests", "wait_seconds", "late_minutes",
 )  # fmt: skip
-
-
-def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands and their options; nothing heavy is imported."""
-    serving = commands.add_parser("serving", help="what inference engines say, replicas they need")
-    kinds = serving.add_subparsers(metavar="WHAT", required=True)
-    read = add_command(
-        kinds,
-        "signals",
-        ("show.serving_command", "signals"),
-        "requests, tokens, latencies and KV-cache in an engine's /metrics, since it started",
-        lists=True,
-    )
-    read.add_argument(
-        "file",
-        nargs="+",
-        metavar="FILE",
-        help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
-    )
-    add_command(
-        kinds,
-        "services",
-        ("show.serving_command", "services"),
-        "inference services: what a replica carries, replicas needed now and foreseen",
-        lists=True,
-    )
-    needed = add_command(
-        kinds,
-        "replicas",
-        ("show.serving_command", "replicas"),
-        "the replicas that keep waits short, and what one more or less does (queueing formula)",
-        lists=True,
-    )
-    for name, kind, default, meaning in (
-        ("rate", float, None, "requests per second of the whole service"),
-        (
-            "service-seconds",
-            float,
-            None,
-            "from a request's admission to its last token, on a full replica",
-        ),
-        ("slots", int, None, "requests that a replica works on at once"),
-        (
-            "wait",
-            float,
-            "serving.wait_seconds",
-            "seconds that a request may wait for its admission",
-        ),
-        (
-            "share",
-            float,
-            "serving.wait_ratio",
-            "fraction of requests that must start within --wait",
-        ),
-        (
-            "arrival-scv",
-            float,
-            1,
-            "squared coefficient of variation of the gaps, at most 16; bursts are above 1",
-        ),
-        ("service-scv", float, 1, "the same of the seconds of service"),
-    ):
-        setting = isinstance(default, str)
-        needed.add_argument(
-            f"--{name}",
-            type=kind,
-            required=default is None,
-            default=None if setting else default,
-            help=meaning if default is None else f"{meaning} (default {default})",
-        )
 
 
 def signals(options: argparse.Namespace) -> int:

@@ -4,13 +4,7 @@ import argparse
 
 from dashboard.cli.terminal.context import open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows
-from dashboard.cycle.what_if import (
-    difference_rows,
-    in_force,
-    read_basis,
-    what_if,
-    what_if_document,
-)
+from dashboard.cycle.what_if import difference_rows, in_force, read_basis, what_if, what_if_document
 
 _COLUMNS = ("figure", "unit", "plan in force", "what if", "difference")
 

@@ -1,10 +1,19 @@
-"""Types of options; nothing heavy is imported."""
+"""Types and words of options; nothing heavy is imported."""
 
 import argparse
 from datetime import UTC, datetime
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
 _DAY_SECONDS = 86_400.0
+JOB_FIELDS = ("namespace", "application", "owner", "user", "state", "kind", "cluster")
+JOB_ORDERS = {
+    "name": "name",
+    "waste": "waste",
+    "gpu-hours": "GPU-hours",
+    "energy": "energy",
+    "last-seen": "last seen",
+}
+"""Words of the option, and what `data.store.facts.job_sql` calls them."""
 
 
 def utc_time(text: str) -> datetime:

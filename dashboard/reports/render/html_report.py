@@ -54,7 +54,7 @@ def time_text(at: datetime | None, week: Week) -> str:
 
 
 def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
-    """Return untrusted text for Markdown on one line, cut (see `foreign_text.markdown`)."""
+    """Return untrusted text for Markdown on one line, cut (see `escaping.markdown`)."""
     return markdown(text, limit=longest)
 
 

@@ -10,18 +10,11 @@ from reportlab.graphics import renderSVG
 from reportlab.graphics.shapes import Drawing, Group, Line, Polygon, Rect, String
 from reportlab.lib.colors import HexColor
 
-from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED
+from dashboard.charts.palette import BANDS
 from dashboard.reports.render.pdf_style import LINE, SOFT, WIDTH, register_fonts
 from dashboard.reports.week.week import Week
 from data.base.units import SECONDS_PER_HOUR
 
-_BANDS = (
-    ("used_gpus", "used", USED),
-    ("idle_allocated_gpus", "allocated but idle", IDLE),
-    ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
-    ("unattributed_gpus", "busy for nobody known", NAMELESS),
-    ("free_gpus", "free", FREE),
-)
 _LEFT, _BOTTOM, _HEIGHT, _TOP = 34, 26, 130, 18
 _FONT, _SIZE = "DejaVuSans", 6.5
 _LABEL = 36
@@ -37,10 +30,10 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
     most = max(1.0, float(fleet["boards"].max()))
     hours = (fleet["slot_start"] - pd.Timestamp(week.start)).dt.total_seconds() / SECONDS_PER_HOUR
     scale_x, scale_y = (WIDTH - _LEFT) / week.hours, _HEIGHT / most
-    bands = fleet[[name for name, _label, _colour in _BANDS]].clip(lower=0).fillna(0.0)
+    bands = fleet[[name for name, _label, _colour in BANDS]].clip(lower=0).fillna(0.0)
     tops = bands.cumsum(axis=1)
     for piece in _pieces(hours):
-        for number, (name, _label, colour) in enumerate(_BANDS):
+        for number, (name, _label, colour) in enumerate(BANDS):
             below = tops.iloc[piece, number - 1] if number else 0.0 * tops.iloc[piece, 0]
             upper, lower = (
                 _steps(hours.iloc[piece], tops.iloc[piece][name]),
@@ -53,7 +46,7 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
             ]
             drawing.add(Polygon(points, fillColor=HexColor(colour), strokeColor=None))
     drawing.add(_axes(week, most, scale_x, scale_y))
-    drawing.add(_legend([band for band in _BANDS if bands[band[0]].gt(0).any()]))
+    drawing.add(_legend([band for band in BANDS if bands[band[0]].gt(0).any()]))
     return drawing
 
 

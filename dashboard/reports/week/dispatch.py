@@ -21,7 +21,7 @@ _FRIDAY = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """One edition of one week for its recipients; `held` says why it is not sent, '' when it is.
+    """One edition of one week for its recipients; `hold_reason` is '' where it is sent.
 
     `findings` are what an owner is told of, by name, so that nothing is told twice in a week.
     """
@@ -31,7 +31,7 @@ class Dispatch:
     to: tuple[str, ...]
     webhook: bool
     findings: tuple[str, ...] = ()
-    held: str = ""
+    hold_reason: str = ""
 
 
 def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[Week, ...]:
@@ -91,7 +91,7 @@ def dispatches(
                 to=to,
                 webhook=settings.webhook and edition.kind is EditionKind.FLEET,
                 findings=findings,
-                held=reason,
+                hold_reason=reason,
             )
         )
     return tuple(rows)

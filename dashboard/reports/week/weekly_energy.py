@@ -37,12 +37,12 @@ class EnergyLine:
 class WeeklyEnergy:
     """`statement` is by tenant over the whole week; `top_jobs` are the ten that used most.
 
-    `held` has the GPU-hours allocated but idle of all jobs, as `waste_rows` reads them.
+    `allocated` has the GPU-hours allocated but idle of all jobs, as `waste_rows` reads them.
     """
 
     statement: EsgStatement
     top_jobs: tuple[StatementRow, ...]
-    held: pd.DataFrame
+    allocated: pd.DataFrame
     days: EsgStatement
 
     @property
@@ -107,6 +107,6 @@ def weekly_energy(
     return WeeklyEnergy(
         statement=stated(GroupBy.TENANT, Every.TOTAL),
         top_jobs=top_jobs,
-        held=holdings,
+        allocated=holdings,
         days=stated(GroupBy.FLEET, Every.DAY),
     )

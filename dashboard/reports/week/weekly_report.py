@@ -1,7 +1,8 @@
 """The facts of one week, read once from the store; rendering is `render_report`'s work."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 
 import pandas as pd
@@ -10,8 +11,7 @@ from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_lis
 from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day
 from dashboard.accounting.savings.ledger import ledger
 from dashboard.common.figures import figure_text
-from dashboard.reports.week.editions import WHOLE, Edition
-from dashboard.reports.week.next_week import DayAhead, days_ahead
+from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.savings import WeeklySaved, saved_in
 from dashboard.reports.week.waste import WasteRow, waste_rows
 from dashboard.reports.week.week import Week
@@ -22,7 +22,9 @@ from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.records.commands import AuditEntry
+from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.plans import Plan
+from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader
 from data.store.facts.page_reader import holders_of
@@ -31,6 +33,22 @@ _TOO_FAR_APART = (
     "What was allocated but idle is not known: readings of a board lie more than "
     f"{MAX_GAP_SECONDS / 60:.0f} minutes apart."
 )
+_GROUPS = {EditionKind.FLEET: GroupKind.FLEET, EditionKind.NAMESPACE: GroupKind.NAMESPACE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayAhead:
+    """One day of the zone: mean of the hours' q10, q50, q90, and the hour whose q90 is largest.
+
+    `hours` tells how many hours of the day the forecast covers.
+    """
+
+    day: date
+    hours: int
+    wanted: Range | None
+    used: Range | None
+    peak_wanted: float | None
+    peak_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +190,7 @@ def make_weekly_report(
         used_gpus=_mean(fleet, "used_gpus") if complete else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
-        waste=waste_rows(energy.held, holders, rent_of),
+        waste=waste_rows(energy.allocated, holders, rent_of),
         decided=decided,
         saved=saved_in(
             week,
@@ -200,3 +218,47 @@ def _amount_text(amount: float, noun: str) -> str:
 
 def _mean(frame: pd.DataFrame, column: str) -> float | None:
     return None if frame.empty else known(frame[column].mean())
+
+
+def days_ahead(
+    groups: Sequence[GroupForecast], week: Week, edition: Edition = WHOLE
+) -> tuple[DayAhead, ...]:
+    """Return the days that the hourly forecast of the fleet or namespace reaches; none without one.
+
+    The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
+    not perfectly tied to one another: a cautious range.
+    """
+    key = _GROUPS.get(edition.kind), edition.name or "fleet"
+    fleet = next(
+        (group for group in groups if (group.kind, group.name) == key and group.by_hour), None
+    )
+    if fleet is None:
+        return ()
+    hours_of: dict[date, list[int]] = {}
+    for index, at in enumerate(fleet.slot_starts):
+        hours_of.setdefault(week.date_of(at), []).append(index)
+    demand = fleet.path(Quantity.ALLOCATED_GPUS)
+    used = fleet.path(Quantity.EFFECTIVE_GPUS)
+    rows = []
+    for day, hours in sorted(hours_of.items()):
+        peak = None if demand is None else max(hours, key=lambda hour: demand.q90[hour])
+        rows.append(
+            DayAhead(
+                day=day,
+                hours=len(hours),
+                wanted=_mean_of_path(demand, hours),
+                used=_mean_of_path(used, hours),
+                peak_wanted=None if demand is None or peak is None else demand.q90[peak],
+                peak_at=None if peak is None else fleet.slot_starts[peak],
+            )
+        )
+    return tuple(rows)
+
+
+def _mean_of_path(path: QuantilePath | None, hours: Sequence[int]) -> Range | None:
+    if path is None:
+        return None
+    low, central, high = (
+        sum(level[hour] for hour in hours) / len(hours) for level in (path.q10, path.q50, path.q90)
+    )
+    return Range(low=low, central=central, high=high, unit="GPU")

@@ -15,11 +15,7 @@ from dashboard.submission.estimates.query import (
 )
 from dashboard.submission.job.feasible_plans import family_of
 from dashboard.submission.launchers.fields import dialect
-from dashboard.submission.launchers.launched_job import (
-    SERVING,
-    UNASKED_SHARE,
-    LaunchedJob,
-)
+from dashboard.submission.launchers.launched_job import SERVING, UNASKED_SHARE, LaunchedJob
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.store import StoreReader

@@ -51,5 +51,5 @@ def _hours(job: Job, runs: Iterable[float]) -> float:
     seconds = list(runs)
     if seconds:
         return median(seconds) / SECONDS_PER_HOUR
-    limit = None if job.scheduler is None else job.scheduler.time_limit_seconds
+    limit = job.scheduling.time_limit_seconds
     return UNKNOWN_HOURS if not limit else limit / SECONDS_PER_HOUR

@@ -1,6 +1,7 @@
 """Kubernetes as a target: a Job, JobSet or PyTorchJob is created, its pods tell how it fares."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -9,9 +10,18 @@ import yaml
 
 from collectors.kubernetes.api import CutError, Document
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.kubernetes.host_requests import allocatable, asked_by_pods
+from collectors.kubernetes.nodes import read_node
+from collectors.kubernetes.objects import (
+    HostRequest,
+    gpu_resources,
+    mig_offer,
+    read_pod,
+    shares_gpus,
+)
+from collectors.shared.json_parts import list_in, part, text_in
 from dashboard.common.kubernetes_writer import KubernetesWriter
-from dashboard.submission.job.fleet import SubmissionFleet, fleet_of
+from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, Taint, fleet_of
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.job.placement import Placement
@@ -21,11 +31,11 @@ from dashboard.submission.targets.kubernetes_manifest import (
     TTL,
     kubernetes_manifest,
 )
-from dashboard.submission.targets.kubernetes_nodes import fleet_nodes
-from dashboard.submission.targets.kubernetes_standing import last_warning, standing_of, waiting_on
-from dashboard.submission.targets.target import SentJobState
-from data.base.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
+from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError, scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
 from data.records.submissions import Attempt, SubmissionState
 from data.settings.sources import KubernetesSettings
 from data.settings.submission import SubmitSettings
@@ -37,6 +47,11 @@ _PATHS = {
     "Service": "api/v1/namespaces/{}/services",
 }
 _BY_WORD = {kind.lower(): kind for kind in _PATHS}
+_BLOCKING = ("NoSchedule", "NoExecute")
+_DONE = ("Complete", "Completed", "Succeeded")
+_FAILED = ("Failed",)
+_STARTING = ("ContainerCreating", "PodInitializing")
+_MAX_REASON = 300
 
 
 class KubernetesTarget:
@@ -266,3 +281,136 @@ def _claims(node: Any) -> Iterator[str]:
 
 def _path(job_object: dict[str, Any]) -> str:
     return _PATHS[job_object["kind"]].format(quote(job_object["metadata"]["namespace"], safe=""))
+
+
+def fleet_nodes(
+    nodes: Iterable[Document],
+    pods: Iterable[Document],
+    catalogue: GpuCatalogue,
+    *,
+    tolerated: Collection[str],
+) -> Iterator[SubmissionNode]:
+    """Yield the nodes that offer whole GPUs, less what bound pods ask for.
+
+    CPU and memory are what a node can allocate less the requests of its pods without GPUs: what
+    jobs with GPUs can share. A node with a taint whose key is not tolerated takes no jobs.
+    """
+    gpus_by_node, others = _held_by(pods)
+    requests = asked_by_pods(others)
+    for document in nodes:
+        offered = gpu_resources(document)
+        if not offered.get(WHOLE_GPU) or mig_offer(offered) or shares_gpus(document):
+            continue
+        node = read_node(document, catalogue, seen_at=utc_now(), source="kubernetes")
+        name, gpus = node.name, offered[WHOLE_GPU]
+        has, theirs = allocatable(document), requests.get(name, HostRequest())
+        free = None if has is None or theirs is None else has - theirs
+        taints = tuple(_taints(document))
+        cordoned = part(document, "spec", "unschedulable") is True
+        yield SubmissionNode(
+            name=name,
+            gpu_type=node.gpu_model,
+            word=text_in(document, "metadata", "labels", PRODUCT_LABEL),
+            gpus=gpus,
+            free_gpus=max(0, gpus - gpus_by_node[name]),
+            cpus=None if free is None else free.cpus,
+            memory_mib=None if free is None else free.memory_mib,
+            takes_jobs=node.state == "Ready"
+            and not cordoned
+            and all(taint.key in tolerated for taint in taints),
+            taints=taints,
+        )
+
+
+def _held_by(pods: Iterable[Document]) -> tuple[Counter[str], list[Document]]:
+    """Return the whole GPUs that pods hold by node, and the pods without GPUs."""
+    gpus, others = Counter[str](), list[Document]()
+    for document in pods:
+        pod = read_pod(document)
+        if pod is None:
+            others.append(document)
+        elif pod.holds:
+            gpus[pod.node] += sum(ask.count for ask in pod.requests if not ask.mig_profile)
+    return gpus, others
+
+
+def _taints(document: Document) -> Iterator[Taint]:
+    for taint in list_in(document, "spec", "taints"):
+        if text_in(taint, "effect") in _BLOCKING:
+            yield Taint(
+                key=text_in(taint, "key"),
+                value=text_in(taint, "value"),
+                effect=text_in(taint, "effect"),
+            )
+
+
+def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
+    """Return the state of a workload; its pods tell whether memory ran out, and why they wait."""
+    conditions = [
+        entry
+        for entry in list_in(workload, "status", "conditions")
+        if text_in(entry, "status") == "True"
+    ]
+    for condition in conditions:
+        if text_in(condition, "type") in _DONE:
+            return SentJobState(state=SubmissionState.FINISHED)
+        if text_in(condition, "type") in _FAILED:
+            reason = text_in(condition, "reason") or "failed"
+            return _cause(pods) or SentJobState(state=SubmissionState.FAILED, reason=reason)
+    waiting = next(filter(None, map(_why_waiting, pods)), "")
+    if any(text_in(pod, "status", "phase") == "Running" for pod in pods):
+        return SentJobState(state=SubmissionState.RUNNING, reason=waiting)
+    return SentJobState(state=SubmissionState.PENDING, reason=waiting)
+
+
+def _why_waiting(pod: Any) -> str:
+    """Return the reason of a pod to wait: the scheduler's words, else those of a container."""
+    if text_in(pod, "status", "phase") != "Pending":
+        return ""
+    for condition in list_in(pod, "status", "conditions"):
+        if text_in(condition, "reason") == "Unschedulable":
+            return scrub(text_in(condition, "message"), limit=_MAX_REASON)
+    for status in list_in(pod, "status", "containerStatuses"):
+        waiting = part(status, "state", "waiting")
+        reason = text_in(waiting, "reason")
+        if reason and reason not in _STARTING:
+            return scrub(f"{reason} {text_in(waiting, 'message')}".strip(), limit=_MAX_REASON)
+    return ""
+
+
+def _cause(pods: list[Any]) -> SentJobState | None:
+    """Return the memory that ran out: OOMKilled is the host's, a message of torch the GPU's."""
+    for end in _ends(pods):
+        message = part(end, "message")
+        if isinstance(message, str) and ran_out_of_gpu_memory(message[-65_536:]):
+            code = part(end, "exitCode")
+            return SentJobState(
+                state=SubmissionState.OUT_OF_GPU_MEMORY, reason=f"exit code {code}: CUDA memory"
+            )
+    if any(text_in(end, "reason") == "OOMKilled" for end in _ends(pods)):
+        return SentJobState(state=SubmissionState.OUT_OF_HOST_MEMORY, reason="OOMKilled")
+    return None
+
+
+def _ends(pods: list[Any]) -> Iterator[Any]:
+    for pod in pods:
+        for status in list_in(pod, "status", "containerStatuses"):
+            end = part(status, "state", "terminated")
+            if end is not None:
+                yield end
+
+
+def waiting_on(workload: str, pods: list[Any]) -> str:
+    """Name the object whose events tell why nothing runs: a pod that waits, else the workload."""
+    waiting = (pod for pod in pods if text_in(pod, "status", "phase") == "Pending")
+    return next((text_in(pod, "metadata", "name") for pod in waiting), workload)
+
+
+def last_warning(events: list[Any]) -> str:
+    """Return the words of the latest warning among events, '' when there is none."""
+    warnings = [event for event in events if text_in(event, "type") == "Warning"]
+    if not warnings:
+        return ""
+    latest = max(warnings, key=lambda event: text_in(event, "lastTimestamp"))
+    text = f"{text_in(latest, 'reason')}: {text_in(latest, 'message')}"
+    return scrub(text, limit=_MAX_REASON)

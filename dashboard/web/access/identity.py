@@ -1,22 +1,25 @@
-"""Person who looks at a page: the local one, one named by a trusted proxy, or one signed in."""
+"""Person who looks at a page, and the world as they may see it.
+
+The person is the local one, one named by a trusted proxy, or one signed in. Streamlit runs pages as
+scripts, which take no arguments: the one registered world is the only module-level state.
+"""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import streamlit as st
 
 from dashboard.api.http.authentication import OPEN, PERSON_HEADER, SIGN_IN_COOKIE, proxied
-from dashboard.common.rights import role_of
-from dashboard.web.access.session import whole_world
-from dashboard.web.frame.action_button import Post, PressOutcome, action_button
-from dashboard.web.frame.page import plain
+from dashboard.common.rights import role_of, view_of
+from dashboard.web.access.context import WebWorld
 from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
 from data.records.commands import Person
 from data.settings.access import AccessSettings
 
 _NAME = "person"
 REFUSAL = "refused"
 """What of a page's address says why a sign-in came to nothing."""
+_registered: list[WebWorld] = []
 
 
 def known_name() -> str:
@@ -92,52 +95,29 @@ def current_role() -> str:
     return "none" if person is None else role_of(person, access)
 
 
-def _refusals(access: AccessSettings) -> dict[str, str]:
-    """Return the reasons for failed sign-ins, by the code in the address of the page."""
-    claim = access.oidc_name_claim
-    verified = " or that email_verified is true" if claim == "email" else ""
-    return {
-        "name": f"The identity provider did not say your {claim}{verified}. Have it say so, or "
-        "name another claim in access.oidc_name_claim.",
-        "size": "The identity provider's token about you is too long: at most 128,000 characters "
-        "are read. Have it send only the groups that matter here.",
-        "old": "Your sign-in at the identity provider is too long ago. Sign out there, and in.",
-        "answer": "The identity provider did not answer, or its answer cannot be believed. The "
-        "log of the server says why.",
-    }
+def register(world: WebWorld) -> None:
+    """Make `world` the one that pages see."""
+    _registered[:] = [world]
 
 
-def sign_in_button(label: str, method: Literal["POST", "DELETE"]) -> None:
-    """Draw the button that begins or ends a sign-in by OpenID Connect."""
-    post = Post(name=label, path="api/v1/sign-in", method=method)
-    action_button(
-        label,
-        key=f"sign-in-{method}",
-        then=_hear_sign_in,
-        posts=[post],
-        primary=method == "POST",
-    )
-    for refusal in st.session_state.pop("sign-in-refused", ()):
-        st.error(plain(refusal))
+def current_world() -> WebWorld:
+    """Return the world as who looks may see it: an owner's reader has their own jobs alone.
 
-
-def _hear_sign_in(answers: PressOutcome) -> None:
-    st.session_state["sign-in-refused"] = answers.refused
-
-
-def welcome() -> Person | None:
-    """Return the person who looks when they may; otherwise say what to do and give None."""
-    access = whole_world().decision_service.settings().access
+    Errors: NotSignedInError where nobody is signed in, as in a thread behind the page.
+    """
+    world = whole_world()
+    access = world.decision_service.settings().access
+    if access.mode == "local":
+        return world
     person = signed_in(access)
     if person is None:
-        st.markdown("## Sign in to see the fleet.")
-        if access.mode == "oidc":
-            refusal = _refusals(access).get(st.query_params.get(REFUSAL, ""), "")
-            if refusal:
-                st.error(plain(refusal))
-            sign_in_button("Sign in", "POST")
-        return None
-    if role_of(person, access) == "none":
-        st.error(plain(f"{person.name} has no role here. Ask one of the admins."))
-        return None
-    return person
+        raise NotSignedInError("nobody is signed in here", "Sign in, and open the page again.")
+    mine = view_of(person, access, world.reader)
+    return world if mine is world.reader else world.looking_through(mine)
+
+
+def whole_world() -> WebWorld:
+    """Return the registered world: for asking who somebody is, not for showing rows."""
+    if not _registered:
+        raise RuntimeError("start the dashboard with `trimtab serve`, not with `streamlit run`")
+    return _registered[0]

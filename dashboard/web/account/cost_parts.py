@@ -15,8 +15,7 @@ from dashboard.accounting.cost.cost_cache import CostBook, kept_book, make_book,
 from dashboard.accounting.cost.statement import CostStatement
 from dashboard.accounting.energy.build import tenant_key
 from dashboard.common.figures import range_text
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import number, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.counts import count_text

@@ -8,8 +8,8 @@ from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.accounting.energy.periods import Every
 from dashboard.accounting.facility.capacity import WEEKS, CapacityRow, capacity_rows
 from dashboard.charts.cost_days import cost_days
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.account.cost_parts import (
     LEVELS,
     CostView,
@@ -29,7 +29,6 @@ from dashboard.web.frame.page import (
     finding,
     goes_to,
     number,
-    plain,
     table,
     way,
 )
@@ -43,7 +42,7 @@ def show_capacity() -> None:
     rows = capacity_rows(world.reader, world.settings.settings)
     st.subheader("Boards to keep")
     for row in rows:
-        st.markdown(f"* {plain(row.gpu_model)}: {plain(_sentence(row))}")
+        st.markdown(f"* {markdown(row.gpu_model)}: {markdown(_sentence(row))}")
     table(pd.DataFrame([_cells(row) for row in rows]), "capacity")
     st.caption(
         f"From the demand of the last {count_text(WEEKS, 'week')}, by the hour: GPUs that jobs "
@@ -117,7 +116,7 @@ def breadcrumbs(view: CostView) -> None:
             passed[level] = name
             way("costs", name, **month, **passed)
         level, name = list(view.names.items())[-1]
-        st.markdown(f"**{plain(f'{level} {name}')}**")
+        st.markdown(f"**{markdown(f'{level} {name}')}**")
         if level == "job":
             way("job", "Open the job", id=name)
 
@@ -165,10 +164,10 @@ if not empty_state():
         if not view.names and current_role() != "owner" and st.toggle("Boards to keep", key="keep"):
             show_capacity()
         for line in view.month.unknown:
-            st.markdown(f"* Unknown: {plain(line)}")
+            st.markdown(f"* Unknown: {markdown(line)}")
         st.caption(
             f"Up to {view.book.at:%Y-%m-%d %H:%M} UTC, made once an hour; months and days of "
-            f"{plain(view.settings.report.timezone)}. A tenant is the "
+            f"{markdown(view.settings.report.timezone)}. A tenant is the "
             f"{view.month.tenant_is} of a job (tenants.by). Idle is held and not in use; free "
             "GPUs are charged to nobody. The same by command: `trimtab statement --budgets`."
         )

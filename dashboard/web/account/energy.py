@@ -10,8 +10,9 @@ from dashboard.accounting.energy.export import factor_rows, statement_csv, state
 from dashboard.accounting.energy.periods import Every
 from dashboard.accounting.energy.statement import WORK_UNIT, EsgStatement
 from dashboard.charts.energy_stack import energy_stack
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.account.energy_choice import SHOWN, ask_energy_choice
 from dashboard.web.account.energy_parts import (
     comparable,
@@ -23,15 +24,7 @@ from dashboard.web.account.energy_parts import (
     way_of,
 )
 from dashboard.web.frame.action_button import File, file_buttons
-from dashboard.web.frame.page import (
-    chart,
-    empty_state,
-    figures,
-    finding,
-    goes_by_name,
-    plain,
-    table,
-)
+from dashboard.web.frame.page import chart, empty_state, figures, finding, goes_by_name, table
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.counts import count_text
 
@@ -160,7 +153,7 @@ if not empty_state():
         ),
     )
     for line in statement.unknown:
-        st.markdown(f"* Unknown: {plain(line)}")
+        st.markdown(f"* Unknown: {markdown(line)}")
     if statement.unit_scores:
         st.subheader("Per million tokens")
         table(

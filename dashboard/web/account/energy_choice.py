@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.accounting.energy.periods import Every
 from dashboard.accounting.energy.statement import GroupBy
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.scope import Scope, asks_for
 from data.base.clock import midnight
 

@@ -12,8 +12,7 @@ from dashboard.reports.render.html_report import render_html, render_json, rende
 from dashboard.reports.week.editions import WHOLE, Edition, own_edition
 from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.web.access.identity import signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.page import chart, empty_state, finding, table
 from data.catalogue.carbon_table import load_carbon_table

@@ -7,7 +7,7 @@ from dashboard.accounting.savings.daily_savings import NO_YEAR, RunRate, summed
 from dashboard.accounting.savings.ledger import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
 from dashboard.web.frame.page import chart, figures, finding, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs

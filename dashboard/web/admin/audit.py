@@ -3,8 +3,9 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import finding, plain, table, tense
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
+from dashboard.web.frame.page import finding, table, tense
 from data.base.counts import count_text
 
 _SHOWN = 500
@@ -23,7 +24,7 @@ finding(
     )
 )
 for problem in problems:
-    st.error(plain(problem))
+    st.error(markdown(problem))
 if entries:
     st.caption("The hash of the last entry. Kept elsewhere, it proves that nothing was cut off:")
     st.code(entries[-1].entry_hash, language=None)

@@ -5,7 +5,8 @@ from datetime import datetime
 import pandas as pd
 import streamlit as st
 
-from dashboard.web.frame.page import plain, table
+from dashboard.common.escaping import markdown
+from dashboard.web.frame.page import table
 from data.base.counts import count_text
 from data.records.contradictions import FIX
 from data.store.handles.cached_reader import CachedReader
@@ -19,7 +20,7 @@ def contradiction_section(reader: CachedReader, now: datetime) -> None:
     st.subheader("Readings that contradict each other")
     boards = count_text(len({entry.gpu_uuid for entry in counters}), "board")
     st.error(
-        plain(
+        markdown(
             f"On {boards} a counter shows what the other readings rule out. It is unknown for that "
             f"time, and no change is proposed for the jobs on them. {FIX}"
         )

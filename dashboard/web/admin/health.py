@@ -3,13 +3,13 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.decisions.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.admin.contradiction_section import contradiction_section
 from dashboard.web.fleet.xid_section import xid_section
 from dashboard.web.frame.alert_strip import urgent_section
-from dashboard.web.frame.page import finding, plain, table, tense
+from dashboard.web.frame.page import finding, table, tense
 from dashboard.web.jobs.memory_line import memory_section
 from data.base.counts import count_text
 from data.facts.fleet import SourceState
@@ -34,7 +34,7 @@ finding(
 )
 urgent_section()
 if state.last_error:
-    st.error(plain(state.last_error))
+    st.error(markdown(state.last_error))
 st.write(
     "A cycle runs now."
     if state.running
@@ -96,4 +96,4 @@ if (prepared := reader.prepared_answers()) is not None:
         f"{made_at:%Y-%m-%d %H:%M} UTC, in use until new facts or another cycle are kept."
     )
 problems = reader.verify_audit()
-st.write("The audit chain is intact." if not problems else plain("; ".join(problems)))
+st.write("The audit chain is intact." if not problems else markdown("; ".join(problems)))

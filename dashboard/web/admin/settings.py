@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import finding, table
 from data.base.counts import count_text
 from data.settings.load import setting_rows

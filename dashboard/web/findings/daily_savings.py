@@ -10,7 +10,7 @@ from dashboard.accounting.savings.daily_savings import (
     saved_by_day,
     summed,
 )
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from data.base.clock import floor_to_slot
 
 _SOME_MINUTES = 300

@@ -12,10 +12,10 @@ from functools import partial
 import streamlit as st
 
 from dashboard.accounting.savings.ledger import sum_of
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.decisions.service import Preview
-from dashboard.web.access.identity import known_name, remember_name, signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world, known_name, remember_name, signed_in
 from dashboard.web.findings.actions import (
     SNOOZES,
     VERBS,
@@ -26,7 +26,6 @@ from dashboard.web.findings.actions import (
 )
 from dashboard.web.findings.finding_rows import HOURS_A_DAY, interrupts
 from dashboard.web.frame.action_button import BY, FormField, Post, PressOutcome, action_button
-from dashboard.web.frame.page import plain
 from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
@@ -118,7 +117,7 @@ def decision_dialog() -> None:
     query: DecisionAsked | None = st.session_state.get(_ASKED)
     if query is None:
         for refusal in st.session_state.get(_TOLD, ()):
-            st.error(plain(refusal))
+            st.error(markdown(refusal))
         return
     count = "" if len(query.digests) == 1 else f" {count_text(len(query.digests), 'finding')}"
     st.dialog(f"{VERBS[query.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(query)
@@ -142,7 +141,7 @@ def _ask(query: DecisionAsked) -> None:
     allowed, refused = _parted(query, person)
     _summary(verb, allowed, refused)
     for refusal in st.session_state.get(_TOLD, ()):
-        st.error(plain(refusal))
+        st.error(markdown(refusal))
     revisions = [stored.recommendation for stored in allowed]
     ticks = _TICK if needs_tick(query.verb, revisions) else ()
     label = verb.label if len(query.digests) == 1 else f"{verb.label} {len(allowed)}"
@@ -199,7 +198,7 @@ def _summary(
             if (count := sum(item.risk == risk for item in items))
         )
         st.markdown(
-            plain(
+            markdown(
                 f"{count_text(len(items), 'change')} will be {verb.done}. "
                 f"{'It saves' if len(items) == 1 else 'Together they save'} {money} and {energy} "
                 f"a day. Risk: {risks}."
@@ -212,9 +211,9 @@ def _summary(
             item = stored.recommendation
             stops = " · its work is interrupted" if verb.changes and interrupts(item) else ""
             what = f"{item.target}: {item.now.describe()} → {item.summary}{stops}"
-            st.markdown(plain(f"{stored.reference} {what}"))
+            st.markdown(markdown(f"{stored.reference} {what}"))
         for name, why in refused:
-            st.warning(plain(f"{name} is refused: {sentence(why)}"))
+            st.warning(markdown(f"{name} is refused: {sentence(why)}"))
 
 
 def _sum(parts: list[Range | None], horizon_hours: float) -> str:

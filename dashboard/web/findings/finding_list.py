@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.decisions.findings import findings_now
-from dashboard.web.access.identity import current_role, signed_in
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world, signed_in
 from dashboard.web.findings.actions import BULK, VERBS
 from dashboard.web.findings.daily_savings import saved_by_finding
 from dashboard.web.findings.decision_dialog import verb_button
@@ -77,8 +76,8 @@ def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
 def _in_scope(row: InboxRow, scope: Scope) -> bool:
     if row.job is not None:
         return scope.takes(row.job)
-    here = scope.cluster in ("", row.said.cluster or MAIN)
-    same_place = here and scope.namespace in ("", row.said.namespace)
+    here = scope.cluster in ("", row.revision.cluster or MAIN)
+    same_place = here and scope.namespace in ("", row.revision.namespace)
     return same_place and set(scope.chosen) <= {"namespace", "cluster"}
 
 
@@ -149,14 +148,16 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
     return pd.DataFrame(
         {
             "finding": [row.reference for row in rows],
-            "what": [f"{'⚠ ' if row.urgent else ''}{row.said.action.spec.title}" for row in rows],
+            "what": [
+                f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
+            ],
             f"{currency}/day": [_cell(row.money_a_day) for row in rows],
-            "target": [row.said.target for row in rows],
+            "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
-            "risk": [str(row.said.risk) for row in rows],
+            "risk": [str(row.revision.risk) for row in rows],
             "since": [age_text(row.status.finding.opened_at, now) for row in rows],
             "kWh/day": [_cell(row.energy_a_day) for row in rows],
-            "namespace": [row.said.namespace for row in rows],
+            "namespace": [row.revision.namespace for row in rows],
             "owner": [row.owner for row in rows],
         }
     )
@@ -213,7 +214,7 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     if current_role() not in _DECIDE or world.reader.recording() is not None:
         return
     applies = service.settings().apply.enabled
-    targets = tuple((row.reference, row.said) for row in ticked)
+    targets = tuple((row.reference, row.revision) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
     with st.popover(label, disabled=not targets):
         for name in BULK:
@@ -242,9 +243,9 @@ def open_row(
 
 def findings_table(rows: Sequence[InboxRow], name: str) -> None:
     """Show a few findings on another page; each number leads to the finding."""
-    unit = next((cost.unit for row in rows if (cost := row.said.savings.cost)), "money")
+    unit = next((cost.unit for row in rows if (cost := row.revision.savings.cost)), "money")
     links = {"finding": "findings?finding="}
-    if all(row.said.job_id for row in rows):
+    if all(row.revision.job_id for row in rows):
         links["target"] = "job?id="
     table(
         frame_of(rows, current_world().clock(), unit),

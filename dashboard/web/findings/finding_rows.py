@@ -64,7 +64,7 @@ class InboxRow:
     """
 
     status: FindingStatus
-    said: Recommendation
+    revision: Recommendation
     job: Job | None
     urgent: bool
     saved: SavedSum | None
@@ -87,12 +87,12 @@ class InboxRow:
     @property
     def money_a_day(self) -> float | None:
         """Savings a day, in the currency of its savings."""
-        return a_day(self.said.savings.cost, self.said)
+        return a_day(self.revision.savings.cost, self.revision)
 
     @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
-        return a_day(self.said.savings.energy_kwh, self.said)
+        return a_day(self.revision.savings.energy_kwh, self.revision)
 
     @property
     def state(self) -> str:
@@ -131,7 +131,7 @@ def inbox_rows(
     return tuple(
         InboxRow(
             status=status,
-            said=(revision := status.revision.recommendation),
+            revision=(revision := status.revision.recommendation),
             job=jobs.get(revision.job_id),
             urgent=status.state == OPEN
             and (revision.action in FOR_MEMORY or status.finding.reference in urgent),
@@ -152,7 +152,7 @@ def state_of(word: str) -> str:
 
 def titles(rows: Iterable[InboxRow]) -> list[str]:
     """Return the kinds of change among rows, in words."""
-    return sorted({row.said.action.spec.title for row in rows})
+    return sorted({row.revision.action.spec.title for row in rows})
 
 
 def chosen_rows(rows: Iterable[InboxRow], choice: InboxChoice) -> list[InboxRow]:
@@ -165,18 +165,24 @@ def chosen_rows(rows: Iterable[InboxRow], choice: InboxChoice) -> list[InboxRow]
 def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
     states = _GROUPS.get(choice.state)
     pairs = (
-        (choice.kind, row.said.action.spec.title),
+        (choice.kind, row.revision.action.spec.title),
         (choice.owner, row.owner),
-        (choice.risk, str(row.said.risk)),
+        (choice.risk, str(row.revision.risk)),
     )
     text = " ".join(
-        (row.reference, row.said.target, row.said.namespace, row.owner, row.said.summary)
+        (
+            row.reference,
+            row.revision.target,
+            row.revision.namespace,
+            row.owner,
+            row.revision.summary,
+        )
     )
     return (
         (states is None or row.status.state in states)
         and (row.urgent or not choice.urgent)
         and all(value in ("", has) for value, has in pairs)
-        and choice.search.casefold() in f"{text} {row.said.action.spec.title}".casefold()
+        and choice.search.casefold() in f"{text} {row.revision.action.spec.title}".casefold()
     )
 
 
@@ -184,7 +190,7 @@ def _key(row: InboxRow, order: InboxOrder) -> tuple[object, ...]:
     opened, money = row.status.finding.opened_at, -(row.money_a_day or 0.0)
     match order:
         case InboxOrder.URGENT:
-            return not row.urgent, *row.said.urgency, money, row.number
+            return not row.urgent, *row.revision.urgency, money, row.number
         case InboxOrder.MONEY:
             return money, row.number
         case InboxOrder.ENERGY:

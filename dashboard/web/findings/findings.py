@@ -5,9 +5,9 @@ import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.charts.idle_waterfall import idle_waterfall
+from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import of_autoscalers
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
     choose_rows,
@@ -19,16 +19,7 @@ from dashboard.web.findings.finding_list import (
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow
 from dashboard.web.findings.outcome import watch
-from dashboard.web.frame.page import (
-    chart,
-    empty_state,
-    export,
-    finding,
-    number,
-    plain,
-    table,
-    tense,
-)
+from dashboard.web.frame.page import chart, empty_state, export, finding, number, table, tense
 from data.base.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
@@ -64,7 +55,7 @@ def _cost_note(cost: float, currency: str) -> str:
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth."""
-    waiting = [row.said for row in rows if row.status.state == "open"]
+    waiting = [row.revision for row in rows if row.status.state == "open"]
     worth, cost = worth_of(waiting)
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
     urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
@@ -85,18 +76,18 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
         [
             {
                 "finding": row.reference,
-                "id": row.said.recommendation_id,
+                "id": row.revision.recommendation_id,
                 "state": row.status.state,
-                "action": row.said.action.spec.title,
-                "target": row.said.target,
-                "namespace": row.said.namespace,
+                "action": row.revision.action.spec.title,
+                "target": row.revision.target,
+                "namespace": row.revision.namespace,
                 "owner": row.owner,
                 "since": row.status.finding.opened_at,
-                "now": row.said.now.describe(),
-                "proposed": row.said.summary,
+                "now": row.revision.now.describe(),
+                "proposed": row.revision.summary,
                 "money_a_day": row.money_a_day,
                 "kwh_a_day": row.energy_a_day,
-                "risk": str(row.said.risk),
+                "risk": str(row.revision.risk),
                 "decided_by": row.status.revision.decided_by if row.status.revision else "",
                 "comment": row.status.revision.comment if row.status.revision else "",
             }
@@ -111,7 +102,7 @@ def show_idle(plan: Plan) -> None:
     if not (sentence := idle.sentence()):
         return
     st.subheader("From idle to freed")
-    st.write(plain(sentence))
+    st.write(markdown(sentence))
     chart(idle_waterfall(idle), "idle")
     today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     st.caption(
@@ -132,7 +123,7 @@ if not empty_state():
     world = current_world()
     every = every_row()
     looked_at = rows_in_scope(every)
-    costs = (row.said.savings.cost for row in every)
+    costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     answer(looked_at, currency)
     rows = choose_rows(looked_at)

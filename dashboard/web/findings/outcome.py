@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import plain
+from dashboard.web.access.identity import current_world
 from data.base.units import MIB_PER_GIB
 from data.records.commands import Measurement
 from data.records.lifecycle import State
@@ -38,7 +38,7 @@ def _progress(digest: str) -> None:
     status = reader.commands(digest)[-1]
     rows = reader.journal(command_id=status.command.command_id)
     doing = f"{rows[-1].event}: {rows[-1].detail}" if rows else "waiting for the worker"
-    st.progress(min(0.9, 0.1 + 0.15 * len(rows)), text=plain(status.held or doing))
+    st.progress(min(0.9, 0.1 + 0.15 * len(rows)), text=markdown(status.held or doing))
 
 
 def show_outcome(stored: StoredRecommendation) -> None:
@@ -48,12 +48,12 @@ def show_outcome(stored: StoredRecommendation) -> None:
     rows = current_world().store.reader.journal(digest=stored.recommendation.digest)
     entries = [row for row in rows if row.event in set(State) and row.detail]
     if entries:
-        st.caption(plain(f"{entries[-1].at:%Y-%m-%d %H:%M} UTC: {entries[-1].detail}"))
+        st.caption(markdown(f"{entries[-1].at:%Y-%m-%d %H:%M} UTC: {entries[-1].detail}"))
     measured = [row for row in rows if row.event in (State.VERIFIED, State.FELL_SHORT)]
     if measured:
         measurement = from_json(Measurement, measured[-1].record)
         st.caption(
-            plain(
+            markdown(
                 f"Measured over {measurement.hours:g} h: "
                 f"{range_text(measurement.realised_gpu_hours)} of "
                 f"{range_text(measurement.predicted_gpu_hours)} promised, "

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
+from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import (
     bound_rows,
     job_rows,
@@ -13,7 +14,7 @@ from dashboard.resources.plan_rows import (
     of_autoscalers,
     tenant_rows,
 )
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
@@ -24,7 +25,6 @@ from dashboard.web.frame.page import (
     finding,
     goes_by_name,
     number,
-    plain,
     table,
     tense,
 )
@@ -80,9 +80,9 @@ def answer(plan: Plan) -> None:
     )
     models = [job.now.gpu_model for job in plan.jobs for _board in range(job.now.gpu_count)]
     for unknown in load_gpu_catalogue().lacking(models):
-        st.warning(plain(f"Left out of these costs: {unknown}"), icon="⚠️")
+        st.warning(markdown(f"Left out of these costs: {unknown}"), icon="⚠️")
     for violation in plan.violations[:_BROKEN]:
-        st.warning(plain(f"A limit is broken at a price: {violation}."), icon="⚠️")
+        st.warning(markdown(f"A limit is broken at a price: {violation}."), icon="⚠️")
     if (more := len(plan.violations) - _BROKEN) > 0:
         st.caption(f"{count_text(more, 'more limit')} broken: `trimtab plan --format json`.")
 
@@ -123,7 +123,7 @@ def show_places(plan: Plan) -> None:
     names = [" – ".join(dict.fromkeys((part[0].node, part[-1].node))) for part in pages]
     page = choose("Nodes", names, "nodes") if names else ""
     if not names:
-        st.info(plain(f"No node of the plan has {current_scope().model}."))
+        st.info(markdown(f"No node of the plan has {current_scope().model}."))
     if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
         chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
         st.caption(

@@ -3,9 +3,10 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.cycle.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import number, plain, table
+from dashboard.web.access.identity import current_world
+from dashboard.web.frame.page import number, table
 from data.base.counts import count_text
 from data.base.errors import TrimtabError
 from data.settings.all_settings import Settings
@@ -100,7 +101,7 @@ def _solved(settings: Settings, knobs: dict[str, float]) -> WhatIf | None:
             basis = reader.remember("what-if", lambda: read_basis(reader, settings))
             return what_if(basis, settings, knobs)
         except TrimtabError as error:
-            st.error(plain(str(error)))
+            st.error(markdown(str(error)))
             return None
 
 
@@ -108,7 +109,7 @@ def _show(knobs: dict[str, float], result: WhatIf) -> None:
     turned = ", ".join(f"{name} {value:g}" for name, value in knobs.items()) or "nothing turned"
     saved = result.current.money - result.changed.money
     st.markdown(
-        plain(
+        markdown(
             f"With {turned}: {number(abs(saved), result.settings.energy.currency)} "
             f"{'less' if saved >= 0 else 'more'} than the plan in force at the same prices, "
             f"solved in {result.seconds:.2g} s to within {100 * result.gap_ratio:.2f} %."

@@ -7,7 +7,8 @@ import streamlit as st
 
 from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import (
     UNKNOWN,
     empty_state,
@@ -15,7 +16,6 @@ from dashboard.web.frame.page import (
     finding,
     goes_to,
     number,
-    plain,
     table,
     tense,
     way,
@@ -74,7 +74,7 @@ def show_racks(racks: tuple[HeatRow, ...]) -> None:
     opens = goes_to("forecasts", [{"group": f"rack: {row.rack}"} for row in racks])
     table(rack_rows(racks), "racks", opens=opens)
     st.caption(
-        f"Heat of {plain(racks[0].counts)}, the newest whole hour; ahead as the latest cycle "
+        f"Heat of {markdown(racks[0].counts)}, the newest whole hour; ahead as the latest cycle "
         "foresaw it. Limits are of the boards' power. A row opens the rack's forecast. The same "
         "by command: `trimtab heat`."
     )

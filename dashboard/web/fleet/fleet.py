@@ -9,12 +9,13 @@ from dashboard.charts.board_history import board_history
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
 from dashboard.web.fleet.node_health import troubles
 from dashboard.web.fleet.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.fleet.xid_section import board_xid_section
 from dashboard.web.frame.address_filters import choose, choose_page
-from dashboard.web.frame.page import chart, empty_state, figures, finding, number, plain, table, way
+from dashboard.web.frame.page import chart, empty_state, figures, finding, number, table, way
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.clock import utc_now
 from data.base.counts import count_text
@@ -146,7 +147,7 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
     query = st.query_params.get("gpu", "")
     if query and query not in ids:
-        st.warning(plain(f"Board {query} is not among these."))
+        st.warning(markdown(f"Board {query} is not among these."))
     gpu = st.selectbox(
         "One GPU",
         ids,
@@ -193,7 +194,7 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
 
 for warning in (entry for report in reader.source_reports() for entry in report.warnings):
     if NOT_READ in warning:
-        st.warning(plain(f"{warning}."))
+        st.warning(markdown(f"{warning}."))
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     boards = boards_now(end)

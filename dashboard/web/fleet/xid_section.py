@@ -4,8 +4,9 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.web.fleet.xid_errors import NOT_REPORTED, board_rows, code_rows, errors_in, finding
-from dashboard.web.frame.page import plain, table
+from dashboard.web.frame.page import table
 from data.store.handles.cached_reader import CachedReader
 
 _DAYS = 7
@@ -19,7 +20,7 @@ def xid_section(reader: CachedReader, now: datetime) -> None:
     st.subheader("XID errors")
     end = reader.latest_sample_at() or now
     xids = reader.board_xids(since=end - timedelta(days=_DAYS))
-    st.write(plain(finding(xids, end=end, days=_DAYS)))
+    st.write(markdown(finding(xids, end=end, days=_DAYS)))
     boards = board_rows(xids)
     if boards.empty:
         return

@@ -8,9 +8,8 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.resources.alerts import UrgentFact, urgent_facts
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import plain, table
+from dashboard.web.access.identity import current_role, current_world
+from dashboard.web.frame.page import table
 from data.base.clock import floor_to_slot
 from data.facts.fleet import SourceState
 
@@ -72,7 +71,7 @@ def _failed_sources() -> None:
         if report.state is SourceState.FAILED
     ]
     if failed:
-        text = plain(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
+        text = markdown(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
         st.warning(f"{text} [Health](health)")
 
 

@@ -4,10 +4,10 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard.web.access.identity import sign_in_button
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import Post, PressOutcome, action_button
-from dashboard.web.frame.page import plain
+from dashboard.web.frame.welcome import sign_in_button
 from data.records.commands import Person
 
 _PATH = "api/v1/stop"
@@ -19,10 +19,10 @@ def apply_banner() -> None:
     stop = world.decision_service.stopped()
     if stop is not None:
         text = stop.describe()
-        st.error(plain(f"{text[0].upper()}{text[1:]}. Nothing is sent to any cluster."))
+        st.error(markdown(f"{text[0].upper()}{text[1:]}. Nothing is sent to any cluster."))
     problem = world.worker_problem()
     if problem:
-        st.error(plain(f"The apply worker cannot work: {problem}"))
+        st.error(markdown(f"The apply worker cannot work: {problem}"))
 
 
 def apply_sidebar(person: Person) -> None:
@@ -39,7 +39,7 @@ def apply_sidebar(person: Person) -> None:
             st.caption("Read-only: apply.enabled is off.")
         refused = st.session_state.pop("switch-refused", "")
         if refused:
-            st.error(plain(refused))
+            st.error(markdown(refused))
 
 
 def _switch(

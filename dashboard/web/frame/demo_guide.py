@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import streamlit as st
 
 from dashboard.accounting.savings.ledger import ledger, total_gpu_hours
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.navigation import page_file
-from dashboard.web.frame.page import plain
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
 from data.records.lifecycle import STANDING, State
@@ -44,9 +44,8 @@ def simulated_banner() -> None:
     text = "**Simulated cluster**: no real job is reached."
     if world.demo_pace is not None:
         pace = f"{SECONDS_PER_HOUR / world.demo_pace:.0f} s"
-        text += (
-            f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
-        )
+        clock = markdown(f"{world.clock():%H:%M}")
+        text += f" An hour there takes {pace}; this page is of {clock} UTC."
     st.caption(f":material/science: {text}")
     if world.cycle_state().doing:
         _first_plan()
@@ -58,7 +57,7 @@ def _first_plan() -> None:
     doing = current_world().cycle_state().doing
     if not doing:
         st.rerun()
-    st.info(f"The first plan is being made: {plain(doing)}.", icon=":material/hourglass:")
+    st.info(f"The first plan is being made: {markdown(doing)}.", icon=":material/hourglass:")
 
 
 def demo_guide(title: str) -> None:
@@ -119,7 +118,7 @@ def _panel(before: tuple[object, ...], title: str) -> None:
             for step in steps:
                 st.page_link(step.page, label=step.label, width="content")
             st.button("Hide the guide", on_click=_hide, args=(True,))
-        st.caption(plain(current.text))
+        st.caption(markdown(current.text))
         if measured:
             st.session_state[_ENDED] = title
             st.caption(

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.common.rights import role_of
-from dashboard.web.access.identity import ask_name, current_role
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import freshness, plain
+from dashboard.web.access.identity import ask_name, current_role, current_world
+from dashboard.web.frame.page import freshness
 from dashboard.web.frame.scope import ask_scope, scope_note
 from data.records.commands import Person
 
@@ -37,16 +37,16 @@ def page_header(title: str, person: Person) -> None:
         if current_role() != "owner":  # the filters name the namespaces of others
             ask_scope()
         _person(person)
-    st.caption(f"**Trimtab** · {plain(cluster_name())} · {plain(freshness())}")
+    st.caption(f"**Trimtab** · {markdown(cluster_name())} · {markdown(freshness())}")
     scope_note(title)
 
 
 def _person(person: Person) -> None:
     role = role_of(person, current_world().decision_service.settings().access)
     if person.via != "local":
-        st.caption(plain(f"{person.name}, {role}"), width="content")
+        st.caption(markdown(f"{person.name}, {role}"), width="content")
         return
-    label = plain(person.name) if person.name else "Your name"
+    label = markdown(person.name) if person.name else "Your name"
     with st.popover(label, icon=":material/person:", width="content"):
         ask_name("header-name")
         st.caption(

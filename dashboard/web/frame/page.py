@@ -15,7 +15,7 @@ from dashboard.common.escaping import isolated, markdown
 from dashboard.common.figures import figure_text, range_texts, short_name
 from dashboard.common.replay_clock import as_of_text
 from dashboard.common.stale_readings import WAY_OUT, why_too_old
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.headings import column_settings
 from dashboard.web.frame.navigation import page_file
@@ -40,12 +40,7 @@ def frame() -> Iterator[None]:
     try:
         yield
     except TrimtabError as error:
-        st.error(plain(str(error)))
-
-
-def plain(text: str) -> str:
-    """Return untrusted text for Streamlit's Markdown (see `foreign_text.markdown`)."""
-    return markdown(text)
+        st.error(markdown(str(error)))
 
 
 def number(value: float | None, unit: str) -> str:
@@ -62,7 +57,7 @@ def measured(value: float | None, unit: str, reason: str) -> tuple[str, str]:
 def loss_banner() -> None:
     """Say on every page which acknowledged writes the store lost."""
     for loss in current_world().store.losses:
-        st.error(plain(f"{loss}. `trimtab store check --accept` ends this warning."))
+        st.error(markdown(f"{loss}. `trimtab store check --accept` ends this warning."))
 
 
 def old_readings_banner() -> None:
@@ -75,7 +70,7 @@ def old_readings_banner() -> None:
         now=world.clock(),
     )
     if reason:
-        st.warning(plain(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
+        st.warning(markdown(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
 
 
 def freshness() -> str:
@@ -105,7 +100,7 @@ def tense(live: str, recorded: str) -> str:
 
 def finding(text: str) -> None:
     """Open the page with its answer."""
-    st.markdown(f"## {plain(text)}")
+    st.markdown(f"## {markdown(text)}")
 
 
 def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
@@ -121,7 +116,7 @@ def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
             # The metric's own label is one line that is cut where the window is narrow.
             st.caption(label)
             st.metric(label, main, label_visibility="collapsed")
-            st.caption(plain(note) or "\u00a0")
+            st.caption(markdown(note) or "\u00a0")
 
 
 def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, str]:
@@ -279,7 +274,7 @@ def way(view: str, label: str, **query: str) -> None:
     """
     query = current_scope().chosen | query
     icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
-    st.page_link(page_file(view), label=plain(short_name(label)), query_params=query, icon=icon)
+    st.page_link(page_file(view), label=markdown(short_name(label)), query_params=query, icon=icon)
 
 
 def export(name: str, rows_of: Callable[[], pd.DataFrame]) -> None:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.cycle.prepare_answers import USUAL_DAYS
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, held, pick
 from data.facts.cluster_names import MAIN
 from data.facts.jobs import Job
@@ -70,7 +70,7 @@ class Scope:
             return not self.chosen
         facts = {
             "namespace": job.namespace,
-            "team": job.scheduler.account if job.scheduler else "",
+            "team": job.scheduling.account,
             "model": job.gpu_model,
             "cluster": job.cluster or MAIN,
         }

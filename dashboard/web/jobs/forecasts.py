@@ -8,9 +8,10 @@ import streamlit as st
 
 from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
 from dashboard.charts.forecast_band import forecast_band
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import choose_page, pick
-from dashboard.web.frame.page import chart, empty_state, figures, finding, plain, table, tense
+from dashboard.web.frame.page import chart, empty_state, figures, finding, table, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from dashboard.web.jobs.job_models import TITLES
 from dashboard.web.jobs.workload_forecast import ahead_table
@@ -96,11 +97,11 @@ filters = [item for item in filter_by_kind.items() if item[1]]
 if filters:
     weeks = {test: weeks[test] for test in filters if test in weeks}
     if not weeks and groups:
-        st.info(plain(f"No forecast of {scope.describe()} is kept: too little is known of it."))
+        st.info(markdown(f"No forecast of {scope.describe()} is kept: too little is known of it."))
 if weeks:
     kind, name = next(iter(weeks)) if filters else (GroupKind.FLEET, "fleet")
     fleet = weeks[kind, name]
-    whose = plain("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
+    whose = markdown("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
     if allocated is not None:
         ahead_text = tense(
@@ -149,7 +150,7 @@ if weeks:
             ),
             "group-path",
         )
-        st.caption(plain("; ".join(path.notes)))
+        st.caption(markdown("; ".join(path.notes)))
         wide, right = st.columns([3, 2])
         with wide:
             st.subheader("Accuracy by lead time")

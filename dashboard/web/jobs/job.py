@@ -7,28 +7,23 @@ import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import why_kept
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
-from dashboard.web.frame.page import (
-    chart,
-    empty_state,
-    figures,
-    finding,
-    measured,
-    plain,
-    table,
-    tense,
-)
+from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope
-from dashboard.web.jobs.held_boards import show_boards
 from dashboard.web.jobs.job_models import show_models
-from dashboard.web.jobs.job_phases import job_phases
+from dashboard.web.jobs.job_sections import (
+    job_phases,
+    run_end,
+    runs_of,
+    scheduler_facts,
+    show_boards,
+    similar_runs,
+    slow_work_line,
+)
 from dashboard.web.jobs.memory_line import memory_line
-from dashboard.web.jobs.run_end import run_end
-from dashboard.web.jobs.scheduler_facts import scheduler_facts
-from dashboard.web.jobs.similar_runs import runs_of, similar_runs
-from dashboard.web.jobs.slow_work_line import slow_work_line
 from dashboard.web.jobs.workload_forecast import show_ahead
 from data.base.errors import sentence
 from data.facts.job_pages import JobFilter
@@ -47,7 +42,7 @@ def choose_job(end: datetime) -> Job | None:
     names = list(reader.running_jobs(since=since))
     job_id = st.query_params.get("id", "")
     if job_id and reader.job(job_id) is None:
-        st.warning(plain(f"No job {job_id} is known; the most wasteful one is shown."))
+        st.warning(markdown(f"No job {job_id} is known; the most wasteful one is shown."))
         job_id = ""
     if not job_id:
         page = reader.job_page(
@@ -126,7 +121,7 @@ def show_demand(job: Job, history: pd.DataFrame, forecast: DemandForecast | None
         st.subheader("Plan")
         table(pd.DataFrame(stretch_rows(plan, mine)), "plan")
         if mine.unplaced:
-            st.caption(plain(f"No known place: {mine.unplaced}"))
+            st.caption(markdown(f"No known place: {mine.unplaced}"))
 
 
 def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForecast | None) -> None:
@@ -167,7 +162,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
 def show_findings(job: Job) -> None:
     """Show what was found about the job, and where each stands."""
     st.subheader("Findings")
-    mine = [row for row in every_row() if row.said.job_id == job.job_id]
+    mine = [row for row in every_row() if row.revision.job_id == job.job_id]
     if not mine:
         mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
         why = why_kept(mine_planned.idle if mine_planned else None)
@@ -175,7 +170,7 @@ def show_findings(job: Job) -> None:
             st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")
         else:
             because = f" ({why})" if why else ""
-            st.write(plain(f"No change {tense('is', 'was')} recommended{because}."))
+            st.write(markdown(f"No change {tense('is', 'was')} recommended{because}."))
         return
     findings_table(mine, "job-findings")
 
@@ -192,7 +187,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     forecast = reader.forecast(job.job_id)
     demand = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
-        st.warning(plain(f"No forecast: {sentence(forecast.reason)}"))
+        st.warning(markdown(f"No forecast: {sentence(forecast.reason)}"))
     show_findings(job)
     slow_work_line(job.job_id)
     show_demand(job, history, demand)
@@ -205,7 +200,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
         show_models(demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
-        st.caption(plain(f"Assumed, not measured: {pairs}"))
+        st.caption(markdown(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
     similar_runs(reader, job, others)
     show_boards(reader, job, end)

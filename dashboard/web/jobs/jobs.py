@@ -8,11 +8,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.accounting.cost.applications import application_of
+from dashboard.common.escaping import markdown
 from dashboard.resources.listings import running_since
 from dashboard.resources.queue_rows import queue_rows
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, choose_page, held
-from dashboard.web.frame.page import empty_state, finding, goes_to, number, plain, table, tense
+from dashboard.web.frame.page import empty_state, finding, goes_to, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.queue_table import show_queue, show_quotas
 from data.base.counts import count_text
@@ -75,7 +76,7 @@ def job_filter() -> JobFilter:
     labels = [
         value for value, values in zip(texts, lists.values(), strict=True) if value in values[1:]
     ]
-    with st.popover(plain(", ".join(labels) or "Filter"), icon=":material/filter_list:"):
+    with st.popover(markdown(", ".join(labels) or "Filter"), icon=":material/filter_list:"):
         pairs = [
             (field, choose(_LABELS[field], values, _NAMES.get(field, field)))
             for field, values in lists.items()

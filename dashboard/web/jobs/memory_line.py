@@ -3,8 +3,9 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import plain, table
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
+from dashboard.web.frame.page import table
 from data.base.errors import sentence
 from data.records.memory import MemoryOutlook
 
@@ -15,11 +16,11 @@ def memory_line(job_id: str) -> None:
         if finding.job_id != job_id:
             continue
         alarm = finding.outlook is MemoryOutlook.RUNS_OUT
-        (st.warning if alarm else st.info)(plain(sentence(finding.why)))
+        (st.warning if alarm else st.info)(markdown(sentence(finding.why)))
         for advice in finding.advice:
             mark = {True: " — fits", False: " — not enough alone", None: ""}[advice.fits]
-            st.markdown(f"- {plain(advice.text + mark)}")
-        st.caption(plain("; ".join(finding.evidence)))
+            st.markdown(f"- {markdown(advice.text + mark)}")
+        st.caption(markdown("; ".join(finding.evidence)))
 
 
 def memory_section() -> None:

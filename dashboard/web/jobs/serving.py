@@ -7,11 +7,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.serving_lines import demand_against_capacity, replicas_against_need
+from dashboard.common.escaping import markdown
 from dashboard.resources.rows import ServiceRow, service_row
 from dashboard.serving.outlook import service_history
 from dashboard.serving.token_cost import TokenValue, kept_values
-from dashboard.web.access.identity import current_role
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,
@@ -20,7 +20,6 @@ from dashboard.web.frame.page import (
     finding,
     measured,
     number,
-    plain,
     table,
     tense,
     way,
@@ -149,7 +148,7 @@ def opened(services: Services) -> tuple[ServiceOutlook, ServiceRow]:
     query = st.query_params.get("service", "")
     match = next((pair for pair in services if key_of(pair[1]) == query), None)
     if query and match is None:
-        st.warning(plain(f"Service {query} is not among these; another is shown."))
+        st.warning(markdown(f"Service {query} is not among these; another is shown."))
     return match or services[0]
 
 
@@ -212,7 +211,7 @@ def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
 def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None) -> None:
     """Show one service: demand against capacity, replicas against need."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader(plain(row.service or "(no name)"), width="content")
+        st.subheader(markdown(row.service or "(no name)"), width="content")
         if row.job_id:
             way("job", "Open the job", id=row.job_id)
     texts = [f"{row.engine} {row.model}".strip(), f"state: {row.state}", row.reason]
@@ -225,7 +224,7 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
             f"a replica that only reads carries {number(reads, 'prompt tokens/s')}, one that only "
             f"writes {number(writes, 'generated tokens/s')}"
         )
-    st.caption(plain("; ".join(text for text in texts if text)))
+    st.caption(markdown("; ".join(text for text in texts if text)))
     figures_of_one(row, value)
     history = service_history(reader, outlook, settings.serving)
     if history.empty:
@@ -235,7 +234,7 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
     st.markdown("**Replicas there and needed**")
     chart(replicas_against_need(history, outlook), "service-replicas")
     if not outlook.rates_q95:
-        st.caption(plain(f"No forecast: {sentence(outlook.reason or 'too little is known')}"))
+        st.caption(markdown(f"No forecast: {sentence(outlook.reason or 'too little is known')}"))
 
 
 def value_rows(values: Sequence[TokenValue]) -> pd.DataFrame:

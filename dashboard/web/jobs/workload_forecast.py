@@ -8,11 +8,12 @@ import streamlit as st
 from dashboard.accounting.cost.prices import PriceList, price_list
 from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.common.escaping import markdown
 from dashboard.common.figures import bare_range_text, range_text
 from dashboard.resources.workload_rows import cost_ahead
-from dashboard.web.access.session import current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import pick
-from dashboard.web.frame.page import chart, figures, plain
+from dashboard.web.frame.page import chart, figures
 from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
@@ -31,7 +32,7 @@ def show_ahead(job: Job, end: datetime) -> None:
         return
     st.subheader("Week and month ahead")
     st.caption(
-        plain(
+        markdown(
             f"Of the service {work.name}"
             + (f", its {work.runs:,} jobs together." if work.runs > 1 else ".")
             if work.is_service
@@ -63,7 +64,7 @@ def show_ahead(job: Job, end: datetime) -> None:
             chart(lead_accuracy(lead_means(path.backtest.by_lead)), "workload-accuracy")
         else:
             st.info("Not tested yet: the history is too short.")
-    st.caption(plain("; ".join(path.notes)))
+    st.caption(markdown("; ".join(path.notes)))
 
 
 def _show_total(workload: WorkloadForecast, total: WorkloadTotal) -> None:

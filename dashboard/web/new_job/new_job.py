@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
+from dashboard.common.escaping import markdown
 from dashboard.submission.estimates.estimate import (
     LIMIT,
     Offers,
@@ -22,8 +23,8 @@ from dashboard.submission.job.feasible_plans import (
 from dashboard.submission.job.fleet import SubmissionFleet, catalogue_types, fleet_of_store
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.submit.proposal import host_need
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import chart, finding, plain, table
+from dashboard.web.access.identity import current_world
+from dashboard.web.frame.page import chart, finding, table
 from dashboard.web.new_job.new_job_form import asked_job
 from dashboard.web.new_job.new_job_submission import submission_part
 from data.base.counts import count_text
@@ -105,19 +106,19 @@ else:
             else f"{job.name}: {sentence(offers.warning)}"
         )
     if offers.plans and offers.warning:
-        st.warning(plain(offers.warning))
+        st.warning(markdown(offers.warning))
     if late := limit_warning(first, job.tokens, job.time_limit_hours, whose="the time limit"):
-        st.warning(plain(late))
+        st.warning(markdown(late))
     origin = "the fleet in the store" if local_types else "the catalogue: the store knows no fleet"
     gaps = first.estimate.missing
     st.caption(
-        plain(
+        markdown(
             f"GPU types of {origin}. Tier {first.estimate.tier}: "
             + (f"nobody stated {', '.join(gaps)}." if gaps else "all that decides is stated.")
         )
     )
     for gap in job.assumed:
-        st.caption(plain(f"The config did not state it: {gap}"))
+        st.caption(markdown(f"The config did not state it: {gap}"))
     st.subheader("Memory of the best plan per GPU type")
     chart(memory_bars([bar(training_plan) for training_plan in of_types.values()]), "memory-bars")
     st.subheader("Plans")
@@ -126,7 +127,7 @@ else:
     if len(plans) > _SHOWN:
         st.caption(f"The best {_SHOWN} of {len(plans)}.")
     if offers.plans and offers.remark:
-        st.caption(plain(offers.remark))
+        st.caption(markdown(offers.remark))
     with st.expander("What its memory is made of"):
         gpu_type = st.selectbox("GPU type", list(of_types), key="breakdown-type")
         st.write(f"At the event that binds, {of_types[gpu_type].estimate.binding_event}:")

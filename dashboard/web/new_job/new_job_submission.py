@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
+from dashboard.common.escaping import markdown
 from dashboard.common.rights import why_not_submit
 from dashboard.submission.job.feasible_plans import family_of
 from dashboard.submission.job.job_file import JobFile
@@ -16,9 +17,8 @@ from dashboard.submission.submit.proposal import SubmissionProposal, propose
 from dashboard.submission.submit.submit import submit, why_not
 from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_name, target_of
-from dashboard.web.access.identity import acting, ask_name, remember_name, signed_in
-from dashboard.web.access.session import current_world
-from dashboard.web.frame.page import plain, table
+from dashboard.web.access.identity import acting, ask_name, current_world, remember_name, signed_in
+from dashboard.web.frame.page import table
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, NotSignedInError, TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -41,7 +41,7 @@ def submission_part(job: JobFile) -> None:
     st.subheader("Submit")
     reason = why_not(settings) or why_not_submit(person, settings.access)
     if reason:
-        st.info(plain(reason))
+        st.info(markdown(reason))
     name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
     with name:
         by = ask_name(_BY) if settings.access.mode == "local" else person.name
@@ -60,17 +60,17 @@ def submission_part(job: JobFile) -> None:
         type="primary",
         key="new-job-submit",
         disabled=bool(reason) or proposal is None or not by.strip(),
-        help=plain(reason) or "Preview first; what is shown is what is sent.",
+        help=markdown(reason) or "Preview first; what is shown is what is sent.",
         on_click=_submit,
         args=(proposal,),
     )
     if result := st.session_state.get(_SAID):
-        (st.success if result[0] else st.error)(plain(result[1]))
+        (st.success if result[0] else st.error)(markdown(result[1]))
     if proposal is not None:
         for warning in proposal.warnings:
-            st.warning(plain(warning))
+            st.warning(markdown(warning))
         for note in proposal.notes:
-            st.caption(plain(note))
+            st.caption(markdown(note))
         st.code(proposal.manifest.text, language=None)
     _submitted()
 

@@ -11,7 +11,8 @@ from dashboard.accounting.energy.build import make_statement
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy
 from dashboard.accounting.savings.daily_savings import summed
 from dashboard.charts.forecast_band import fleet_timeline
-from dashboard.web.access.session import current_world
+from dashboard.common.escaping import markdown
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
 from dashboard.web.findings.finding_rows import InboxChoice, InboxRow, chosen_rows
@@ -22,7 +23,6 @@ from dashboard.web.frame.page import (
     figures,
     finding,
     number,
-    plain,
     tense,
     way,
 )
@@ -101,7 +101,7 @@ def waiting_rows() -> list[InboxRow]:
 
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     """Open with what is held and in use, and what the findings would free of it."""
-    stored = [row.said for row in waiting_rows()]
+    stored = [row.revision for row in waiting_rows()]
     freed = sum(
         revision.savings.gpu_hours.central / revision.savings.horizon_hours
         for revision in stored
@@ -185,7 +185,7 @@ if not empty_state():
     answer(now, jobs)
     boards = {gpu.gpu_uuid: gpu.gpu_model for gpu in reader.gpus(start=day_ago, end=end)}
     for unknown in load_gpu_catalogue().lacking(boards.values()):
-        st.warning(plain(f"Unknown boards: {unknown}"), icon="⚠️")
+        st.warning(markdown(f"Unknown boards: {unknown}"), icon="⚠️")
     groups = GroupBy.MODEL
     day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
     before = make_statement(

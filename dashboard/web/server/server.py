@@ -28,8 +28,8 @@ from dashboard.api.http.authentication import WebCallers
 from dashboard.api.http.context import ApiWorld
 from dashboard.mcp.server import MCP_PATH, AssistantDoor
 from dashboard.web.access.context import WebWorld
+from dashboard.web.access.identity import register
 from dashboard.web.access.request_filter import API_PATH, Admission, allow_descriptors
-from dashboard.web.access.session import register
 from dashboard.web.access.session_cookies import SecureCookies
 from dashboard.web.access.sign_in import OpenIdRoutes
 from dashboard.web.access.trusted_proxy import AuthMiddleware

@@ -8,7 +8,7 @@ Its text sorts and compares by code point (COLLATE "C") as DuckDB's does.
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -19,6 +19,7 @@ _LATEST = r"(array_agg(\1 ORDER BY \2 DESC) FILTER (WHERE \1 IS NOT NULL AND \2 
 _TYPES = ((re.compile(r"\bDOUBLE\b"), "DOUBLE PRECISION"),
           (re.compile(r"\bVARCHAR\b"), 'TEXT COLLATE "C"'))  # fmt: skip
 _TEMPORARY = "trimtab_temporary_tables"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK_SPACE = 0x7472  # 'tr': beside the advisory locks of whoever else uses the database
 
 Transaction = Callable[..., AbstractContextManager[sa.Connection]]
@@ -103,3 +104,15 @@ def set_patience(connection: sa.Connection, waiting: timedelta) -> None:
     if is_postgres(connection):
         milliseconds = int(waiting.total_seconds() * 1000)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")
+
+
+def as_utc(at: Any) -> datetime:
+    """Return a time from the driver as a standard UTC datetime."""
+    elapsed: timedelta = at - EPOCH
+    return EPOCH + elapsed
+
+
+def next_sequence(connection: sa.Connection, table: sa.Table) -> int:
+    """Return the number of the table's next row."""
+    highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
+    return int(highest or 0) + 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,26 +17,17 @@ from data.base.clock import ceil_to_slot, floor_to_slot, utc_now
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import SAMPLES, XIDS, check_frame
-from data.facts.fleet import (
-    LIVE_SOURCES,
-    Cluster,
-    Gpu,
-    Node,
-    Recording,
-    SourceReport,
-    SourceState,
-)
+from data.facts.fleet import LIVE_SOURCES, Cluster, Gpu, Node, Recording, SourceReport, SourceState
 from data.facts.jobs import Job
 from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
-from data.store.engine.dialects import in_dialect
+from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql, slot_tables
 from data.store.facts.contradictions import ContradictionReader
 from data.store.facts.job_sql import FIELDS
-from data.store.facts.models_held import catalogued, with_models_held
 from data.store.facts.planning_view import PlanningView, lately_read
 from data.store.facts.quotas import QuotaReader
 
@@ -43,14 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
-
-
-def as_utc(at: Any) -> datetime:
-    """Return a time from the driver as a standard UTC datetime."""
-    elapsed: timedelta = at - _EPOCH
-    return _EPOCH + elapsed
 
 
 def _was_imported(source: str, report: str) -> bool:
@@ -186,7 +171,7 @@ class FactReader(QuotaReader, ContradictionReader):
         ]
         return history[live].reset_index(drop=True), ended.reset_index(drop=True)
 
-    def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
+    def jobs(self, *, seen_since: datetime = EPOCH) -> tuple[Job, ...]:
         """Return every job seen since then, by id; a pod whose workload is known is not its own.
 
         A large fleet has seen a hundred thousand, and few of them lately.
@@ -231,7 +216,7 @@ class FactReader(QuotaReader, ContradictionReader):
         rows = self._rows(sa.select(nodes.record).order_by(nodes.name, nodes.source))
         return tuple(from_json(Node, row.record) for row in rows)
 
-    def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
+    def gpus(self, *, start: datetime = EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
         instants = [
             sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
@@ -291,7 +276,7 @@ class FactReader(QuotaReader, ContradictionReader):
         start: datetime,
         end: datetime,
         slot_seconds: int,
-        seen_since: datetime = _EPOCH,
+        seen_since: datetime = EPOCH,
     ) -> pd.DataFrame:
         """Return the history (columns HISTORY) in (start, end] of one job, or of all for ''.
 
@@ -465,3 +450,31 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
 
     first = pd.to_datetime(history["job_id"].map(begins), utc=True)
     return history[~(history["slot_start"] < first)].reset_index(drop=True)
+
+
+def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:
+    """Return the job with the catalogue's name of its model, where that was kept as reported."""
+    name = catalogue.recognise(job.gpu_model)
+    return job if name == job.gpu_model else replace(job, gpu_model=name)
+
+
+def with_models_held(
+    jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
+) -> tuple[Job, ...]:
+    """Return the jobs, those of an unknown model with model and memory of a board they held."""
+    gpu_by_job = {
+        job_id: gpu
+        for gpu in gpus
+        if catalogue.find(gpu.gpu_model) is not None
+        for job_id in gpu.holders
+    }
+    return tuple(
+        replace(
+            job,
+            gpu_model=catalogue.recognise(gpu.gpu_model),
+            gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
+        )
+        if (gpu := gpu_by_job.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
+        else job
+        for job in jobs
+    )

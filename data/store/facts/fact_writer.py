@@ -20,7 +20,7 @@ from data.facts.fleet import Node
 from data.facts.jobs import OVER, Job, JobWait, Platform, WorkloadKind
 from data.store.engine import tables
 from data.store.engine.bulk import incoming, put_rows
-from data.store.engine.dialects import count_changed, make_temporary
+from data.store.engine.dialects import count_changed, make_temporary, next_sequence
 from data.store.engine.partitions import make_partitions
 from data.store.engine.record_json import from_json, to_json
 from data.store.facts.board_activity import keep_activity
@@ -29,7 +29,6 @@ from data.store.facts.contradictions import keep_contradictions
 from data.store.facts.job_progress import keep_progress
 from data.store.facts.quotas import keep_quotas
 from data.store.facts.serving_slots import keep_serving
-from data.store.record.ledger import next_sequence
 from data.store.rollups.rollup import kept_since, mark_hours, mark_spans
 
 if TYPE_CHECKING:
@@ -365,7 +364,7 @@ def merged_job(one: Job, other: Job) -> Job:
     of_one_run = len(both) == 2 and both[0] is not None and both[0] == both[1]
 
     def strength(job: Job) -> tuple[bool, bool, datetime]:
-        ended = of_one_run and job.scheduler is not None and job.scheduler.state in OVER
+        ended = of_one_run and job.scheduling.state in OVER
         return job.scheduler is not None, ended, job.last_seen_at
 
     # Writing a record as JSON costs most of a merge, so only a tie asks for it.

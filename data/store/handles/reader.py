@@ -18,10 +18,10 @@ from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from data.store.engine import tables
+from data.store.engine.dialects import as_utc
 from data.store.engine.disk_space import free_mib
 from data.store.engine.record_json import from_json
 from data.store.facts.energy_parts import EnergyReader
-from data.store.facts.fact_reader import as_utc
 from data.store.facts.page_reader import PageReader, newest_cycle
 from data.store.facts.traced_reader import TracedReader
 from data.store.record.finding_log import MIN_PREFIX, FindingReader
@@ -174,11 +174,7 @@ class StoreReader(
                     recommendation.recommendation.plan_id != newest,
                     -recommendation.recommendation.created_at.timestamp(),
                     *recommendation.recommendation.urgency,
-                    -(
-                        recommendation.recommendation.savings.cost.central
-                        if recommendation.recommendation.savings.cost
-                        else 0
-                    ),
+                    -recommendation.recommendation.savings.money,
                     recommendation.recommendation.job_id,
                 ),
             )

@@ -15,12 +15,7 @@ from data.base.extras import require_extra
 from data.facts.collected import Collected
 from data.records.commands import AuditEntry, Person
 from data.records.findings import FindingEvent
-from data.records.forecasts import (
-    DemandForecast,
-    ForecastSkipped,
-    GroupForecast,
-    WorkloadForecast,
-)
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast, WorkloadForecast
 from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
@@ -32,7 +27,7 @@ from data.settings.all_settings import RetentionSettings
 from data.settings.store import is_postgres_url, store_path
 from data.store.engine import tables
 from data.store.engine.bulk import insert_records
-from data.store.engine.dialects import Lock, drop_temporary, hold, is_postgres
+from data.store.engine.dialects import Lock, drop_temporary, hold, is_postgres, next_sequence
 from data.store.engine.duckdb_engine import open_engine
 from data.store.engine.migrate import migrate, schema_version
 from data.store.engine.process_locks import SoleHolder
@@ -45,7 +40,7 @@ from data.store.handles.reader import StoreReader
 from data.store.record.commands import Commands, require_may_follow, void_leases
 from data.store.record.finding_log import FindingLog, append_event, numbers_of
 from data.store.record.last_write import Head
-from data.store.record.ledger import append_entry, append_row, next_sequence
+from data.store.record.ledger import append_entry, append_row
 from data.store.record.outbox import Outbox, void_claims
 from data.store.record.report_log import ReportLog
 from data.store.record.submissions import write_measured_peak, write_submission

@@ -14,9 +14,8 @@ from data.base.errors import LeaseLostError, StalePlanError
 from data.records.commands import Command, CommandKind, Lease, Person, command_id_of
 from data.records.lifecycle import IllegalEventError, LifecycleEvent, next_state, state_after
 from data.store.engine import tables
-from data.store.engine.dialects import Lock, Transaction, claimable
+from data.store.engine.dialects import Lock, Transaction, as_utc, claimable
 from data.store.engine.record_json import from_json, to_json
-from data.store.facts.fact_reader import as_utc
 from data.store.record.ledger import append_row, record_events
 
 _NOBODY = ""

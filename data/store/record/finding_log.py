@@ -14,9 +14,9 @@ from data.records.findings import Finding, FindingEvent, FindingEventKind, numbe
 from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.store.engine import tables
-from data.store.engine.dialects import Lock, Transaction
+from data.store.engine.dialects import Lock, Transaction, as_utc
 from data.store.engine.record_json import build, from_json, to_json
-from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.facts.fact_reader import FactReader
 from data.store.record.ledger import append_row, audit_entry
 
 MIN_PREFIX = 6

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from data.base.clock import utc_now
 from data.base.errors import StoreError
 from data.store.engine import tables
+from data.store.engine.dialects import EPOCH
 from data.store.engine.private_files import create_private, make_private, write_private
 from data.store.record.ledger import append_entry
 
@@ -30,7 +31,6 @@ ACKNOWLEDGED = "acknowledged"
 """The row of `cursors` that holds the position: of a file, and of no copy of the store."""
 _WROTE = "trimtab_wrote"
 _WRITES = ("INSERT", "UPDATE", "DELETE")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS = {"batches": "batches of facts", "cycles": "cycles", "audit": "entries of the record"}
 
 
@@ -93,7 +93,7 @@ class Head:
         """Move the position on if the transaction wrote anything; give the mark to note."""
         if not connection.info.pop(_WROTE, False):
             return None
-        now = (utc_now() - _EPOCH) // timedelta(microseconds=1)
+        now = (utc_now() - EPOCH) // timedelta(microseconds=1)
         mark = _mark(connection)
         position = max(now, mark.position + 1, self._noted.position + 1)
         cursors = tables.cursors
@@ -205,4 +205,4 @@ def _missing(noted: Mark, stored: Mark) -> str:
 
 
 def _at(mark: Mark) -> datetime:
-    return _EPOCH + timedelta(microseconds=mark.position)
+    return EPOCH + timedelta(microseconds=mark.position)

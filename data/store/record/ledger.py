@@ -9,7 +9,7 @@ from data.base.text import without_nul
 from data.facts.identifiers import digest_of
 from data.records.commands import AuditEntry
 from data.store.engine import tables
-from data.store.facts.fact_reader import as_utc
+from data.store.engine.dialects import as_utc, next_sequence
 from data.store.record.audit_chain import next_entry
 
 
@@ -27,12 +27,6 @@ def audit_entry(row: Any) -> AuditEntry:
         covers=row.covers or "",
         row_digest=row.row_digest or "",
     )
-
-
-def next_sequence(connection: sa.Connection, table: sa.Table) -> int:
-    """Return the number of the table's next row."""
-    highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
-    return int(highest or 0) + 1
 
 
 def row_digest(row: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from data.base.errors import NotKnownError
 from data.records.commands import Person
 from data.store.engine import tables
-from data.store.engine.dialects import Lock, Transaction
-from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.engine.dialects import Lock, Transaction, as_utc
+from data.store.facts.fact_reader import FactReader
 from data.store.record.ledger import append_row
 
 PREFIX = "trimtab_"

@@ -8,17 +8,13 @@ import sqlalchemy as sa
 
 from data.base.clock import ceil_to_slot, floor_to_slot
 from data.base.units import SECONDS_PER_HOUR
-from data.records.forecasts import (
-    DemandForecast,
-    ForecastSkipped,
-    GroupForecast,
-    WorkloadForecast,
-)
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast, WorkloadForecast
 from data.store.engine import tables
 from data.store.engine.bulk import insert_records, put_rows
+from data.store.engine.dialects import as_utc
 from data.store.engine.record_json import from_json, to_json
 from data.store.facts import samples_sql
-from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.facts.fact_reader import FactReader
 
 if TYPE_CHECKING:
     import pandas as pd

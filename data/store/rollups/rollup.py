@@ -5,14 +5,14 @@ the stored samples, so the roll-ups follow from the facts alone, whatever the or
 """
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from data.base.units import SECONDS_PER_HOUR
 from data.settings.all_settings import RetentionSettings
 from data.store.engine.bulk import put_rows
-from data.store.engine.dialects import is_postgres
+from data.store.engine.dialects import EPOCH, is_postgres
 from data.store.engine.partitions import drop_partitions
 from data.store.rollups import rollup_sql
 from data.store.rollups.postgres_rollup import make_postgres_rollup
@@ -22,7 +22,6 @@ _MIN_HOURS, _MAX_HOURS = 12, 168
 _MAX_SAMPLES = 500_000
 """Hours made at once: as many as hold so many samples, which bounds the statement's memory."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RESOLUTIONS = (
     ("samples", "sampled_at", "raw_days"),
     ("five_minute", "slot_start", "five_minute_days"),
@@ -123,7 +122,7 @@ def kept_since(connection: sa.Connection, resolution: str) -> datetime:
         sa.text("SELECT epoch(since) AS since FROM retained WHERE resolution = :resolution"),
         {"resolution": resolution},
     ).first()
-    return _EPOCH if row is None else _EPOCH + timedelta(seconds=float(row.since))
+    return EPOCH if row is None else EPOCH + timedelta(seconds=float(row.since))
 
 
 def forget(
@@ -137,7 +136,7 @@ def forget(
     for table, column, setting in _RESOLUTIONS:
         oldest = now - timedelta(days=getattr(retention, setting))
         hour = int(oldest.timestamp()) // SECONDS_PER_HOUR * SECONDS_PER_HOUR
-        since = _EPOCH + timedelta(seconds=hour)
+        since = EPOCH + timedelta(seconds=hour)
         if since <= kept_since(connection, table):
             deleted[table] = 0
             continue

@@ -9,9 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.base.errors import ImpossibleProblemError, scrub
-from planner.memory.models.config_layout import language_model, layers_without_experts
 from planner.memory.models.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
-from planner.memory.models.quantized_config import stored_quantization
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -33,6 +31,19 @@ _SHAPE_FLAGS = (
     "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "composed_gelu", "rotary",
     "attention", "wide_qk_norm", "softcapped_logits",
 )  # fmt: skip
+_INNER = ("thinker_config", "text_config", "llm_config", "language_config")
+_PARTS = ("attn_config", "ffn_config")
+"""Mappings of MPT and DBRX for what other families state beside the rest."""
+_TOWERS = ("vision_config", "audio_config", "visual")
+_MAX_LAYERS = 10_000
+"""No model with experts in some of its layers reaches this."""
+_BY_BITS = {
+    "awq": {4: "awq-int4"},
+    "gptq": {4: "gptq-int4", 8: "gptq-int8"},
+    "int": {4: "gptq-int4", 8: "gptq-int8"},
+    "float": {8: "fp8"},
+}
+_WHOLE = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,3 +281,115 @@ def _latent(source: _Config) -> LatentAttention | None:
         rope_dim=source.size(("qk_rope_head_dim",)) or source.assume("qk_rope_head_dim", 64),
         value_dim=source.size(("v_head_dim",)) or source.assume("v_head_dim", 128),
     )
+
+
+def language_model(config: Mapping[str, Any]) -> tuple[dict[str, Any], bool, bool]:
+    """Return the keys of the language model, if an inner config states it, and if there are towers.
+
+    Errors: ImpossibleProblemError for an encoder with a decoder.
+    """
+    merged, inner = dict(config), False
+    for key in _INNER:
+        if isinstance(stated := merged.get(key), Mapping):
+            merged, inner = {**merged, **stated}, True
+    for key in _PARTS:
+        if isinstance(stated := merged.get(key), Mapping):
+            merged = {**stated, **merged}
+    stacks = [key for key in ("num_decoder_layers", "decoder_layers") if merged.get(key)]
+    if stacks or merged.get("is_encoder_decoder") is True:
+        model_type = scrub(str(merged.get("model_type") or "model"), limit=40)
+        raise ImpossibleProblemError(
+            f"{model_type} has an encoder and a decoder ({(*stacks, 'is_encoder_decoder')[0]}), "
+            "whose memory is not known",
+            "give the config.json of a model of one stack",
+        )
+    return merged, inner, inner or any(isinstance(merged.get(key), Mapping) for key in _TOWERS)
+
+
+def layers_without_experts(config: Mapping[str, Any], layers: int) -> int:
+    """Return the number of layers without experts in a mixture of them, by its stated rule.
+
+    Errors: ImpossibleProblemError that names the rule and shows its value.
+    """
+    if layers > _MAX_LAYERS:
+        return min(layers, _integer(config, "first_k_dense_replace", minimum=0) or 0)
+    dense = set(range(_integer(config, "first_k_dense_replace", minimum=0) or 0))
+    dense |= set(_indices(config, "mlp_only_layers") or ())
+    for key in ("decoder_sparse_step", "interleave_moe_layer_step"):
+        step = _integer(config, key) or 1
+        dense |= {index for index in range(layers) if (index + 1) % step}
+    period = _integer(config, "expert_layer_period") or 1
+    offset = _integer(config, "expert_layer_offset", minimum=0) or 0
+    dense |= {index for index in range(layers) if index % period != offset % period}
+    if isinstance(config.get("moe_layer_freq"), list):
+        flags = _indices(config, "moe_layer_freq") or ()
+        dense |= {index for index, flag in enumerate(flags) if not flag}
+    else:
+        step = _integer(config, "moe_layer_freq") or 1
+        dense |= {index for index in range(layers) if index % step}
+    if (sparse := _indices(config, "moe_layers")) is not None:
+        dense = set(range(layers)) - set(sparse)
+    return len(dense & set(range(layers)))
+
+
+def _integer(config: Mapping[str, Any], key: str, *, minimum: int = 1) -> int | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise _no_rule(key, value, f"a whole number of {minimum} or more")
+    return min(value, _MAX_LAYERS)
+
+
+def _indices(config: Mapping[str, Any], key: str) -> list[int] | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(entry, int) for entry in value):
+        raise _no_rule(key, value, "a list of whole numbers")
+    return value
+
+
+def _no_rule(key: str, value: object, hint: str) -> ImpossibleProblemError:
+    return ImpossibleProblemError(
+        f"config.json: {key} is {scrub(repr(value), limit=40)}", f"give {key} as {hint}"
+    )
+
+
+def stored_quantization(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of a quantization, '' for 16 bit, and a note, '' where none is stated.
+
+    A method that is not known is 16 bit, and the note says so.
+    """
+    stated = config.get("quantization_config")
+    if stated is None:
+        return "", ""
+    stated = stated if isinstance(stated, Mapping) else {}
+    method = str(stated.get("quant_method") or "").lower()
+    name = _WHOLE.get(method) or _with_bits(method, stated)
+    text = f"quantization_config {scrub(method, limit=40) or 'without quant_method'}"
+    if not name:
+        return "", f"{text} is not known and ignored: weights are taken as 16 bit"
+    return name, f"{text} is read as {name} where the model is served; training takes 16 bit"
+
+
+def _with_bits(method: str, stated: Mapping[str, Any]) -> str:
+    """Return the quantization of a method that has several widths, '' for one not known."""
+    if method == "bitsandbytes":
+        if stated.get("load_in_4bit"):
+            return "nf4-dq" if stated.get("bnb_4bit_use_double_quant") else "nf4"
+        return "int8" if stated.get("load_in_8bit") else ""
+    if method != "compressed-tensors":
+        return _of_width(method, stated.get("bits"))
+    groups = stated.get("config_groups")
+    weights = [
+        group["weights"]
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
+    ]
+    names = {_of_width(str(each.get("type") or "int"), each.get("num_bits")) for each in weights}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _of_width(kind: str, bits: object) -> str:
+    return _BY_BITS.get(kind, {}).get(bits, "") if isinstance(bits, int) else ""

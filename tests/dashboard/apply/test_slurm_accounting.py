@@ -75,6 +75,6 @@ def test_an_unrecorded_job_is_a_matter_of_waiting() -> None:
     answer = answer_of(
         "Job update not available right now, the DB index is being set, try again in a bit"
     )
-    assert answer.said is CommandOutcome.LATER
+    assert answer.outcome is CommandOutcome.LATER
     assert "slurmdbd" in answer.words
-    assert answer_of("Invalid partition for job 2103").said is CommandOutcome.NO
+    assert answer_of("Invalid partition for job 2103").outcome is CommandOutcome.NO

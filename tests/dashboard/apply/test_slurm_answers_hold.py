@@ -205,14 +205,14 @@ def test_slurmrestd_has_said_yes_only_without_errors_and_warnings(
     status: int, body: dict[str, Any], said: CommandOutcome
 ) -> None:
     """200 with errors[] or warnings[] is a failure."""
-    assert rest_answer(status, json.dumps(body).encode()).said is said
+    assert rest_answer(status, json.dumps(body).encode()).outcome is said
 
 
 def test_the_wish_of_the_server_is_kept() -> None:
     """Retry-After is handed on; nonsense in it is not."""
     assert rest_answer(503, b"{}", "7").retry_after_seconds == 7
     assert rest_answer(503, b"{}", "soon").retry_after_seconds is None
-    assert rest_answer(200, b"<html>").said is CommandOutcome.NOTHING
+    assert rest_answer(200, b"<html>").outcome is CommandOutcome.NOTHING
 
 
 def test_secrets_in_answers_are_masked() -> None:

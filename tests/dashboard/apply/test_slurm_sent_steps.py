@@ -37,7 +37,9 @@ class Playing:
         """Remember what was sent, and answer."""
         self.sent.append(payload["argv"])
         return (
-            answer_of(self.said) if self.said else CommandAnswer(said=CommandOutcome.YES, words="")
+            answer_of(self.said)
+            if self.said
+            else CommandAnswer(outcome=CommandOutcome.YES, words="")
         )
 
 

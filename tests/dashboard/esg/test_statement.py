@@ -151,7 +151,7 @@ def test_an_hour_costs_and_emits_by_its_zone(
     assert made.total.location_kgco2e.central == pytest.approx(
         sum((100 + hour**2) / 1000 * kwh for hour, kwh in hours)
     )
-    told = {factor.name: factor.value for factor in made.factors.told}
+    told = {factor.name: factor.value for factor in made.factors.entries}
     assert f"({zone or 'UTC'})" in told["electricity price"]
     assert f"({zone or 'UTC'})" in told["grid carbon, location-based"]
 

@@ -11,13 +11,7 @@ from planner.memory.models.model_sizes import known_model
 from planner.memory.step.activations import layer_activations
 from planner.memory.step.assumptions import Recipe, complete
 from planner.memory.step.step_events import step_events
-from planner.memory.step.training_job import (
-    Adapter,
-    Method,
-    Parallelism,
-    Recompute,
-    TrainingJob,
-)
+from planner.memory.step.training_job import Adapter, Method, Parallelism, Recompute, TrainingJob
 
 GIB = 2**30
 GPT = ModelShape(

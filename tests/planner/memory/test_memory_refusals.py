@@ -10,9 +10,7 @@ from data.base.errors import ImpossibleProblemError
 from planner.memory.estimate.predictor import predict_peak, refusal
 from planner.memory.models.model_shape import ExpertLayers, ModelShape
 from planner.memory.models.model_sizes import known_model
-from planner.memory.step.training_job import (
-    Parallelism,
-)
+from planner.memory.step.training_job import Parallelism
 
 
 def test_stage_sizes_must_match_the_stages() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import GROUPS
-from collectors.kubernetes.objects import labels_of, list_in, text_in, time_in
+from collectors.kubernetes.objects import labels_of
 from collectors.kubernetes.workloads import AUTOSCALER, SCALED_OBJECT, holder_of
+from collectors.shared.json_parts import list_in, text_in, time_in
 from dashboard.apply.kubernetes.state import reading
 from dashboard.apply.kubernetes.state.field_owners import owners_of
 from dashboard.apply.kubernetes.state.json_patch import Edit, operations_of, patched, value_at

@@ -250,7 +250,7 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
             f"{now.describe()} -> {proposed.describe()} is no change of their number alone",
             "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
         )
-    facts = job.scheduler.extra if job is not None and job.scheduler is not None else ()
+    facts = () if job is None else job.scheduling.extra
     container = {"resources": {"limits": {resource_of(now.mig_profile, facts): str(each)}}}
     template = {"spec": {"containers": [container]}}
     spec = {_COUNTS[place.kind]: pods, "template": template}
@@ -272,4 +272,4 @@ def _target_facts(job: Job | None) -> dict[str, str]:
 
 
 def _facts_of(job: Job | None) -> dict[str, str]:
-    return dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    return {} if job is None else job.extra

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
-from collectors.kubernetes.disruption_budgets import floors_of
 from collectors.kubernetes.kinds import excerpt
-from collectors.kubernetes.objects import part, text_in
+from collectors.kubernetes.placement_rules import floors_of
 from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
+from collectors.shared.json_parts import part, text_in
 from dashboard.apply.kubernetes.change.observe import seen_of
 from dashboard.apply.kubernetes.change.steps import (
     StepCommand,

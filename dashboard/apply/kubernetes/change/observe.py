@@ -10,9 +10,9 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import excerpt
-from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.own_work import own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
+from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
 from dashboard.apply.kubernetes.change import autoscaler_bounds, mig_layouts
 from dashboard.apply.kubernetes.change.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.change.steps import avoids_surge, command_of, surges

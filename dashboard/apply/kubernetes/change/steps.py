@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from collectors.kubernetes.objects import count_of
 from collectors.kubernetes.workload_state import is_suspended
+from collectors.shared.json_parts import count_of
 from dashboard.apply.kubernetes.change.edits import edit
 from dashboard.apply.kubernetes.state.immutable_fields import in_template, is_fewer
 from dashboard.apply.kubernetes.state.json_patch import (

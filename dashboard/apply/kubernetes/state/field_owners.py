@@ -6,8 +6,9 @@ from typing import Any
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import controller_of, labels_of, list_in, part, text_in
+from collectors.kubernetes.objects import controller_of, labels_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
+from collectors.shared.json_parts import list_in, part, text_in
 from dashboard.apply.kubernetes.state.json_patch import names_of, pointer, value_at
 from dashboard.apply.kubernetes.state.object_paths import Place
 from data.records.feasible_changes import ELASTIC_KUEUE

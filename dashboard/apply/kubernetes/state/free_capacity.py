@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from collectors.kubernetes.objects import count_of, part, text_in
 from collectors.kubernetes.placement_rules import admits, rules_of
+from collectors.shared.json_parts import count_of, part, text_in
 from dashboard.apply.kubernetes.state.pod_spec import Document
 from data.facts.gpu_resources import is_of_vendor
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from collectors.kubernetes.kinds import excerpt
-from collectors.kubernetes.objects import count_of, part
 from collectors.kubernetes.own_work import ELASTIC
 from collectors.kubernetes.pod_templates import why_pods_stay
 from collectors.kubernetes.workload_state import is_suspended
+from collectors.shared.json_parts import count_of, part
 from dashboard.apply.kubernetes.state.json_patch import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.state.object_paths import Place
 from dashboard.apply.kubernetes.state.pod_spec import Document

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
+from collectors.kubernetes.objects import requests_of
+from collectors.shared.json_parts import count_of, list_in, part, text_in
 from dashboard.apply.kubernetes.state.json_patch import pointer, value_at
 from data.facts.gpu_resources import BOARDS, MIG_PREFIX
 

@@ -7,8 +7,7 @@ named refuses for sure, another one may.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from collectors.kubernetes.objects import count_of, list_in, part, text_in
-from collectors.kubernetes.quantities import whole_number
+from collectors.shared.json_parts import count_of, list_in, part, text_in, whole_number
 from dashboard.apply.kubernetes.state.free_capacity import asked_by
 from dashboard.apply.kubernetes.state.json_patch import value_at
 from dashboard.apply.kubernetes.state.pod_spec import Document, roles_of

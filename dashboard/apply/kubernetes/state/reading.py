@@ -5,12 +5,8 @@ from datetime import datetime
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.client import version_of
 from collectors.kubernetes.kinds import GROUPS, KINDS
-from collectors.kubernetes.objects import (
-    controller_of,
-    list_in,
-    text_in,
-    time_in,
-)
+from collectors.kubernetes.objects import controller_of
+from collectors.shared.json_parts import list_in, text_in, time_in
 from dashboard.apply.kubernetes.state.api_errors import look_error, meaning_of
 from dashboard.apply.kubernetes.state.object_paths import Place
 from dashboard.apply.kubernetes.state.rollout import WorkloadPods, own_sets, selector_of

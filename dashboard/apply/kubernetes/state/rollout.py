@@ -5,16 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import (
-    controller_of,
-    count_of,
-    labels_of,
-    list_in,
-    part,
-    text_in,
-    time_in,
-)
-from collectors.kubernetes.quantities import whole_number
+from collectors.kubernetes.objects import controller_of, labels_of
+from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in, whole_number
 from dashboard.apply.kubernetes.state.free_capacity import asked_by
 from dashboard.apply.kubernetes.state.pod_spec import pods_of
 

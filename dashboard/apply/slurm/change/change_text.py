@@ -162,7 +162,7 @@ def _address(number: str, job: Job | None) -> str:
 
 
 def _facts(job: Job | None) -> SchedulerFacts:
-    return job.scheduler if job is not None and job.scheduler is not None else SchedulerFacts()
+    return SchedulerFacts() if job is None else job.scheduling
 
 
 def _stored_state(

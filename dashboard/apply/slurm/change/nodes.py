@@ -177,9 +177,9 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
 def _outcome(step: ChangeStep, answer: CommandAnswer, state: str) -> StepResult:
     if state == step.after:
         return result(StepOutcome.DONE, _state_text(state))
-    if state != step.before or answer.said is CommandOutcome.NOTHING:
+    if state != step.before or answer.outcome is CommandOutcome.NOTHING:
         return result(StepOutcome.UNKNOWN, f"{_state_text(state)}; {answer.words}")
-    if answer.said is CommandOutcome.LATER:
+    if answer.outcome is CommandOutcome.LATER:
         return result(StepOutcome.BUSY, answer.words, answer.retry_after_seconds)
     return result(StepOutcome.REFUSED, answer.words or "Slurm said yes and the node is as before")
 

@@ -172,14 +172,14 @@ def require_as_planned(
     again = "Run a new cycle and approve its recommendation."
     if submitted is None:
         raise StalePlanError(f"Slurm does not say when job {number} was submitted", again)
-    stored = None if job is None or job.scheduler is None else job.scheduler.submitted_at
+    stored = None if job is None else job.scheduling.submitted_at
     if submitted > recommendation.created_at or (stored is not None and stored != submitted):
         raise StalePlanError(
             f"Slurm job {number} was submitted or requeued at {submitted:%Y-%m-%d %H:%M:%S} UTC, "
             "after the plan saw it",
             again,
         )
-    state = JobState.UNKNOWN if job is None or job.scheduler is None else job.scheduler.state
+    state = JobState.UNKNOWN if job is None else job.scheduling.state
     if (
         "JobState" in keys_for(recommendation)
         and state is not JobState.UNKNOWN

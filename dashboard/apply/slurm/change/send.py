@@ -151,7 +151,9 @@ class StepSender:
             return self._take_hold_back(change, facts)
         if holds(step, facts):
             reply = (
-                "" if answer.said is CommandOutcome.YES else f", though Slurm said: {answer.words}"
+                ""
+                if answer.outcome is CommandOutcome.YES
+                else f", though Slurm said: {answer.words}"
             )
             return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{reply}")
         if not same_value(step.field, facts.value(step.field), step.before or ""):
@@ -174,7 +176,7 @@ class StepSender:
             value="no",
         )
         answer = self._client.send(payload)
-        if answer.said is CommandOutcome.YES:
+        if answer.outcome is CommandOutcome.YES:
             return result(
                 StepOutcome.REFUSED,
                 f"the job became {facts.state} meanwhile; its hold was taken back",
@@ -187,14 +189,14 @@ class StepSender:
 
 
 def _without_effect(step: ChangeStep, answer: CommandAnswer) -> StepResult:
-    if answer.said is CommandOutcome.YES and step.verb != "cancel":
+    if answer.outcome is CommandOutcome.YES and step.verb != "cancel":
         return result(StepOutcome.REFUSED, f"Slurm said yes and {step.field} did not change")
     outcome = {
         CommandOutcome.NO: StepOutcome.REFUSED,
         CommandOutcome.LATER: StepOutcome.BUSY,
         CommandOutcome.NOTHING: StepOutcome.UNKNOWN,
         CommandOutcome.YES: StepOutcome.UNKNOWN,
-    }[answer.said]
+    }[answer.outcome]
     return result(outcome, answer.words or "not yet seen", answer.retry_after_seconds)
 
 

@@ -145,12 +145,12 @@ class SlurmPrograms:
         argv = payload["argv"]
         if argv[0] not in _PROGRAMS:
             return CommandAnswer(
-                said=CommandOutcome.NO, words=f"{scrub(str(argv[0]))} is no program of ours"
+                outcome=CommandOutcome.NO, words=f"{scrub(str(argv[0]))} is no program of ours"
             )
         try:
             program = self._reading.program(argv[0])
         except CollectorError as error:
-            return CommandAnswer(said=CommandOutcome.NO, words=explained(error))
+            return CommandAnswer(outcome=CommandOutcome.NO, words=explained(error))
         return self._run([program, *argv[1:]])
 
     def _run(self, argv: list[str]) -> CommandAnswer:
@@ -168,16 +168,16 @@ class SlurmPrograms:
             except subprocess.TimeoutExpired:
                 seconds = self._reading.settings.timeout_seconds
                 return CommandAnswer(
-                    said=CommandOutcome.NOTHING, words=f"no answer in {seconds:g} s"
+                    outcome=CommandOutcome.NOTHING, words=f"no answer in {seconds:g} s"
                 )
             except OSError as error:
                 return CommandAnswer(
-                    said=CommandOutcome.NO, words=f"cannot run {argv[0]}: {error.strerror}"
+                    outcome=CommandOutcome.NO, words=f"cannot run {argv[0]}: {error.strerror}"
                 )
             words.seek(0)
             text = words.read(MAX_WORDS).decode("utf-8", errors="replace")
         if done.returncode == 0:
-            return CommandAnswer(said=CommandOutcome.YES, words=scrub(text))
+            return CommandAnswer(outcome=CommandOutcome.YES, words=scrub(text))
         return answer_of(text)
 
 

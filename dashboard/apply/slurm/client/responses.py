@@ -23,7 +23,7 @@ class CommandOutcome(StrEnum):
 class CommandAnswer:
     """The answer to one command; `retry_after_seconds` is the server's own wish."""
 
-    said: CommandOutcome
+    outcome: CommandOutcome
     words: str
     retry_after_seconds: float | None = None
 
@@ -54,17 +54,21 @@ def answer_of(words: str) -> CommandAnswer:
     """Sort an answer that is no plain success by its words."""
     clean = scrub(words) or "without a word"
     if _LATER.search(words):
-        return CommandAnswer(said=CommandOutcome.LATER, words=clean)
+        return CommandAnswer(outcome=CommandOutcome.LATER, words=clean)
     if _UNRECORDED.search(words):
-        return CommandAnswer(said=CommandOutcome.LATER, words=f"{_UNRECORDED_TEXT} ({clean})")
+        return CommandAnswer(outcome=CommandOutcome.LATER, words=f"{_UNRECORDED_TEXT} ({clean})")
     if _NOTHING.search(words):
-        return CommandAnswer(said=CommandOutcome.NOTHING, words=clean)
+        return CommandAnswer(outcome=CommandOutcome.NOTHING, words=clean)
     if _STARTED.search(words):
-        return CommandAnswer(said=CommandOutcome.NO, words=f"the job started meanwhile ({clean})")
+        return CommandAnswer(
+            outcome=CommandOutcome.NO, words=f"the job started meanwhile ({clean})"
+        )
     if _OVER.search(words):
-        return CommandAnswer(said=CommandOutcome.NO, words=f"the job has ended meanwhile ({clean})")
+        return CommandAnswer(
+            outcome=CommandOutcome.NO, words=f"the job has ended meanwhile ({clean})"
+        )
     if _WAITS.search(words):
         return CommandAnswer(
-            said=CommandOutcome.NO, words=f"the job waits, it does not run ({clean})"
+            outcome=CommandOutcome.NO, words=f"the job waits, it does not run ({clean})"
         )
-    return CommandAnswer(said=CommandOutcome.NO, words=clean)
+    return CommandAnswer(outcome=CommandOutcome.NO, words=clean)

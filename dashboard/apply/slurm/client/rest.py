@@ -105,7 +105,7 @@ class SlurmRestWriter(SlurmRest):
             path = f"/slurm/{self.api_version()}{payload['path']}"
             headers = self._headers()
         except CollectorError as error:
-            return CommandAnswer(said=CommandOutcome.LATER, words=explained(error))
+            return CommandAnswer(outcome=CommandOutcome.LATER, words=explained(error))
         seconds = self.settings.timeout_seconds
         try:
             with requests.request(
@@ -120,12 +120,12 @@ class SlurmRestWriter(SlurmRest):
                 status = response.status_code
                 body = response.raw.read(_MAX_BYTES, decode_content=True)
         except requests.exceptions.ConnectTimeout as error:
-            return CommandAnswer(said=CommandOutcome.LATER, words=scrub(str(error)))
+            return CommandAnswer(outcome=CommandOutcome.LATER, words=scrub(str(error)))
         except (requests.exceptions.RequestException, HTTPError) as error:
             # The connection may have been cut after the request was read: only a look can tell.
             refused = "refused" in str(error)
             return CommandAnswer(
-                said=CommandOutcome.LATER if refused else CommandOutcome.NOTHING,
+                outcome=CommandOutcome.LATER if refused else CommandOutcome.NOTHING,
                 words=scrub(str(error)),
             )
         return rest_answer(status, body, response.headers.get("Retry-After", ""))
@@ -140,13 +140,13 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswe
         document = None
     wrong = errors_in(document) + _warnings_in(document)
     if status == 200 and isinstance(document, dict) and not wrong:
-        return CommandAnswer(said=CommandOutcome.YES, words="")
+        return CommandAnswer(outcome=CommandOutcome.YES, words="")
     words = f"{status}: {scrub('; '.join(wrong) or text)}"
     if status in (429, 503):
         seconds = float(retry_after) if retry_after.isdecimal() else None
-        return CommandAnswer(said=CommandOutcome.LATER, words=words, retry_after_seconds=seconds)
+        return CommandAnswer(outcome=CommandOutcome.LATER, words=words, retry_after_seconds=seconds)
     if status in (502, 504) or (status == 200 and not isinstance(document, dict)):
-        return CommandAnswer(said=CommandOutcome.NOTHING, words=words)
+        return CommandAnswer(outcome=CommandOutcome.NOTHING, words=words)
     return answer_of(words)
 
 

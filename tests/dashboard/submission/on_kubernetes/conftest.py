@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
-from beds.kubernetes_submission import (
-    delete_job,
-)
+from beds.kubernetes_submission import delete_job
 
 H100_LABEL, A100_LABEL = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB"
 

@@ -10,7 +10,7 @@ from beds.kubernetes_submission import delete_job, followed, name_of, pods_of, s
 from beds.submission import proposal_of, sent, target_of
 from submission_cases import job_table, make_job
 
-from collectors.kubernetes.quantities import quantity
+from collectors.shared.json_parts import quantity
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.submit.submit import submit
 from dashboard.submission.submit.watch import watch_all
