@@ -16,17 +16,12 @@ from data.records.findings import (
     FindingEvent,
     FindingEventKind,
 )
-from data.records.lifecycle import State
+from data.records.lifecycle import HELD_BACK, State
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
 MAX_SNOOZE = timedelta(days=366)
 OPEN, DISMISSED, REOPENED, RESOLVED = "open", "dismissed", "reopened", "resolved"
-HELD_BACK = frozenset(
-    {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
-    | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
-)
-"""What keeps a finding from being proposed for a while, unless it is reopened."""
 _OUTCOMES: dict[str, str] = {
     OPEN: "open",
     REOPENED: "open",

@@ -5,37 +5,22 @@ and answer alike.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.request_times import Moment
-from dashboard.decisions.findings import HELD_BACK, REOPENED
+from dashboard.decisions.decision_table import WishKind
+from dashboard.decisions.findings import REOPENED
 from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError
 from data.records.commands import Person
 from data.records.findings import DismissalReason
+from data.records.lifecycle import HELD_BACK
 from data.records.recommendations import Decision
 from data.store.record.commands import Asked
 
 MAX_REMARK = 2000
-
-
-class WishKind(StrEnum):
-    """What is asked about a finding; a change that no applier makes can be written as a file."""
-
-    APPROVE = "approve"
-    APPROVE_AND_APPLY = "approve-and-apply"
-    REJECT = "reject"
-    KEEP = "keep"
-    SNOOZE = "snooze"
-    REOPEN = "reopen"
-    WRITE = "write"
-    APPLY = "apply"
-    APPLY_OR_WRITE = "apply-or-write"
-    ROLL_BACK = "roll-back"
-    MAKE_AGAIN = "make-again"
 
 
 class Wish(BaseModel):

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dashboard.decisions.findings import HELD_BACK
-from dashboard.decisions.requests import WishKind
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.service import DecisionService
 from data.base.errors import TrimtabError
 from data.records.actions import Risk
 from data.records.commands import Person
-from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.lifecycle import HELD_BACK, REJECTABLE, REVERSIBLE, STANDING, State
 from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 

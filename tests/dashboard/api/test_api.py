@@ -14,7 +14,7 @@ from factories import make_collected, make_job
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
-from dashboard.decisions.requests import WishKind
+from dashboard.decisions.decision_table import WishKind
 from data.base.clock import utc_now
 from data.store import Store
 
