@@ -1,6 +1,6 @@
 """Filter and order of listed findings, for the command line and the API."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,6 +9,13 @@ from data.records.actions import Action, Risk
 from data.records.lifecycle import State
 
 STATES = frozenset({OPEN, DISMISSED, REOPENED, RESOLVED, *map(str, State)})
+_OF_REVISIONS: Mapping[str, str] = {
+    State.PROPOSED: OPEN,
+    State.REJECTED: DISMISSED,
+    State.EXPIRED: RESOLVED,
+    State.SUPERSEDED: RESOLVED,
+}
+"""States of a recommendation that its finding has by another word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +70,9 @@ def _is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
     if choice.state is None and status.state == RESOLVED and not choice.all:
         return False
     revision = None if status.revision is None else status.revision.recommendation
+    state = None if choice.state is None else _OF_REVISIONS.get(choice.state, choice.state)
     pairs = (
-        (choice.state, status.state),
+        (state, status.state),
         (choice.kind, status.finding.action),
         (choice.team, None if revision is None else revision.namespace),
         (choice.risk, None if revision is None else revision.risk),

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dashboard.decisions.checks import LOCAL, allowed, log_decision, require_state
+from dashboard.decisions.checks import LOCAL, allowed_now, log_decision
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
@@ -16,7 +17,7 @@ from data.records.findings import (
     FindingEvent,
     FindingEventKind,
 )
-from data.records.lifecycle import HELD_BACK, State
+from data.records.lifecycle import State
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
@@ -191,13 +192,12 @@ def snooze(
 
     Errors: StalePlanError when it is not proposed, ChangeRefusedError, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    hint = "Only a proposed one can be snoozed."
-    require_state(stored, frozenset({State.PROPOSED, State.SNOOZED}), hint)
+    wish = WishKind.SNOOZE
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     if not now < until <= now + MAX_SNOOZE:
         raise ChangeRefusedError(
             f"a finding cannot be snoozed until {until:%Y-%m-%d %H:%M} UTC",
-            f"Give a time within the next {MAX_SNOOZE.days} days, or reject it with a reason.",
+            f"Give a time within the next {MAX_SNOOZE.days} days, or dismiss it with a reason.",
         )
     kind = FindingEventKind.SNOOZED
     event = event_about(stored, kind, by=person, at=now, comment=comment, until=until)
@@ -219,8 +219,8 @@ def reopen(
 
     Errors: StalePlanError when nothing holds it back, ChangeRefusedError, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
+    wish = WishKind.REOPEN
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     events = store.reader.finding_events(stored.finding)
     if stored.state != State.SNOOZED and _reopened(stored, events[-1] if events else None):
         raise StalePlanError(

@@ -70,12 +70,12 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
     @server.tool()
     def proposed_change(name: str) -> Answer:
         """Show the recommendation of a finding with the exact text of its change."""
-        return ask("recommendations", "show", "--format=json", "--", name)
+        return ask("findings", "show", "--format=json", "--", name)
 
     @server.tool()
     def idle_gpus(rows: Rows = 50) -> Answer:
         """List what jobs hold and do not use, what becomes of it, and why what stays idle stays."""
-        return ask("recommendations", "idle", "--format=json", rows=rows)
+        return ask("findings", "idle", "--format=json", rows=rows)
 
     @server.tool()
     def record(rows: Rows = 50) -> Answer:

@@ -9,8 +9,9 @@ import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
-from dashboard.web.findings.actions import VERBS, needs_confirmation, needs_tick
+from dashboard.web.findings.actions import needs_confirmation, needs_tick
 from dashboard.web.findings.change_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
@@ -176,37 +177,40 @@ def test_every_state_has_its_place_in_the_filter() -> None:
 def test_risk_decides_how_much_is_asked() -> None:
     """Low: nothing more; medium: once more; high, where a cluster changes: a tick as well."""
     low, medium, high = (make_recommendation(risk=risk) for risk in Risk)
-    assert not needs_confirmation("approve-and-apply", low)
-    assert needs_confirmation("approve-and-apply", medium)
-    assert needs_confirmation("apply", high)
-    assert needs_confirmation("dismiss", low)
-    assert not needs_confirmation("roll-back", high)
-    assert needs_tick("approve-and-apply", [low, high])
-    assert not needs_tick("approve-and-apply", [low, medium])
-    assert not needs_tick("approve", [high])
+    assert not needs_confirmation(WishKind.APPROVE_AND_APPLY, low)
+    assert needs_confirmation(WishKind.APPROVE_AND_APPLY, medium)
+    assert needs_confirmation(WishKind.APPLY, high)
+    assert needs_confirmation(WishKind.REJECT, low)
+    assert not needs_confirmation(WishKind.ROLL_BACK, high)
+    assert needs_tick(WishKind.APPROVE_AND_APPLY, [low, high])
+    assert not needs_tick(WishKind.APPROVE_AND_APPLY, [low, medium])
+    assert not needs_tick(WishKind.APPROVE, [high])
 
 
-def test_every_verb_is_of_a_state() -> None:
+def test_every_decision_is_of_a_state() -> None:
     """None is offered for what a newer plan has replaced."""
-    assert all(verb.states for verb in VERBS.values())
-    assert not any(State.SUPERSEDED in verb.states for verb in VERBS.values())
+    assert all(row.states for row in DECISIONS.values())
+    assert not any(State.SUPERSEDED in row.states for row in DECISIONS.values())
 
 
 @pytest.mark.parametrize(
-    ("event", "names"),
+    ("event", "wishes"),
     [
-        (LifecycleEvent.APPROVED, ("approve", "approve-and-apply")),
-        (LifecycleEvent.REJECTED, ("dismiss",)),
-        (LifecycleEvent.WRITTEN, ("write",)),
-        (LifecycleEvent.KEPT, ("keep",)),
-        (LifecycleEvent.APPLY_ASKED, ("apply",)),
-        (LifecycleEvent.ROLLBACK_ASKED, ("roll-back", "roll-forward")),
+        (LifecycleEvent.APPROVED, (WishKind.APPROVE, WishKind.APPROVE_AND_APPLY)),
+        (LifecycleEvent.REJECTED, (WishKind.REJECT,)),
+        (LifecycleEvent.WRITTEN, (WishKind.WRITE,)),
+        (LifecycleEvent.KEPT, (WishKind.KEEP,)),
+        (LifecycleEvent.APPLY_ASKED, (WishKind.APPLY,)),
+        (LifecycleEvent.ROLLBACK_ASKED, (WishKind.ROLL_BACK, WishKind.MAKE_AGAIN)),
     ],
 )
-def test_what_a_person_may_do_has_its_button(event: LifecycleEvent, names: tuple[str, ...]) -> None:
+def test_what_a_person_may_do_has_its_button(
+    event: LifecycleEvent, wishes: tuple[WishKind, ...]
+) -> None:
     """In every state that the event may follow and that it ends."""
     follows = {state for state, after in TRANSITIONS.items() if after.get(event, state) != state}
-    offered = frozenset[State]().union(*(VERBS[name].states for name in names))
+    assert all(DECISIONS[wish].label for wish in wishes)
+    offered = frozenset[State]().union(*(DECISIONS[wish].states for wish in wishes))
     assert follows <= offered
 
 

@@ -2,10 +2,11 @@
 
 import streamlit as st
 
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.service import Preview
 from dashboard.web.access.identity import signed_in
 from dashboard.web.access.session import current_world
-from dashboard.web.findings.actions import VERBS, why_refused
+from dashboard.web.findings.actions import why_refused
 from dashboard.web.findings.decision_dialog import preview_key
 from dashboard.web.frame.action_button import action_button
 from dashboard.web.frame.page import plain
@@ -64,8 +65,8 @@ def change_panel(stored: StoredRecommendation) -> None:
     person = signed_in(service.settings().access)
     if person is None or stored.state not in _LOOKED_AT:
         return
-    verb = VERBS["approve" if stored.state == State.PROPOSED else "apply"]
-    if why_refused(service, verb, stored, person):
+    wish = WishKind.APPROVE if stored.state == State.PROPOSED else WishKind.APPLY
+    if why_refused(service, wish, stored, person):
         return
     action_button(
         "Look at the target",

@@ -7,12 +7,13 @@ from datetime import datetime
 import pandas as pd
 import streamlit as st
 
+from dashboard.decisions.decision_table import DECISIONS
 from dashboard.decisions.findings import findings_now
 from dashboard.web.access.identity import current_role, signed_in
 from dashboard.web.access.session import current_world
-from dashboard.web.findings.actions import BULK, VERBS
+from dashboard.web.findings.actions import BULK
 from dashboard.web.findings.daily_savings import saved_by_finding
-from dashboard.web.findings.decision_dialog import verb_button
+from dashboard.web.findings.decision_dialog import decision_button
 from dashboard.web.findings.finding_rows import (
     STATES,
     InboxChoice,
@@ -216,10 +217,10 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     targets = tuple((row.reference, row.said) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
     with st.popover(label, disabled=not targets):
-        for name in BULK:
-            if applies or not VERBS[name].changes:
-                label = f"{VERBS[name].label} selected"
-                verb_button(name, targets, key=f"bulk-{name}", label=label, wide=True)
+        for row in map(DECISIONS.__getitem__, BULK):
+            if applies or not row.changes:
+                label, key = f"{row.label} selected", f"bulk-{row.wish}"
+                decision_button(row.wish, targets, key=key, label=label, wide=True)
 
 
 def open_row(
