@@ -1,7 +1,7 @@
 """Findings as people see them, and what they decide about one as a whole: snooze, reopen."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -9,6 +9,7 @@ from dashboard.decisions.checks import LOCAL, allowed_now, log_decision
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import ChangeRefusedError, StalePlanError
+from data.facts.jobs import Job
 from data.records.commands import Person
 from data.records.findings import (
     DismissalPattern,
@@ -54,7 +55,7 @@ class FindingStatus:
 
     `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
     `State`; `reason` is why it was dismissed, alone or by a pattern, and
-    `revision` None when no revision is kept.
+    `revision` None when no revision is kept. `job` is what it is about, None for no job.
     """
 
     finding: Finding
@@ -63,6 +64,7 @@ class FindingStatus:
     until: datetime | None
     revision: StoredRecommendation | None
     events: tuple[FindingEvent, ...]
+    job: Job | None = None
 
 
 def findings_now(
@@ -78,28 +80,30 @@ def findings_now(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in reader.finding_events():
         events[event.number].append(event)
-    statuses = tuple(
-        _status(finding, revisions[finding.number], tuple(events[finding.number]))
-        for finding in reader.findings()
-    )
+    findings = reader.findings()
+    jobs = reader.jobs_of({finding.target for finding in findings})
     patterns = active_patterns(record or reader, now)
-    if not patterns:
-        return statuses
-    namespaces = {job.job_id: job.namespace for job in reader.jobs()}
-    return tuple(_kept_back(status, patterns, namespaces) for status in statuses)
+    return tuple(
+        _kept_back(
+            replace(
+                _status(finding, revisions[finding.number], tuple(events[finding.number])),
+                job=jobs.get(finding.target),
+            ),
+            patterns,
+        )
+        for finding in findings
+    )
 
 
-def _kept_back(
-    status: FindingStatus, patterns: tuple[DismissalPattern, ...], namespaces: Mapping[str, str]
-) -> FindingStatus:
+def _kept_back(status: FindingStatus, patterns: tuple[DismissalPattern, ...]) -> FindingStatus:
     """Return a finding as dismissed where a pattern keeps from being proposed what was open."""
     finding = status.finding
     if status.state not in (OPEN, RESOLVED):
         return status
+    namespace = status.job.namespace if status.job else ""
     for pattern in patterns:
         since = pattern.at - _JUST_SEEN
         still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
-        namespace = namespaces.get(finding.target, "")
         if still and pattern.matches(
             target=finding.target, namespace=namespace, kind=finding.action
         ):

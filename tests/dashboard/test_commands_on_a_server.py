@@ -30,7 +30,9 @@ SAME = (
     "sources", "urgent", "audit list", "samples --gpu GPU-0000",
     "samples --slots --job search/chat",
     "findings list", "findings list --all --sort number", "findings list --state open",
-    "findings list --team search", "findings list --kind reclaim", "findings list --risk high",
+    "findings list --team search", "findings list --search chat --sort energy",
+    "findings list --owner nobody", "findings list --model nothing --cluster here --account x",
+    "findings list --kind reclaim", "findings list --risk high",
     "findings show TT-1", "findings show tt-2",
 )  # fmt: skip
 DOCUMENTS = (

@@ -10,25 +10,27 @@ from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.accounting.savings.daily_savings import SavedSum
 from dashboard.decisions.decision_table import DECISIONS, WishKind
+from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
 from dashboard.web.findings.actions import needs_confirmation, needs_tick
 from dashboard.web.findings.change_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
-    InboxChoice,
-    InboxOrder,
     InboxRow,
     age_text,
+    choice_of_state,
     chosen_rows,
     inbox_rows,
     state_of,
     steady,
 )
+from data.facts.cluster_names import MAIN
 from data.records.actions import Action, Risk
 from data.records.findings import Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
 from data.store import StoredRecommendation
 
+TO_DECIDE = choice_of_state("to decide")
 SAVED = SavedSum(
     name="TT-1",
     days=1,
@@ -44,7 +46,7 @@ SAVED = SavedSum(
 
 
 def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any) -> FindingStatus:
-    """A finding in a state; `said` are fields of its newest revision."""
+    """A finding of a job of Ada's in a state; `said` are fields of its newest revision."""
     recommendation = make_recommendation(job_id=f"ml/job-{number}", **said)
     kept = {OPEN: State.PROPOSED, DISMISSED: State.REJECTED, RESOLVED: State.SUPERSEDED}
     return FindingStatus(
@@ -69,17 +71,13 @@ def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any)
         if revised
         else None,
         events=(),
+        job=replace(make_job("ml/x"), owner="ada"),
     )
 
 
 def listed(*found: FindingStatus, **changes: Any) -> tuple[InboxRow, ...]:
-    """Rows of findings whose jobs belong to Ada."""
-    jobs = {
-        finding_status.revision.recommendation.job_id: replace(make_job("ml/x"), owner="ada")
-        for finding_status in found
-        if finding_status.revision
-    }
-    values: dict[str, Any] = {"jobs": jobs, "urgent": frozenset(), "saved": {}} | changes
+    """Rows of findings."""
+    values: dict[str, Any] = {"urgent": frozenset(), "saved": {}} | changes
     return inbox_rows(found, **values)
 
 
@@ -104,29 +102,36 @@ def test_urgent_comes_first_then_money() -> None:
         status(4, savings=money(5)),
         urgent=frozenset({"TT-4"}),
     )
-    by_urgency = [row.number for row in chosen_rows(rows, InboxChoice())]
+    by_urgency = [row.number for row in chosen_rows(rows, TO_DECIDE)]
     assert by_urgency == [3, 4, 2, 1]
-    by_money = chosen_rows(rows, InboxChoice(order=InboxOrder.MONEY))
+    by_money = chosen_rows(rows, TO_DECIDE, FindingOrder.SAVING)
     assert [row.number for row in by_money] == [2, 1, 4, 3]
-    oldest = chosen_rows(rows, InboxChoice(order=InboxOrder.OLDEST))
+    oldest = chosen_rows(rows, TO_DECIDE, FindingOrder.OLDEST)
     assert [row.number for row in oldest] == [4, 3, 2, 1]
-    urgent = chosen_rows(rows, InboxChoice(urgent=True))
+    urgent = chosen_rows(rows, TO_DECIDE, urgent=True)
     assert [row.number for row in urgent] == [3, 4]
 
 
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
-        (InboxChoice(), [1, 2]),
-        (InboxChoice(state="all"), [1, 2, 3, 4]),
-        (InboxChoice(state="snoozed or dismissed"), [3, 4]),
-        (InboxChoice(state="all", search="JOB-3"), [3]),
-        (InboxChoice(search="tt-2"), [2]),
-        (InboxChoice(owner="ada", risk="low"), [2]),
-        (InboxChoice(kind="Fewer GPUs", owner="ada"), [1, 2]),
+        (TO_DECIDE, [1, 2]),
+        (FindingChoice(all=True), [1, 2, 3, 4]),
+        (choice_of_state("all"), [1, 2, 3, 4]),
+        (choice_of_state("snoozed or dismissed"), [3, 4]),
+        (FindingChoice(all=True, search="JOB-3"), [3]),
+        (replace(TO_DECIDE, search="tt-2"), [2]),
+        (replace(TO_DECIDE, search="Fewer gpus"), [1, 2]),
+        (replace(TO_DECIDE, owner="ada", risk=Risk.LOW), [2]),
+        (replace(TO_DECIDE, kind=Action.FEWER_GPUS, owner="ada"), [1, 2]),
+        (replace(TO_DECIDE, model=make_job("ml/x").gpu_model, cluster=MAIN), [1, 2]),
+        (replace(TO_DECIDE, model="another"), []),
+        (replace(TO_DECIDE, cluster="another"), []),
+        (replace(TO_DECIDE, account="another"), []),
+        (replace(TO_DECIDE, team="another"), []),
     ],
 )
-def test_filters_choose(choice: InboxChoice, numbers: list[int]) -> None:
+def test_filters_choose(choice: FindingChoice, numbers: list[int]) -> None:
     """All of them have to fit; the search reads number, target, owner and text in any case."""
     rows = listed(
         status(1),
@@ -141,7 +146,7 @@ def test_filters_choose(choice: InboxChoice, numbers: list[int]) -> None:
 def test_rows_stand_still_while_one_decides() -> None:
     """What no longer fits stays in its place, and what is new comes at the end."""
     rows = listed(status(1, State.APPROVED), status(2), status(3))
-    wanted = chosen_rows(rows, InboxChoice())
+    wanted = chosen_rows(rows, TO_DECIDE)
     assert [row.number for row in wanted] == [2, 3]
     assert steady(wanted, [1, 2], rows) == [1, 2, 3]
     assert steady(wanted, [9, 2, 1], rows) == [2, 1, 3]
@@ -168,7 +173,7 @@ def test_every_state_has_its_place_in_the_filter() -> None:
     for state in {OPEN, DISMISSED, RESOLVED, *State} - timed:
         assert state_of(str(state)) in STATES[:-1]
         rows = listed(status(1, str(state)))
-        assert chosen_rows(rows, InboxChoice(state=state_of(str(state)))), state
+        assert chosen_rows(rows, choice_of_state(state_of(str(state)))), state
     assert state_of("proposed") == "to decide"
     assert state_of("rejected") == "snoozed or dismissed"
     assert state_of("<b>") == "to decide"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -98,7 +99,7 @@ def cycled(url: str) -> None:
     assert main(["--quiet", "--store", url, "cycle", "--format", "json"]) == 0
 
 
-def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, object]], str]:
+def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], str]:
     """What `trimtab findings list` prints, and what it says beside it."""
     capsys.readouterr()
     assert main(["--store", url, "findings", "list", "--format", "json"]) == 0
@@ -285,9 +286,9 @@ def test_nothing_from_a_recording_can_be_applied(
     cycled(store_url)
     found, _beside = listed(store_url, capsys)
     assert found
-    first = str(found[0]["id"])
-    for act in ("approve", "reject", "apply"):
-        words = ["recommendations", act, first, "--by", "ada"]
+    first = str(found[0]["revision"]["id"])
+    for act in ("approve", "dismiss", "apply"):
+        words = ["findings", act, first, "--by", "ada"]
         assert main(["--store", store_url, *words]) == 1
         assert "recording old-cluster" in capsys.readouterr().err
         assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"open"}

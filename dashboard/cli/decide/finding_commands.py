@@ -12,12 +12,19 @@ from dashboard.cli.terminal.context import open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text, say
 from dashboard.common.figures import samples_text
 from dashboard.common.replay_clock import NOT_APPLIED, present
-from dashboard.decisions.finding_filter import STATES, FindingChoice, FindingOrder, chosen_findings
+from dashboard.decisions.finding_filter import (
+    STATES,
+    WORDS,
+    FindingChoice,
+    FindingOrder,
+    chosen_findings,
+    states_of,
+)
 from dashboard.decisions.findings import RESOLVED, FindingStatus, findings_now
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from dashboard.resources.rows import FindingRow, finding_row
 from data.base.errors import SettingsError
-from data.records.actions import Action, Risk
+from data.records.actions import Action
 from data.records.findings import number_of
 from data.records.recommendations import Recommendation
 from data.store import Store
@@ -100,14 +107,9 @@ def _choice(values: Mapping[str, Any]) -> FindingChoice:
                 f"--{name} {word[:50]!a} is no {name} of findings",
                 f"Give one of {', '.join(sorted(words))}.",
             )
-    kind, risk = values.get("kind"), values.get("risk")
-    return FindingChoice(
-        state=values.get("state"),
-        kind=kind and Action(kind),
-        team=values.get("team"),
-        risk=risk and Risk(risk),
-        all=values.get("all", False),
-    )
+    names = ("kind", "risk", "all", *WORDS)
+    filters = {name: value for name in names if (value := values.get(name))}
+    return FindingChoice(states=states_of(values.get("state")), **filters)
 
 
 def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:

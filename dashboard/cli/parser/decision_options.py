@@ -10,7 +10,7 @@ from data.records.findings import DismissalReason
 
 _ID = "its number (TT-12), or the first characters of an id"
 _REASONS = [str(reason) for reason in DismissalReason]
-_SORTS = ("urgent", "saving", "number", "seen")
+_SORTS = ("urgent", "saving", "energy", "number", "seen", "newest", "oldest")
 _MATCHING = {
     WishKind.REJECT: (
         "PATTERN", "in place of one: all of namespace=search,job=search/*,kind=fewer-gpus"
@@ -31,9 +31,17 @@ def add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     listing = add_command(actions, "list", target, about, lists=True)
     listing.add_argument("--all", action="store_true", help="the resolved ones too")
     listing.add_argument("--state", help="only this state, such as open or dismissed")
-    listing.add_argument("--team", metavar="NAMESPACE", help="only jobs of this namespace")
     listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
     listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
+    for name, metavar, about in (
+        ("team", "NAMESPACE", "only jobs of this namespace"),
+        ("account", "ACCOUNT", "only jobs of this account of their scheduler"),
+        ("owner", "OWNER", "only jobs of this owner"),
+        ("cluster", "CLUSTER", "only what is in this cluster"),
+        ("model", "MODEL", "only jobs on this GPU model"),
+        ("search", "TEXT", "in number, target, namespace, owner or proposal, in any case"),
+    ):
+        listing.add_argument(f"--{name}", default="", metavar=metavar, help=about)
     listing.add_argument("--sort", choices=_SORTS, default="urgent", help="default %(default)s")
     listing.add_argument(
         "--watch", type=watch_seconds, metavar="SECONDS", help="list again every so often"

@@ -11,6 +11,7 @@ from dashboard.api.http.pagination import PageOfRows
 from dashboard.cli.show.samples_command import remote_samples
 from dashboard.cli.terminal.output import print_json
 from dashboard.cli.terminal.remote_server import RemoteServer
+from dashboard.decisions.finding_filter import WORDS
 from dashboard.resources.listings import LISTINGS
 from dashboard.resources.rows import FindingRow
 from data.base.errors import SettingsError
@@ -64,7 +65,7 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
 
     _refuse(options, "watch")
     values = vars(options)
-    names = ("state", "kind", "team", "risk", "sort", "all")
+    names = ("state", "kind", "risk", "sort", "all", *WORDS)
     query = {name: values[name] for name in names if values.get(name)}
     rows: list[FindingRow] = server.rows("findings", FindingRow, query)
     hidden = (
