@@ -40,6 +40,8 @@ def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> I
         yield " ".join(before)
     for group in below:
         for name, command in group.choices.items():
+            if not command.prog.endswith(f" {name}"):
+                continue  # a former word leads to the same commands
             yield from commands(command, (*before, name))
 
 

@@ -143,7 +143,7 @@ def idle(options: argparse.Namespace) -> int:
     """List the jobs of the latest plan with what their GPUs do, and why what stays idle stays."""
     with open_for_reading(settings_of(options)) as store:
         plan = store.reader.latest_plan()
-    rows = [] if plan is None else idle_rows(plan)
+    rows = [] if plan is None else list(map(asdict, idle_rows(plan)))
     if options.format != "table":
         print_rows(rows, options.format, columns=IDLE_COLUMNS, empty="")
         return 0

@@ -98,7 +98,7 @@ def _ask_choice(rows: Sequence[InboxRow]) -> tuple[FindingChoice, FindingOrder, 
         )
     )
     state = choose("State", STATES, "state", bare=165)
-    kinds = {row.said.action.spec.title: row.said.action for row in rows}
+    kinds = {row.revision.action.spec.title: row.revision.action for row in rows}
     with st.popover("Filter and sort", icon=":material/filter_list:"):
         order = choose("Sort", list(FindingOrder), "sort")
         kind = choose("Kind of change", _names(kinds), "kind")
@@ -142,14 +142,16 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
     return pd.DataFrame(
         {
             "finding": [row.reference for row in rows],
-            "what": [f"{'⚠ ' if row.urgent else ''}{row.said.action.spec.title}" for row in rows],
+            "what": [
+                f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
+            ],
             f"{currency}/day": [_cell(row.money_a_day) for row in rows],
-            "target": [row.said.target for row in rows],
+            "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
-            "risk": [str(row.said.risk) for row in rows],
+            "risk": [str(row.revision.risk) for row in rows],
             "since": [age_text(row.status.finding.opened_at, now) for row in rows],
             "kWh/day": [_cell(row.energy_a_day) for row in rows],
-            "namespace": [row.said.namespace for row in rows],
+            "namespace": [row.revision.namespace for row in rows],
             "owner": [row.owner for row in rows],
         }
     )
@@ -206,7 +208,7 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     if current_role() not in _DECIDE or world.reader.recording() is not None:
         return
     applies = service.settings().apply.enabled
-    targets = tuple((row.reference, row.said) for row in ticked)
+    targets = tuple((row.reference, row.revision) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
     with st.popover(label, disabled=not targets):
         for row in map(DECISIONS.__getitem__, BULK):
@@ -235,9 +237,9 @@ def open_row(
 
 def findings_table(rows: Sequence[InboxRow], name: str) -> None:
     """Show a few findings on another page; each number leads to the finding."""
-    unit = next((cost.unit for row in rows if (cost := row.said.savings.cost)), "money")
+    unit = next((cost.unit for row in rows if (cost := row.revision.savings.cost)), "money")
     links = {"finding": "findings?finding="}
-    if all(row.said.job_id for row in rows):
+    if all(row.revision.job_id for row in rows):
         links["target"] = "job?id="
     table(
         frame_of(rows, current_world().clock(), unit),

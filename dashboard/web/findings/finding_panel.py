@@ -42,7 +42,7 @@ def finding_panel(row: InboxRow) -> None:
     stored = row.status.revision
     if stored is None:
         return
-    revision = row.said
+    revision = row.revision
     with st.container(border=True, key=f"finding-{row.reference}"):
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
@@ -115,7 +115,7 @@ def worth_text(revision: Recommendation) -> str:
 
 def blast_text(row: InboxRow) -> str:
     """Return the reach of the change, whether it can be undone, and how sure it is."""
-    item = row.said
+    item = row.revision
     gpu_count = taken_gpus(item)
     moved = dict(item.evidence.factors).get("starts again elsewhere", "")
     touched = "1 job" if item.job_id else "no job"

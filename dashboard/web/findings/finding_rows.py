@@ -34,7 +34,7 @@ class InboxRow:
     """
 
     status: FindingStatus
-    said: Recommendation
+    revision: Recommendation
     urgent: bool
     saved: SavedSum | None
 
@@ -56,12 +56,12 @@ class InboxRow:
     @property
     def money_a_day(self) -> float | None:
         """Savings a day, in the currency of its savings."""
-        return a_day(self.said.savings.cost, self.said)
+        return a_day(self.revision.savings.cost, self.revision)
 
     @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
-        return a_day(self.said.savings.energy_kwh, self.said)
+        return a_day(self.revision.savings.energy_kwh, self.revision)
 
     @property
     def state(self) -> str:
@@ -99,7 +99,7 @@ def inbox_rows(
     return tuple(
         InboxRow(
             status=status,
-            said=(revision := status.revision.recommendation),
+            revision=(revision := status.revision.recommendation),
             urgent=status.state == OPEN
             and (revision.action in FOR_MEMORY or status.finding.reference in urgent),
             saved=saved.get(status.finding.reference),

@@ -64,7 +64,7 @@ def _cost_note(cost: float, currency: str) -> str:
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth."""
-    waiting = [row.said for row in rows if row.status.state == "open"]
+    waiting = [row.revision for row in rows if row.status.state == "open"]
     worth, cost = worth_of(waiting)
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
     urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
@@ -85,18 +85,18 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
         [
             {
                 "finding": row.reference,
-                "id": row.said.recommendation_id,
+                "id": row.revision.recommendation_id,
                 "state": row.status.state,
-                "action": row.said.action.spec.title,
-                "target": row.said.target,
-                "namespace": row.said.namespace,
+                "action": row.revision.action.spec.title,
+                "target": row.revision.target,
+                "namespace": row.revision.namespace,
                 "owner": row.owner,
                 "since": row.status.finding.opened_at,
-                "now": row.said.now.describe(),
-                "proposed": row.said.summary,
+                "now": row.revision.now.describe(),
+                "proposed": row.revision.summary,
                 "money_a_day": row.money_a_day,
                 "kwh_a_day": row.energy_a_day,
-                "risk": str(row.said.risk),
+                "risk": str(row.revision.risk),
                 "decided_by": row.status.revision.decided_by if row.status.revision else "",
                 "comment": row.status.revision.comment if row.status.revision else "",
             }
@@ -132,7 +132,7 @@ if not empty_state():
     world = current_world()
     every = every_row()
     looked_at = rows_in_scope(every)
-    costs = (row.said.savings.cost for row in every)
+    costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     answer(looked_at, currency)
     rows = choose_rows(looked_at)

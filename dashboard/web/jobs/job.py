@@ -167,7 +167,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
 def show_findings(job: Job) -> None:
     """Show what was found about the job, and where each stands."""
     st.subheader("Findings")
-    mine = [row for row in every_row() if row.said.job_id == job.job_id]
+    mine = [row for row in every_row() if row.revision.job_id == job.job_id]
     if not mine:
         mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
         why = why_kept(mine_planned.idle if mine_planned else None)

@@ -101,7 +101,7 @@ def waiting_rows() -> list[InboxRow]:
 
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     """Open with what is held and in use, and what the findings would free of it."""
-    stored = [row.said for row in waiting_rows()]
+    stored = [row.revision for row in waiting_rows()]
     freed = sum(
         revision.savings.gpu_hours.central / revision.savings.horizon_hours
         for revision in stored
