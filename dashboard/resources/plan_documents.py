@@ -1,6 +1,6 @@
 """A plan as one object: its figures, and all of it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.resources.plan_rows import (
@@ -11,6 +11,7 @@ from dashboard.resources.plan_rows import (
     node_rows,
     tenant_rows,
 )
+from dashboard.resources.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import Configuration, Plan, Stay
 
@@ -92,17 +93,12 @@ class PlanDocument(PlanFigures):
 def plan_figures(plan: Plan) -> PlanFigures:
     """Return a plan in figures."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
-    return PlanFigures(
-        plan_id=plan.plan_id,
-        cost=plan.cost,
-        cost_of_now=plan.cost_of_now,
-        lower_bound=plan.lower_bound,
+    return row_of(
+        PlanFigures,
+        plan,
         gap=plan.gap_ratio,
-        currency=plan.currency,
         slots=len(plan.slot_starts),
-        slot_seconds=plan.slot_seconds,
         jobs=len(plan.jobs),
-        seconds=plan.seconds,
         bounds=bound_rows(plan),
         placement=PlacementFigures(
             nodes=len(plan.nodes),
@@ -112,38 +108,32 @@ def plan_figures(plan: Plan) -> PlanFigures:
             move_cost=plan.move_cost,
             unplaced={job.job_id: job.unplaced for job in plan.jobs if job.unplaced},
         ),
-        changes_per_job_day=plan.changes_per_job_day,
-        revised_jobs=plan.revised_jobs,
-        frozen_slots=plan.frozen_slots,
         violations=list(plan.violations),
     )
 
 
 def plan_document(plan: Plan) -> PlanDocument:
     """Return the whole plan."""
-    figures = plan_figures(plan)
-    return PlanDocument(
-        **{name: getattr(figures, name) for name in PlanFigures.__slots__},
+    return row_of(
+        PlanDocument,
+        plan_figures(plan),
         created_at=plan.created_at,
         slot_starts=list(plan.slot_starts),
         job_plans=[
-            PlannedJob(
-                job_id=job.job_id,
-                now=job.now,
+            row_of(
+                PlannedJob,
+                job,
                 steps=[
                     PlannedStretch(start=start, end=end, configuration=step)
                     for start, end, step in job.stretches()
                 ],
                 stays=list(job.stays),
-                unplaced=job.unplaced,
             )
             for job in plan.jobs
         ],
         nodes=node_rows(plan),
         tenants=[
-            PlannedTenant(
-                **asdict(row), used=tenant.used, borrowed=tenant.borrowed, lent=tenant.lent
-            )
+            row_of(PlannedTenant, row, used=tenant.used, borrowed=tenant.borrowed, lent=tenant.lent)
             for row, tenant in zip(tenant_rows(plan), plan.tenants, strict=True)
         ],
     )

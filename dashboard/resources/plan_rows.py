@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dashboard.resources.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, Plan
 
@@ -76,10 +77,9 @@ def node_rows(plan: Plan) -> list[PlanNodeRow]:
     """Return a row per node."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     return [
-        PlanNodeRow(
-            node=node.node,
-            gpu_model=node.gpu_model,
-            gpus=node.gpus,
+        row_of(
+            PlanNodeRow,
+            node,
             on_hours=hours * sum(node.on),
             off_hours=hours * node.on.count(False),
             off=", ".join(
@@ -94,11 +94,9 @@ def tenant_rows(plan: Plan) -> list[PlanTenantRow]:
     """Return a row per tenant."""
     slots = max(1, len(plan.slot_starts))
     return [
-        PlanTenantRow(
-            tenant=tenant.tenant,
-            quota=tenant.quota,
-            guaranteed=tenant.guaranteed,
-            now=tenant.now,
+        row_of(
+            PlanTenantRow,
+            tenant,
             planned_mean=sum(tenant.used) / slots,
             borrowed_now=max(0.0, tenant.now - tenant.quota),
             borrowed_mean=sum(tenant.borrowed) / slots,
@@ -111,11 +109,10 @@ def tenant_rows(plan: Plan) -> list[PlanTenantRow]:
 def bound_rows(plan: Plan) -> list[PlanBoundRow]:
     """Return a row per lower bound."""
     return [
-        PlanBoundRow(
-            name=bound.name,
+        row_of(
+            PlanBoundRow,
+            bound,
             lower_bound=bound.value,
-            attained=bound.attained,
-            unit=bound.unit,
             gap=0.0 if bound.attained <= 0 else max(0.0, 1 - bound.value / bound.attained),
         )
         for bound in plan.bounds
