@@ -61,7 +61,6 @@ LISTS = MappingProxyType({
     "jobs": (0.84, 0.72),
     "gpus": (0.89, 0.74),
     "findings list": (0.97, 0.87),
-    "recommendations list": (1.01, 0.75),
     "savings": (0.92, 0.85),
 })  # fmt: skip
 """What each list cost at 25cb66b, with a store and without."""

@@ -7,18 +7,16 @@ READS = {
     "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
-    "findings show": "TT-1", "findings dismissals": "", "recommendations list": "",
-    "recommendations idle": "",
-    "recommendations show": "TT-1", "apply status": "", "savings": "", "memory": "",
+    "findings show": "TT-1", "findings dismissals": "", "findings idle": "",
+    "apply status": "", "savings": "", "memory": "",
     "serving services": "",
     "estimate": "llama3-8b --batch 8 --seq 2048", "submissions list": "", "token list": "",
     "submissions show": "nothing",
 }  # fmt: skip
 """What is read through the holder, and options of each."""
 DECIDES = {
-    "findings snooze", "findings dismiss", "findings reopen", "recommendations approve",
-    "recommendations reject", "recommendations apply", "recommendations rollback",
-    "recommendations keep",
+    "findings snooze", "findings dismiss", "findings reopen", "findings approve",
+    "findings apply", "findings rollback", "findings reapply", "findings accept",
     "token make",
     "token revoke",
 }  # fmt: skip

@@ -32,7 +32,8 @@ def commands(parser: argparse.ArgumentParser, name: str = "trimtab") -> Iterator
         if isinstance(action, argparse._SubParsersAction):
             for word, child in action.choices.items():
                 yield f"{name} {word}"
-                yield from commands(child, f"{name} {word}")
+                if child.prog.endswith(f" {word}"):  # a former word leads to the same commands
+                    yield from commands(child, f"{name} {word}")
 
 
 def all_text() -> str:

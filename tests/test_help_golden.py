@@ -21,7 +21,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
+            for child in dict.fromkeys(action.choices.values()):  # one may have two names
                 yield from parsers(child)
 
 

@@ -51,7 +51,7 @@ def test_pages_and_api_answer_before_the_planner_is_loaded() -> None:
 
 
 LISTS = (
-    "jobs", "gpus", "nodes", "sources", "audit", "findings list", "recommendations list", "savings",
+    "jobs", "gpus", "nodes", "sources", "audit", "findings list", "findings idle", "savings",
     "plan", "forecast",
 )  # fmt: skip
 WAITS = (

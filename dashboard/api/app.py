@@ -22,14 +22,13 @@ from dashboard.api.routes.kill_switch import add_switch
 from dashboard.api.routes.lists import add_lists
 from dashboard.api.routes.samples import add_traces
 from dashboard.api.routes.submissions import IdempotencyKey, add_submissions
-from dashboard.decisions.approvals import preview
 from dashboard.decisions.dismissal_requests import add_dismissals
 from dashboard.decisions.finding_filter import chosen_findings
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.requests import Wish, WishOutcome, carry_out
-from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
+from dashboard.resources.rows import FindingRow, finding_row
 from dashboard.resources.token_requests import add_tokens
-from data.base.errors import ChangeRefusedError
+from dashboard.resources.whole_finding import WholeFinding, change_text, whole_finding
 from data.store import StoreReader
 
 FindingName = Annotated[
@@ -70,15 +69,6 @@ class About:
     version: str
     resources: list[str]
     role: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeFinding:
-    """A finding with what was said of it, and the exact text of its change where it has one."""
-
-    finding: FindingRow
-    record: list[RecordRow]
-    change: str | None
 
 
 _WHOLE = TypeAdapter(WholeFinding)
@@ -138,7 +128,9 @@ def build_api(world: ApiWorld) -> FastAPI:
 
         def compute() -> Document:
             # Read anew: what was looked up above may be older than what this is kept under.
-            return _whole_finding(world, world.finding(finding, who))
+            status = world.finding(finding, who)
+            answer = whole_finding(world.reader, status)
+            return document(_WHOLE.dump_json(answer), tag_of(world.reader, status))
 
         return response(request, world.cache.get(("finding", number), compute))
 
@@ -161,7 +153,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     def preview_change(finding: FindingName, who: Anyone) -> ChangePreview:
         """Return what its change would do now, step by step; nothing is changed."""
         status = world.finding(finding, who)
-        return preview_of(world, status, _change_text(world, status), who.person)
+        return preview_of(world, status, change_text(world.reader, status), who.person)
 
     add_questions(api, world, Viewer)
     add_submissions(api, world, Viewer)
@@ -182,24 +174,6 @@ def _offered(role: str) -> tuple[str, ...]:
     if role == "owner":
         return tuple(name for name in _OFFERED if name not in _OF_THE_FLEET)
     return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
-
-
-def _whole_finding(world: ApiWorld, status: FindingStatus) -> Document:
-    answer = WholeFinding(
-        finding=finding_row(status),
-        record=record_of(world.reader, status.finding.number),
-        change=_change_text(world, status),
-    )
-    return document(_WHOLE.dump_json(answer), tag_of(world.reader, status))
-
-
-def _change_text(world: ApiWorld, status: FindingStatus) -> str | None:
-    if status.revision is None:
-        return None
-    try:
-        return preview(world.reader, status.revision.recommendation).text
-    except ChangeRefusedError:
-        return None
 
 
 def _require_tag(reader: StoreReader, status: FindingStatus, tag: str) -> None:

@@ -12,14 +12,15 @@ from dashboard.apply import applier_for
 from dashboard.apply.contract.applier import Applier, ChangeText
 from dashboard.apply.contract.wording import goes_forward
 from dashboard.apply.worker.change_file import change_for, write_change
-from dashboard.decisions.checks import LOCAL, allowed, log_decision, require_state
+from dashboard.decisions.checks import LOCAL, allowed, allowed_now, log_decision
+from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.findings import event_about
 from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.facts.fleet import Gpu
 from data.facts.identifiers import SHORT_ID_LENGTH
 from data.records.commands import AuditEntry, Command, CommandKind, Person, Work
 from data.records.findings import DismissalReason, FindingEventKind, number_of
-from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.lifecycle import STANDING, State
 from data.records.recommendations import Approval, Decision, Recommendation
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
@@ -41,12 +42,8 @@ def approve(
     One that a newer plan proposes again is approved as that plan has it, unless a change of the
     older one was shown. Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access, approving=True)
-    require_state(
-        stored,
-        frozenset({State.PROPOSED}),
-        "Only a proposed one can be approved; see `trimtab recommendations list`.",
-    )
+    wish = WishKind.APPROVE
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     digest = stored.recommendation.digest
     if stored.recommendation.is_advice:
         raise ChangeRefusedError(
@@ -90,12 +87,8 @@ def reject(
 
     Errors: StalePlanError, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    require_state(
-        stored,
-        REJECTABLE,
-        "Only what is proposed, snoozed, approved or written can be rejected.",
-    )
+    wish = WishKind.REJECT
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     return _decide(store, stored, Decision.REJECTED, person, now, comment, reason=reason)
 
 
@@ -109,8 +102,8 @@ def keep(
     access: AccessSettings = LOCAL,
 ) -> AuditEntry:
     """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    require_state(stored, STANDING, "Only an applied change can be kept.")
+    wish = WishKind.KEEP
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     return _decide(store, stored, Decision.KEPT, person, now, comment)
 
 
@@ -161,7 +154,8 @@ def ask_to_apply(
     Errors: ApprovalMissingError, StalePlanError when expired or superseded, ChangeRefusedError
     without the right or an applier.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
+    wish = WishKind.APPLY
+    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
     recommendation = stored.recommendation
     digest = recommendation.digest
     if not any(entry.command.kind is CommandKind.APPLY for entry in store.reader.commands(digest)):
@@ -202,13 +196,8 @@ def ask_to_roll_back(
     again. Errors: StalePlanError when nothing was applied, when it is rolled back already, or
     with `again` when it is not.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    _require_wanted_way(stored, again=again)
-    require_state(
-        stored,
-        REVERSIBLE,
-        "Only a change that was applied or rolled back can be undone.",
-    )
+    wish = WishKind.MAKE_AGAIN if again else WishKind.ROLL_BACK
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     if stored.recommendation.cancels_job and stored.state in STANDING:
         raise StalePlanError(
             f"{stored.recommendation.target} was cancelled: Slurm brings no cancelled job back",
@@ -225,21 +214,6 @@ def ask_to_roll_back(
     )
     log_decision("rollback asked for", stored, person)
     return command
-
-
-def _require_wanted_way(stored: StoredRecommendation, *, again: bool) -> None:
-    """Refuse to make a change again for who wants it undone, and the other way round."""
-    name = stored.recommendation.recommendation_id
-    if stored.state == State.ROLLED_BACK and not again:
-        raise StalePlanError(
-            f"recommendation {name} is rolled back already",
-            "Nothing to do. To make the change again: "
-            f"trimtab recommendations rollback {name} --undo --by NAME.",
-        )
-    if again and stored.state not in (State.ROLLED_BACK, State.ROLLING_BACK):
-        raise StalePlanError(
-            f"recommendation {name} is {stored.state}: there is no rollback to undo", "Look again."
-        )
 
 
 def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
@@ -282,10 +256,10 @@ def _require_approved(stored: StoredRecommendation) -> None:
             f"recommendation {name} is {stored.state}",
             "Run a new cycle and approve its recommendation.",
         )
-    if stored.state not in (State.APPROVED, State.WRITTEN):
+    if stored.state not in DECISIONS[WishKind.APPLY].states:
         raise ApprovalMissingError(
             f"recommendation {name} is {stored.state}, not approved",
-            f"Approve it first: trimtab recommendations approve {name} --by NAME.",
+            f"Approve it first: trimtab findings approve {name} --by NAME.",
         )
 
 
@@ -340,7 +314,8 @@ def write_approved(
     changed since, ChangeRefusedError when the change cannot be expressed, ApplyError on disk
     trouble. Writing twice gives the same file and no second record.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
+    wish = WishKind.WRITE
+    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
     recommendation = stored.recommendation
     _require_approved(stored)
     change = preview(store.reader, recommendation)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from dashboard.common.replay_clock import require_live
 from dashboard.common.rights import owns, require_right, role_of
+from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
-from data.records.lifecycle import State
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation
 from data.store.handles.reader import unknown_recommendation
@@ -51,13 +51,13 @@ def log_decision(
 def allowed(
     store: Store,
     id_or_digest: str,
+    wish: WishKind,
+    *,
     by: str | Person,
     now: datetime,
     access: AccessSettings,
-    *,
-    approving: bool = False,
 ) -> tuple[StoredRecommendation, Person]:
-    """Return the recommendation and the person, who has the right to decide about it.
+    """Return the recommendation and the person, who has the right to this decision about it.
 
     Errors: StoreError, ChangeRefusedError.
     """
@@ -68,14 +68,26 @@ def allowed(
     if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):
         # What belongs to others is answered like what does not exist.
         raise unknown_recommendation(id_or_digest)
-    require_right(person, access, recommendation, job, approving=approving)
+    require_right(person, access, recommendation, job, approving=DECISIONS[wish].approves)
     require_live(store.reader)
     return stored, person
 
 
-def require_state(stored: StoredRecommendation, among: frozenset[State], hint: str) -> None:
-    """Refuse (StalePlanError) a recommendation in any other state."""
-    if stored.state not in among:
+def allowed_now(
+    store: Store,
+    id_or_digest: str,
+    wish: WishKind,
+    *,
+    by: str | Person,
+    now: datetime,
+    access: AccessSettings,
+) -> tuple[StoredRecommendation, Person]:
+    """Return what `allowed` does, of a recommendation in a state for it. Errors: StalePlanError."""
+    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
+    row = DECISIONS[wish]
+    if stored.state not in row.states | row.again:
         raise StalePlanError(
-            f"recommendation {stored.recommendation.recommendation_id} is {stored.state}", hint
+            f"recommendation {stored.recommendation.recommendation_id} is {stored.state}",
+            row.refusal,
         )
+    return stored, person

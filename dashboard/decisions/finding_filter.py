@@ -1,53 +1,86 @@
 """Filter and order of listed findings, for the command line and the API."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
+from data.facts.cluster_names import MAIN, cluster_in
 from data.records.actions import Action, Risk
 from data.records.lifecycle import State
 
 STATES = frozenset({OPEN, DISMISSED, REOPENED, RESOLVED, *map(str, State)})
+_OF_REVISIONS: Mapping[str, str] = {
+    State.PROPOSED: OPEN,
+    State.REJECTED: DISMISSED,
+    State.EXPIRED: RESOLVED,
+    State.SUPERSEDED: RESOLVED,
+}
+"""States of a recommendation that its finding has by another word."""
+
+
+WORDS = ("team", "account", "owner", "cluster", "model", "search")
+"""Filters of `FindingChoice` that are texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingChoice:
-    """Filters, all of which a listed finding passes. Without `state` what is resolved is left out.
+    """Filters, all of which a listed finding passes. Without `states` what is resolved is left out.
 
-    `team` is a namespace.
+    `team` is a namespace, `account` that of the job's scheduler. `search` is looked for in number,
+    target, namespace, owner and proposal, in any case.
     """
 
-    state: str | None = None
+    states: frozenset[str] = frozenset()
     kind: Action | None = None
-    team: str | None = None
     risk: Risk | None = None
+    team: str = ""
+    account: str = ""
+    owner: str = ""
+    cluster: str = ""
+    model: str = ""
+    search: str = ""
     all: bool = False
 
 
+def states_of(word: str | None) -> frozenset[str]:
+    """Return the states that a word means, of a finding or of its recommendation; all for None."""
+    return frozenset() if word is None else frozenset({_OF_REVISIONS.get(word, word)})
+
+
 class FindingOrder(StrEnum):
-    """An order of findings: the largest saving of money, the number, the latest seen first.
+    """An order of findings: the largest saving of money or energy, the number, the latest first.
 
     `urgent` is by saving too, after what keeps jobs from running out of memory.
     """
 
     URGENT = "urgent"
     SAVING = "saving"
+    ENERGY = "energy"
     NUMBER = "number"
     SEEN = "seen"
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
     def key(self, status: FindingStatus) -> tuple[float, ...]:
         """Return the sort key of a finding."""
         number, seen_at = status.finding.number, status.finding.seen_at
+        opened = status.finding.opened_at.timestamp()
         match self:
             case FindingOrder.NUMBER:
                 return 0.0, number
             case FindingOrder.SEEN:
                 return -seen_at.timestamp() if seen_at else 0.0, number
+            case FindingOrder.NEWEST:
+                return -opened, -number
+            case FindingOrder.OLDEST:
+                return opened, number
         revision = None if status.revision is None else status.revision.recommendation
-        cost = None if revision is None else revision.savings.cost
-        saving = (-cost.central if cost else 0.0, number)
-        if self is FindingOrder.SAVING:
+        savings = None if revision is None else revision.savings
+        energy = self is FindingOrder.ENERGY
+        amount = savings and (savings.energy_kwh if energy else savings.cost)
+        saving = (-amount.central if amount else 0.0, number)
+        if self is not FindingOrder.URGENT:
             return saving
         if revision is None or status.state != OPEN:
             return (True, 0.0, *saving)
@@ -56,17 +89,29 @@ class FindingOrder(StrEnum):
 
 def chosen_findings(items: Iterable[FindingStatus], choice: FindingChoice) -> list[FindingStatus]:
     """Return the findings that pass the filters, in the order given."""
-    return [status for status in items if _is_chosen(status, choice)]
+    return [status for status in items if is_chosen(status, choice)]
 
 
-def _is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
-    if choice.state is None and status.state == RESOLVED and not choice.all:
+def is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
+    """Return whether a finding passes the filters."""
+    states = choice.states
+    if status.state not in states if states else status.state == RESOLVED and not choice.all:
         return False
     revision = None if status.revision is None else status.revision.recommendation
-    pairs = (
-        (choice.state, status.state),
-        (choice.kind, status.finding.action),
-        (choice.team, None if revision is None else revision.namespace),
-        (choice.risk, None if revision is None else revision.risk),
+    job, target, kind = status.job, status.finding.target, status.finding.action
+    owner = job.owner if job else ""
+    facts = {
+        "kind": kind,
+        "risk": None if revision is None else revision.risk,
+        "team": None if revision is None else revision.namespace,
+        "account": job and job.scheduler and job.scheduler.account,
+        "owner": owner,
+        "cluster": cluster_in(target) or MAIN,
+        "model": job and job.gpu_model,
+    }
+    words = [status.finding.reference, target, kind, owner]
+    if revision is not None:
+        words += [revision.namespace, revision.summary, revision.action.spec.title]
+    return choice.search.casefold() in " ".join(words).casefold() and all(
+        getattr(choice, name) in (None, "", fact) for name, fact in facts.items()
     )
-    return all(value in (None, has) for value, has in pairs)

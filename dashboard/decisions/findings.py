@@ -1,13 +1,15 @@
 """Findings as people see them, and what they decide about one as a whole: snooze, reopen."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dashboard.decisions.checks import LOCAL, allowed, log_decision, require_state
+from dashboard.decisions.checks import LOCAL, allowed_now, log_decision
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import ChangeRefusedError, StalePlanError
+from data.facts.jobs import Job
 from data.records.commands import Person
 from data.records.findings import (
     DismissalPattern,
@@ -22,11 +24,6 @@ from data.store import Store, StoredRecommendation, StoreReader
 
 MAX_SNOOZE = timedelta(days=366)
 OPEN, DISMISSED, REOPENED, RESOLVED = "open", "dismissed", "reopened", "resolved"
-HELD_BACK = frozenset(
-    {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
-    | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
-)
-"""What keeps a finding from being proposed for a while, unless it is reopened."""
 _OUTCOMES: dict[str, str] = {
     OPEN: "open",
     REOPENED: "open",
@@ -58,7 +55,7 @@ class FindingStatus:
 
     `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
     `State`; `reason` is why it was dismissed, alone or by a pattern, and
-    `revision` None when no revision is kept.
+    `revision` None when no revision is kept. `job` is what it is about, None for no job.
     """
 
     finding: Finding
@@ -67,6 +64,7 @@ class FindingStatus:
     until: datetime | None
     revision: StoredRecommendation | None
     events: tuple[FindingEvent, ...]
+    job: Job | None = None
 
 
 def findings_now(
@@ -82,28 +80,30 @@ def findings_now(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in reader.finding_events():
         events[event.number].append(event)
-    statuses = tuple(
-        _status(finding, revisions[finding.number], tuple(events[finding.number]))
-        for finding in reader.findings()
-    )
+    findings = reader.findings()
+    jobs = reader.jobs_of({finding.target for finding in findings})
     patterns = active_patterns(record or reader, now)
-    if not patterns:
-        return statuses
-    namespaces = {job.job_id: job.namespace for job in reader.jobs()}
-    return tuple(_kept_back(status, patterns, namespaces) for status in statuses)
+    return tuple(
+        _kept_back(
+            replace(
+                _status(finding, revisions[finding.number], tuple(events[finding.number])),
+                job=jobs.get(finding.target),
+            ),
+            patterns,
+        )
+        for finding in findings
+    )
 
 
-def _kept_back(
-    status: FindingStatus, patterns: tuple[DismissalPattern, ...], namespaces: Mapping[str, str]
-) -> FindingStatus:
+def _kept_back(status: FindingStatus, patterns: tuple[DismissalPattern, ...]) -> FindingStatus:
     """Return a finding as dismissed where a pattern keeps from being proposed what was open."""
     finding = status.finding
     if status.state not in (OPEN, RESOLVED):
         return status
+    namespace = status.job.namespace if status.job else ""
     for pattern in patterns:
         since = pattern.at - _JUST_SEEN
         still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
-        namespace = namespaces.get(finding.target, "")
         if still and pattern.matches(
             target=finding.target, namespace=namespace, kind=finding.action
         ):
@@ -196,13 +196,12 @@ def snooze(
 
     Errors: StalePlanError when it is not proposed, ChangeRefusedError, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    hint = "Only a proposed one can be snoozed."
-    require_state(stored, frozenset({State.PROPOSED, State.SNOOZED}), hint)
+    wish = WishKind.SNOOZE
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     if not now < until <= now + MAX_SNOOZE:
         raise ChangeRefusedError(
             f"a finding cannot be snoozed until {until:%Y-%m-%d %H:%M} UTC",
-            f"Give a time within the next {MAX_SNOOZE.days} days, or reject it with a reason.",
+            f"Give a time within the next {MAX_SNOOZE.days} days, or dismiss it with a reason.",
         )
     kind = FindingEventKind.SNOOZED
     event = event_about(stored, kind, by=person, at=now, comment=comment, until=until)
@@ -224,8 +223,8 @@ def reopen(
 
     Errors: StalePlanError when nothing holds it back, ChangeRefusedError, StoreError.
     """
-    stored, person = allowed(store, id_or_digest, by, now, access)
-    require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
+    wish = WishKind.REOPEN
+    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
     events = store.reader.finding_events(stored.finding)
     if stored.state != State.SNOOZED and _reopened(stored, events[-1] if events else None):
         raise StalePlanError(

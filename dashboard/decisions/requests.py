@@ -5,37 +5,22 @@ and answer alike.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.request_times import Moment
-from dashboard.decisions.findings import HELD_BACK, REOPENED
+from dashboard.decisions.decision_table import DECISIONS, WishKind
+from dashboard.decisions.findings import REOPENED
 from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError
 from data.records.commands import Person
 from data.records.findings import DismissalReason
+from data.records.lifecycle import HELD_BACK
 from data.records.recommendations import Decision
 from data.store.record.commands import Asked
 
 MAX_REMARK = 2000
-
-
-class WishKind(StrEnum):
-    """What is asked about a finding; a change that no applier makes can be written as a file."""
-
-    APPROVE = "approve"
-    APPROVE_AND_APPLY = "approve-and-apply"
-    REJECT = "reject"
-    KEEP = "keep"
-    SNOOZE = "snooze"
-    REOPEN = "reopen"
-    WRITE = "write"
-    APPLY = "apply"
-    APPLY_OR_WRITE = "apply-or-write"
-    ROLL_BACK = "roll-back"
-    MAKE_AGAIN = "make-again"
 
 
 class Wish(BaseModel):
@@ -140,13 +125,9 @@ def _require_fields(wish: Wish) -> None:
     kind = wish.decision
     if kind is WishKind.SNOOZE and wish.until is None:
         raise ChangeRefusedError("a snooze needs its end", "Give `until`, a time with its zone.")
-    for name, belongs in (
-        ("until", (WishKind.SNOOZE,)),
-        ("reason", (WishKind.REJECT,)),
-        ("change_digest", (WishKind.APPROVE, WishKind.APPROVE_AND_APPLY)),
-    ):
-        if getattr(wish, name) and kind not in belongs:
+    fields = ("decision", "comment", *DECISIONS[kind].fields)
+    for name in Wish.model_fields:
+        if name not in fields and getattr(wish, name):
             raise ChangeRefusedError(
-                f"{name!r} does not belong to the decision '{kind}'",
-                f"Leave it out: it belongs to '{belongs[0]}'.",
+                f"{name!r} does not belong to the decision '{kind}'", "Leave it out."
             )

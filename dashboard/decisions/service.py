@@ -25,6 +25,7 @@ from dashboard.apply.worker.prepare import change_of
 from dashboard.common.rights import may_look, require_admin, role_of, why_not
 from dashboard.decisions import approvals, findings
 from dashboard.decisions.checks import allowed
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError, StoreError
@@ -144,7 +145,8 @@ class DecisionService:
         stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
             access = self.settings().access
-            allowed(self.store, digest, person, self.clock(), access, approving=True)
+            wish = WishKind.APPROVE_AND_APPLY
+            allowed(self.store, digest, wish, by=person, now=self.clock(), access=access)
             if not self.can_apply(stored.recommendation):
                 raise ChangeRefusedError(
                     "no applier that is switched on makes this change",

@@ -24,8 +24,7 @@ MCP_PATH = "/mcp"
 _RESOURCES = {
     "findings list": "findings",
     "findings show": "findings/{}",
-    "recommendations show": "findings/{}",
-    "recommendations idle": "idle",
+    "findings idle": "idle",
     "audit list": "audit",
     "forecast": "forecasts",
     "report weekly": "reports/weekly",
@@ -109,12 +108,8 @@ def _as_said(command: str, document: Any, rows: int | None) -> Answer:
     if command in _PAGED:
         return {"answer": document["items"], "total": document["total"]}
     if command == "findings show":
-        document = document["finding"] | {"record": document["record"]}
-    elif command == "recommendations show":
-        finding = document["finding"]
-        document = (finding["revision"] or {}) | {
-            "finding": finding["finding"], "state": finding["state"], "change": document["change"],
-        }  # fmt: skip
+        parts = {name: document[name] for name in ("record", "change")}
+        document = document["finding"] | parts
     elif command == "savings" and isinstance(document, dict):
         document = {"recommendations": document["items"]}
     if isinstance(document, list) and rows is not None:

@@ -50,11 +50,21 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
         kind: str = "",
         state: str = "",
         risk: str = "",
-        sort: Literal["urgent", "saving", "number", "seen"] = "urgent",
+        account: str = "",
+        owner: str = "",
+        cluster: str = "",
+        model: str = "",
+        search: str = "",
+        sort: Literal[
+            "urgent", "saving", "energy", "number", "seen", "newest", "oldest"
+        ] = "urgent",
         rows: Rows = 20,
     ) -> Answer:
         """List what was found, with the newest recommendation of each. `team` is a namespace."""
-        options = _options(team=team, kind=kind, state=state, risk=risk, sort=sort)
+        options = _options(
+            team=team, kind=kind, state=state, risk=risk, account=account, owner=owner,
+            cluster=cluster, model=model, search=search, sort=sort,
+        )  # fmt: skip
         return ask("findings", "list", "--format=json", *options, rows=rows)
 
     @server.tool()
@@ -70,12 +80,12 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
     @server.tool()
     def proposed_change(name: str) -> Answer:
         """Show the recommendation of a finding with the exact text of its change."""
-        return ask("recommendations", "show", "--format=json", "--", name)
+        return ask("findings", "show", "--format=json", "--", name)
 
     @server.tool()
     def idle_gpus(rows: Rows = 50) -> Answer:
         """List what jobs hold and do not use, what becomes of it, and why what stays idle stays."""
-        return ask("recommendations", "idle", "--format=json", rows=rows)
+        return ask("findings", "idle", "--format=json", rows=rows)
 
     @server.tool()
     def record(rows: Rows = 50) -> Answer:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from dashboard.decisions.findings import findings_now
 from dashboard.notify import mail, webhook
-from dashboard.notify.digest import digest_text, of_team, open_findings, team_of
+from dashboard.notify.digest import digest_text, open_findings, team_of
 from dashboard.notify.messages import MAIL, WEBHOOK, messages_for
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
@@ -63,7 +63,7 @@ class Notifier:
             approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
                 team = team_of(entry.detail)
-                findings = of_team(open_findings(findings_now(reader, now=entry.at)), team)
+                findings = open_findings(findings_now(reader, now=entry.at), team)
                 digest = digest_text(findings, url, team=team, approvals=approvals)
             messages = messages_for(
                 entry,

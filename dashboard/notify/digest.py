@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.common.figures import range_text
+from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, chosen_findings
 from dashboard.decisions.findings import OPEN, FindingStatus, findings_now
 from dashboard.notify.messages import NO_LINK
 from dashboard.reports.week.dispatch import send_at
@@ -53,8 +54,8 @@ class DigestRounds:
             return False
         log = self.store.report_log
         teams = [team for team in teams if not log.told_since(_team_key(team), week.end)]
-        findings = open_findings(findings_now(self.reader, now=now)) if teams else []
-        due = {team: part for team in teams if (part := of_team(findings, team))}
+        findings = findings_now(self.reader, now=now) if teams else ()
+        due = {team: part for team in teams if (part := open_findings(findings, team))}
         for team, part in due.items():
             whose = f"{_OF}{team}" if team else ""
             detail = f"{week.name}: {len(part)} open findings{whose}"
@@ -72,28 +73,10 @@ def team_of(detail: str) -> str:
     return detail.partition(_OF)[2]
 
 
-def of_team(statuses: Iterable[FindingStatus], team: str) -> list[FindingStatus]:
-    """Return the findings of a namespace, all for ''."""
-    return [
-        status
-        for status in statuses
-        if not team or (status.revision and status.revision.recommendation.namespace == team)
-    ]
-
-
-def open_findings(statuses: Iterable[FindingStatus]) -> list[FindingStatus]:
-    """Return the open ones, the urgent first and then the largest saving."""
-
-    def order(status: FindingStatus) -> tuple[float, ...]:
-        revision = status.revision
-        if revision is None:
-            return (float("inf"),)
-        cost = revision.recommendation.savings.cost
-        return (*revision.recommendation.urgency, -cost.central if cost else 0.0)
-
-    return sorted(
-        (finding_status for finding_status in statuses if finding_status.state == OPEN), key=order
-    )
+def open_findings(statuses: Iterable[FindingStatus], team: str = "") -> list[FindingStatus]:
+    """Return the open ones of a namespace, of all for '', the urgent first, then by saving."""
+    choice = FindingChoice(states=frozenset({OPEN}), team=team)
+    return sorted(chosen_findings(statuses, choice), key=FindingOrder.URGENT.key)
 
 
 def digest_text(

@@ -79,7 +79,7 @@ def _subject_and_body(
             look = f"{public_url.rstrip('/')}/recommendations?finding={finding.reference}"
     elif entry.digest:
         what = f"recommendation {entry.digest[:12]}"
-        look = f"trimtab recommendations show {entry.digest[:12]}"
+        look = f"trimtab findings show {entry.digest[:12]}"
     headline = f"{what} {entry.event} by {entry.actor}"
     if entry.event == URGENT:
         headline = f"urgent: {entry.detail}"

@@ -1,6 +1,7 @@
 """Every running job's GPU memory against its limit, of the command line and the API."""
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
 from dashboard.cycle.memory_outlook import said_to_run_out, watched_jobs
 from data.base.units import MIB_PER_GIB
@@ -8,17 +9,28 @@ from data.records.memory import MemoryFinding
 from data.store import StoreReader
 from planner.memory.watch.watch import WatchedJob, watch_memory
 
-MEMORY_COLUMNS = (
-    "job_id", "gpu_model", "used_gib", "limit_gib", "outlook", "probability", "at", "room_gib",
-    "why", "advice",
-)  # fmt: skip
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow:
+    """GPU memory of a running job against its limit, in GiB per GPU.
 
-def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[dict[str, Any]]:
-    """Return a row per running job, what runs out first; `advice` are remedies, the mildest first.
-
-    Memory is in GiB per GPU. `probability` is None where nothing runs out.
+    `advice` are remedies, the mildest first. `probability` is None where nothing runs out.
     """
+
+    job_id: str
+    gpu_model: str
+    used_gib: float | None
+    limit_gib: float
+    outlook: str
+    probability: float | None
+    at: datetime | None
+    room_gib: float | None
+    why: str
+    advice: list[str]
+
+
+def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[MemoryRow]:
+    """Return a row per running job, what runs out first."""
     jobs = watched_jobs(reader, slot_seconds=slot_seconds)
     reported = said_to_run_out(reader)
     findings = {finding.job_id: finding for finding in watch_memory(jobs, reported=reported)}
@@ -27,21 +39,17 @@ def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[dict[str, Any
     return [_row(job, findings.get(job.job_id)) for job in ordered]
 
 
-def _row(job: WatchedJob, finding: MemoryFinding | None) -> dict[str, Any]:
+def _row(job: WatchedJob, finding: MemoryFinding | None) -> MemoryRow:
     measured = job.used_mib[job.used_mib == job.used_mib]
-    row: dict[str, Any] = {
-        "job_id": job.job_id,
-        "gpu_model": job.gpu_model,
-        "used_gib": round(float(measured[-1]) / MIB_PER_GIB, 2) if len(measured) else None,
-        "limit_gib": round(job.limit_mib / MIB_PER_GIB, 2),
-        "outlook": "" if finding is None else str(finding.outlook),
-    }
-    if finding is None:
-        return row | {"probability": None, "at": None, "room_gib": None, "why": "", "advice": []}
-    return row | {
-        "probability": finding.probability,
-        "at": finding.at,
-        "room_gib": round(finding.room_mib / MIB_PER_GIB, 2) or None,
-        "why": finding.why,
-        "advice": [advice.text for advice in finding.advice],
-    }
+    return MemoryRow(
+        job_id=job.job_id,
+        gpu_model=job.gpu_model,
+        used_gib=round(float(measured[-1]) / MIB_PER_GIB, 2) if len(measured) else None,
+        limit_gib=round(job.limit_mib / MIB_PER_GIB, 2),
+        outlook="" if finding is None else str(finding.outlook),
+        probability=None if finding is None else finding.probability,
+        at=None if finding is None else finding.at,
+        room_gib=None if finding is None else round(finding.room_mib / MIB_PER_GIB, 2) or None,
+        why="" if finding is None else finding.why,
+        advice=[] if finding is None else [advice.text for advice in finding.advice],
+    )

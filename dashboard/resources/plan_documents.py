@@ -1,64 +1,139 @@
 """A plan as one object: its figures, and all of it."""
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
-from dashboard.resources.plan_rows import bound_rows, node_rows, tenant_rows
+from dashboard.resources.plan_rows import (
+    PlanBoundRow,
+    PlanNodeRow,
+    PlanTenantRow,
+    bound_rows,
+    node_rows,
+    tenant_rows,
+)
+from dashboard.resources.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
-from data.records.plans import JobPlan, Plan
+from data.records.plans import Configuration, Plan, Stay
 
 
-def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Return plan in figures: cost, bounds, gap, time, changes, and what of the fleet it needs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementFigures:
+    """Nodes of a plan; `unplaced` says by job why it has no place."""
+
+    nodes: int
+    node_hours_on: float
+    node_hours_off: float
+    moves: int
+    move_cost: float
+    unplaced: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFigures:
+    """A plan in figures: cost, bounds, gap, time, changes, and what of the fleet it needs."""
+
+    plan_id: str
+    cost: float
+    cost_of_now: float
+    lower_bound: float
+    gap: float
+    currency: str
+    slots: int
+    slot_seconds: int
+    jobs: int
+    seconds: float
+    bounds: list[PlanBoundRow]
+    placement: PlacementFigures
+    changes_per_job_day: float
+    revised_jobs: int | None
+    frozen_slots: int
+    violations: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStretch:
+    """Slots [start, end) in which a job has one configuration."""
+
+    start: int
+    end: int
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job of a plan with its configurations and its places."""
+
+    job_id: str
+    now: Configuration
+    steps: list[PlannedStretch]
+    stays: list[Stay]
+    unplaced: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTenant(PlanTenantRow):
+    """A tenant of a plan with its boards by slot."""
+
+    used: tuple[float, ...]
+    borrowed: tuple[float, ...]
+    lent: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument(PlanFigures):
+    """The whole plan: what `plan --format json` prints and the API answers."""
+
+    created_at: datetime
+    slot_starts: list[datetime]
+    job_plans: list[PlannedJob]
+    nodes: list[PlanNodeRow]
+    tenants: list[PlannedTenant]
+
+
+def plan_figures(plan: Plan) -> PlanFigures:
+    """Return a plan in figures."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
-    return {
-        "plan_id": plan.plan_id,
-        "cost": plan.cost,
-        "cost_of_now": plan.cost_of_now,
-        "lower_bound": plan.lower_bound,
-        "gap": plan.gap_ratio,
-        "currency": plan.currency,
-        "slots": len(plan.slot_starts),
-        "slot_seconds": plan.slot_seconds,
-        "jobs": len(plan.jobs),
-        "seconds": plan.seconds,
-        "bounds": bound_rows(plan),
-        "placement": {
-            "nodes": len(plan.nodes),
-            "node_hours_on": hours * sum(sum(node.on) for node in plan.nodes),
-            "node_hours_off": hours * sum(node.on.count(False) for node in plan.nodes),
-            "moves": plan.moves,
-            "move_cost": plan.move_cost,
-            "unplaced": {job.job_id: job.unplaced for job in plan.jobs if job.unplaced},
-        },
-        "changes_per_job_day": plan.changes_per_job_day,
-        "revised_jobs": plan.revised_jobs,
-        "frozen_slots": plan.frozen_slots,
-        "violations": list(plan.violations),
-    }
+    return row_of(
+        PlanFigures,
+        plan,
+        gap=plan.gap_ratio,
+        slots=len(plan.slot_starts),
+        jobs=len(plan.jobs),
+        bounds=bound_rows(plan),
+        placement=PlacementFigures(
+            nodes=len(plan.nodes),
+            node_hours_on=hours * sum(sum(node.on) for node in plan.nodes),
+            node_hours_off=hours * sum(node.on.count(False) for node in plan.nodes),
+            moves=plan.moves,
+            move_cost=plan.move_cost,
+            unplaced={job.job_id: job.unplaced for job in plan.jobs if job.unplaced},
+        ),
+        violations=list(plan.violations),
+    )
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return the whole plan: what `plan --format json` prints and the API answers."""
-    return plan_figures(plan) | {
-        "created_at": plan.created_at,
-        "slot_starts": list(plan.slot_starts),
-        "job_plans": [_job_document(job) for job in plan.jobs],
-        "nodes": node_rows(plan),
-        "tenants": [
-            row | {"used": tenant.used, "borrowed": tenant.borrowed, "lent": tenant.lent}
+def plan_document(plan: Plan) -> PlanDocument:
+    """Return the whole plan."""
+    return row_of(
+        PlanDocument,
+        plan_figures(plan),
+        created_at=plan.created_at,
+        slot_starts=list(plan.slot_starts),
+        job_plans=[
+            row_of(
+                PlannedJob,
+                job,
+                steps=[
+                    PlannedStretch(start=start, end=end, configuration=step)
+                    for start, end, step in job.stretches()
+                ],
+                stays=list(job.stays),
+            )
+            for job in plan.jobs
+        ],
+        nodes=node_rows(plan),
+        tenants=[
+            row_of(PlannedTenant, row, used=tenant.used, borrowed=tenant.borrowed, lent=tenant.lent)
             for row, tenant in zip(tenant_rows(plan), plan.tenants, strict=True)
         ],
-    }
-
-
-def _job_document(job: JobPlan) -> dict[str, Any]:
-    return {
-        "job_id": job.job_id,
-        "now": job.now,
-        "steps": [
-            {"start": start, "end": end, "configuration": step}
-            for start, end, step in job.stretches()
-        ],
-        "stays": list(job.stays),
-        "unplaced": job.unplaced,
-    }
+    )

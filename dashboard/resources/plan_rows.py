@@ -1,10 +1,49 @@
 """Rows of a plan for tables: stretches of jobs, nodes, tenants, lower bounds."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dashboard.resources.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
-from data.records.plans import JobPlan, Plan, PlanBound
+from data.records.plans import JobPlan, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNodeRow:
+    """Hours that a node is on and off in a plan, and the slots in which it is off."""
+
+    node: str
+    gpu_model: str
+    gpus: int
+    on_hours: float
+    off_hours: float
+    off: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTenantRow:
+    """What a tenant may hold, holds, borrows and lends, in boards."""
+
+    tenant: str
+    quota: float
+    guaranteed: float
+    now: float
+    planned_mean: float
+    borrowed_now: float
+    borrowed_mean: float
+    lent_mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBoundRow:
+    """A lower bound, and what the plan attains of it."""
+
+    name: str
+    lower_bound: float
+    attained: float
+    unit: str
+    gap: float
 
 
 def job_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -34,56 +73,50 @@ def of_autoscalers(plan: Plan) -> str:
     return " and its autoscalers" * any(job.scaled_by for job in plan.jobs)
 
 
-def node_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return a row per node: the hours it is on and off, and when it is off."""
+def node_rows(plan: Plan) -> list[PlanNodeRow]:
+    """Return a row per node."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     return [
-        {
-            "node": node.node,
-            "gpu_model": node.gpu_model,
-            "gpus": node.gpus,
-            "on_hours": hours * sum(node.on),
-            "off_hours": hours * node.on.count(False),
-            "off": ", ".join(
+        row_of(
+            PlanNodeRow,
+            node,
+            on_hours=hours * sum(node.on),
+            off_hours=hours * node.on.count(False),
+            off=", ".join(
                 f"{start}-{end - 1}" for start, end in _runs(node.on) if not node.on[start]
             ),
-        }
+        )
         for node in plan.nodes
     ]
 
 
-def tenant_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return a row per tenant: what it may hold, holds, borrows and lends, in boards."""
+def tenant_rows(plan: Plan) -> list[PlanTenantRow]:
+    """Return a row per tenant."""
     slots = max(1, len(plan.slot_starts))
     return [
-        {
-            "tenant": tenant.tenant,
-            "quota": tenant.quota,
-            "guaranteed": tenant.guaranteed,
-            "now": tenant.now,
-            "planned_mean": sum(tenant.used) / slots,
-            "borrowed_now": max(0.0, tenant.now - tenant.quota),
-            "borrowed_mean": sum(tenant.borrowed) / slots,
-            "lent_mean": sum(tenant.lent) / slots,
-        }
+        row_of(
+            PlanTenantRow,
+            tenant,
+            planned_mean=sum(tenant.used) / slots,
+            borrowed_now=max(0.0, tenant.now - tenant.quota),
+            borrowed_mean=sum(tenant.borrowed) / slots,
+            lent_mean=sum(tenant.lent) / slots,
+        )
         for tenant in plan.tenants
     ]
 
 
-def _bound_row(bound: PlanBound) -> dict[str, Any]:
-    gap = 0.0 if bound.attained <= 0 else max(0.0, 1 - bound.value / bound.attained)
-    return {
-        "name": bound.name,
-        "lower_bound": bound.value,
-        "attained": bound.attained,
-        "unit": bound.unit,
-        "gap": gap,
-    }
-
-
-def bound_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return a row per lower bound, with what the plan attains."""
-    return [_bound_row(bound) for bound in plan.bounds]
+def bound_rows(plan: Plan) -> list[PlanBoundRow]:
+    """Return a row per lower bound."""
+    return [
+        row_of(
+            PlanBoundRow,
+            bound,
+            lower_bound=bound.value,
+            gap=0.0 if bound.attained <= 0 else max(0.0, 1 - bound.value / bound.attained),
+        )
+        for bound in plan.bounds
+    ]
 
 
 def _runs(values: tuple[Any, ...]) -> list[tuple[int, int]]:

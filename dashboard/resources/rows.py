@@ -327,7 +327,8 @@ class FindingRow:
 
 def finding_row(status: FindingStatus) -> FindingRow:
     """Return the row of a finding."""
-    finding, revision = status.finding, status.revision
+    finding, stored = status.finding, status.revision
+    names = ("state", "decided_by", "decided_at", "comment")
     return FindingRow(
         finding=finding.reference,
         target=finding.target,
@@ -338,7 +339,9 @@ def finding_row(status: FindingStatus) -> FindingRow:
         until=status.until,
         reason=status.reason,
         cluster=cluster_in(finding.target),
-        revision=None if revision is None else revision.recommendation.as_dict(),
+        revision=None
+        if stored is None
+        else stored.recommendation.as_dict() | {name: getattr(stored, name) for name in names},
     )
 
 

@@ -162,6 +162,11 @@ REJECTABLE = frozenset(
     | {state for state, after in TRANSITIONS.items() if LifecycleEvent.REJECTED in after}
 )
 """Nothing was sent yet, and a person may say no to it."""
+HELD_BACK = frozenset(
+    {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
+    | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
+)
+"""What keeps a finding from being proposed for a while, unless it is reopened."""
 
 
 class IllegalEventError(ValueError):

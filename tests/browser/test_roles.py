@@ -16,7 +16,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from dashboard.decisions.requests import WishKind
+from dashboard.decisions.decision_table import WishKind
 from dashboard.web.frame import navigation
 from data.base.clock import utc_now
 from data.store import open_store

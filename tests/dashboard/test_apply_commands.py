@@ -13,6 +13,7 @@ from factories import make_recommendation
 from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
 from dashboard.cli.parser.parser import build_parser
+from dashboard.decisions.decision_table import WishKind
 from data.base.clock import utc_now
 from data.records.changes import (
     Change,
@@ -65,23 +66,21 @@ def command(  # type: ignore[no-untyped-def]
 
 def chosen(command) -> str:  # type: ignore[no-untyped-def]
     """The id of the recommendation."""
-    _code, text = command("recommendations", "list", "--format", "json")
-    return str(json.loads(text)[0]["id"])
+    _code, text = command("findings", "list", "--format", "json")
+    return str(json.loads(text)[0]["revision"]["id"])
 
 
 def test_approve_apply_rollback_keep(command) -> None:  # type: ignore[no-untyped-def]
     """Each ends with its outcome on one line, and the chain verifies against the head it prints."""
     one = chosen(command)
-    assert command("recommendations", "approve", one, "--by", "Robin")[0] == 0
-    assert command("recommendations", "apply", one, "--by", "Robin") == (
+    assert command("findings", "approve", one, "--by", "Robin")[0] == 0
+    assert command("findings", "apply", one, "--by", "Robin") == (
         0,
         f"{one} applied\n",
     )
-    assert command("recommendations", "apply", one, "--by", "Kim") == (0, f"{one} applied\n")
+    assert command("findings", "apply", one, "--by", "Kim") == (0, f"{one} applied\n")
     assert command.cluster.read(JOB)["gpus"] == "2"
-    assert command("recommendations", "rollback", one, "--by", "Robin")[1].startswith(
-        f"{one} rolled-back"
-    )
+    assert command("findings", "rollback", one, "--by", "Robin")[1].startswith(f"{one} rolled-back")
     assert command.cluster.read(JOB)["gpus"] == "4"
     code, text = command("audit", "verify")
     assert code == 0
@@ -100,10 +99,10 @@ def test_approve_apply_rollback_keep(command) -> None:  # type: ignore[no-untype
 def test_an_approval_after_a_look_is_for_these_steps_alone(command) -> None:  # type: ignore[no-untyped-def]
     """They are printed before; what the target is afterwards needs another approval."""
     one = chosen(command)
-    code, said = command("recommendations", "approve", "TT-1", "--by", "Robin", "--look")
+    code, said = command("findings", "approve", "TT-1", "--by", "Robin", "--look")
     assert (code, "gpus: 4 -> 2" in said) == (0, True)
     command.cluster.create({JOB: {"gpus": "4", "model": "H100", "note": "moved"}})
-    code, said = command("recommendations", "apply", one, "--by", "Robin")
+    code, said = command("findings", "apply", one, "--by", "Robin")
     assert (code, "no longer the one that was previewed and approved" in said) == (1, True)
     assert command.cluster.read(JOB)["gpus"] == "4"
 
@@ -111,19 +110,17 @@ def test_an_approval_after_a_look_is_for_these_steps_alone(command) -> None:  # 
 def test_what_the_target_refuses_is_not_approved(command) -> None:  # type: ignore[no-untyped-def]
     """The look ends it with the target's words, and the finding stays as it was."""
     command.cluster.create({JOB: {"gpus": "1", "model": "H100", "note": ""}})
-    code, said = command("recommendations", "approve", "TT-1", "--by", "Robin", "--look")
+    code, said = command("findings", "approve", "TT-1", "--by", "Robin", "--look")
     assert (code, said) == (1, "")
-    assert json.loads(command("recommendations", "list", "--format", "json")[1])[0]["state"] == (
-        "proposed"
-    )
+    assert json.loads(command("findings", "list", "--format", "json")[1])[0]["state"] == "open"
 
 
 def test_stop_holds_and_resume_lets_go(command) -> None:  # type: ignore[no-untyped-def]
     """3 while stopped, with who stopped; `apply work` carries it out after the resume."""
     one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
     assert "stopped by Robin" in command("apply", "stop", "--by", "Robin", "--reason", "x")[1]
-    code, text = command("recommendations", "apply", one, "--by", "Robin")
+    code, text = command("findings", "apply", one, "--by", "Robin")
     assert (code, "stopped by Robin" in text) == (3, True)
     assert command.cluster.read(JOB)["log"] == []
     assert "stopped by Robin" in command("apply", "status")[1]
@@ -137,9 +134,9 @@ def test_stop_holds_and_resume_lets_go(command) -> None:  # type: ignore[no-unty
 def test_work_ends_while_applying_is_stopped(command) -> None:  # type: ignore[no-untyped-def]
     """With a command that is open: it is named, and nothing is waited for."""
     one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
     command("apply", "stop", "--by", "Robin")
-    command("recommendations", "apply", one, "--by", "Robin")
+    command("findings", "apply", one, "--by", "Robin")
     code, said = command("apply", "work")
     assert (code, "visits to commands" in said) == (0, True)
     assert "is being applied: applying is stopped by Robin" in command("apply", "status")[1]
@@ -149,8 +146,8 @@ def test_while_applying_is_off_apply_writes_the_change_file(command) -> None:  #
     """Read-only is the default, and stays what it was."""
     command.settings.write_text(command.settings.read_text().replace("true", "false"))
     one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
-    code, path = command("recommendations", "apply", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
+    code, path = command("findings", "apply", one, "--by", "Robin")
     assert code == 0
     assert Path(path.strip()).is_file()
     assert command.cluster.read(JOB)["log"] == []
@@ -160,16 +157,18 @@ def test_a_refused_change_is_exit_status_one(command) -> None:  # type: ignore[n
     """The reason stands on the line."""
     one = chosen(command)
     command.cluster.change(JOB, gpus="3")
-    command("recommendations", "approve", one, "--by", "Robin")
-    code, text = command("recommendations", "apply", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
+    code, text = command("findings", "apply", one, "--by", "Robin")
     assert (code, "has 3 GPUs now" in text) == (1, True)
 
 
 def test_both_words_for_apply_are_known() -> None:
-    """`recommendations apply` and `apply status` stand beside one another."""
+    """`findings apply` and `apply status` stand beside one another."""
     parser = build_parser()
     assert parser.parse_args(["apply", "status"]).format == "table"
-    assert parser.parse_args(["recommendations", "apply", "x", "--by", "A"]).file is False
+    words = ["findings", "apply", "x", "--by", "A"]
+    assert parser.parse_args(words).decision is WishKind.APPLY_OR_WRITE
+    assert parser.parse_args([*words, "--file"]).decision is WishKind.WRITE
 
 
 def deaf_once(patch: pytest.MonkeyPatch) -> None:
@@ -191,11 +190,9 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(  # type: ignore[no-unt
 ) -> None:
     """Each try that gets no answer is told while the command goes on."""
     one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
     deaf_once(monkeypatch)
-    code = main(
-        ["--settings", str(command.settings), "recommendations", "apply", one, "--by", "Robin"]
-    )
+    code = main(["--settings", str(command.settings), "findings", "apply", one, "--by", "Robin"])
     printed = capsys.readouterr()
     assert (code, printed.out) == (0, f"{one} applied\n")
     assert "applying: no answer in 10 s\n" in printed.err
@@ -206,7 +203,7 @@ def test_the_outcome_is_told_in_the_words_of_the_look_that_found_it(  # type: ig
 ) -> None:
     """A later look that gets no answer is no word about what was applied."""
     one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
+    command("findings", "approve", one, "--by", "Robin")
     read_back, looks = FileApplier.read_back, iter((True,))
 
     def silent_later(applier: FileApplier, change: Change, *, done: int) -> ReadBack:
@@ -216,5 +213,5 @@ def test_the_outcome_is_told_in_the_words_of_the_look_that_found_it(  # type: ig
 
     monkeypatch.setattr(FileApplier, "read_back", silent_later)
     said = f"{one} applied: the values are set\n"
-    assert command("recommendations", "apply", one, "--by", "Robin") == (0, said)
-    assert command("recommendations", "apply", one, "--by", "Robin") == (0, said)
+    assert command("findings", "apply", one, "--by", "Robin") == (0, said)
+    assert command("findings", "apply", one, "--by", "Robin") == (0, said)

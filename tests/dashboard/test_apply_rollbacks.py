@@ -41,7 +41,7 @@ def test_what_is_rolled_back_is_not_made_again_by_a_second_rollback(bench: Bench
         ask(by="Robin", again=True)
     ask(by="Robin")
     bench.work()
-    with pytest.raises(StalePlanError, match="rolled back already"):
+    with pytest.raises(StalePlanError, match="is rolled-back"):
         ask(by="Kim")
     bench.work()
     assert (bench.state, bench.job()["gpus"]) == ("rolled-back", "4")

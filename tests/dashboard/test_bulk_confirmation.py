@@ -16,12 +16,13 @@ COUNT = 12
 def _page() -> None:
     from factories import NOW
 
+    from dashboard.decisions.decision_table import DECISIONS, WishKind
     from dashboard.web.access.identity import whole_world
-    from dashboard.web.findings.actions import VERBS
     from dashboard.web.findings.decision_dialog import _summary
 
     stored = list(whole_world().store.reader.recommendations(now=NOW))
-    _summary(VERBS["approve"], stored, [(f"TT-{number}", "it is away") for number in range(12)])
+    refused = [(f"TT-{number}", "it is away") for number in range(12)]
+    _summary(DECISIONS[WishKind.APPROVE], stored, refused)
 
 
 def test_a_confirmation_lists_every_finding(tmp_path: Path) -> None:

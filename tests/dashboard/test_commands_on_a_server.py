@@ -30,13 +30,15 @@ SAME = (
     "sources", "urgent", "audit list", "samples --gpu GPU-0000",
     "samples --slots --job search/chat",
     "findings list", "findings list --all --sort number", "findings list --state open",
-    "findings list --team search", "findings list --kind reclaim", "findings list --risk high",
+    "findings list --team search", "findings list --search chat --sort energy",
+    "findings list --owner nobody", "findings list --model nothing --cluster here --account x",
+    "findings list --kind reclaim", "findings list --risk high",
     "findings show TT-1", "findings show tt-2",
 )  # fmt: skip
 DOCUMENTS = (
     "plan", "memory", "forecast", "forecast --by group", "forecast --by workload",
     "forecast --points",
-    "recommendations idle", "energy",
+    "findings idle", "energy",
     "energy --by job --every day", "statement", "statement --by owner,model --budgets",
     "savings --by finding", "report weekly --now 2026-11-20T00:00:00Z",
 )  # fmt: skip
@@ -168,15 +170,15 @@ def test_decisions_are_made_by_whom_the_token_names(
             True,
         )
         assert run("ann", "findings reopen TT-2 --by ann")[0] == 0
-        code, out, error = run("ann", "recommendations approve TT-1 --by ann --comment fine")
+        code, out, error = run("ann", "findings approve TT-1 --by ann --comment fine")
         assert (code, out.split()[0], out.split()[-1], error) == (0, "approved", "ann", "")
         code, _, error = run("ann", "findings reopen TT-1 --by ann")
         assert (code, "is approved. Only what was snoozed" in error) == (1, True)
         code, _, error = run("vera", "findings dismiss TT-2 --by ann --reason not-now")
         assert (code, "vera" in error) == (1, True)
         assert run("ann", "findings dismiss TT-2 --by ann --reason not-now")[0] == 0
-        assert "TT-9" in run("ann", "recommendations keep TT-9 --by ann")[2]
-        code, out, _ = run("ann", "recommendations apply TT-1 --by ann")
+        assert "TT-9" in run("ann", "findings accept TT-9 --by ann")[2]
+        code, out, _ = run("ann", "findings apply TT-1 --by ann")
         assert (code, "on the host of the server" in out) == (0, True)
         code, out, _ = run("search", "findings list --format json")
         assert [row["target"] for row in json.loads(out)] == ["search/chat"]

@@ -230,23 +230,23 @@ def test_the_commands_do_the_same(
     """Demo --once, list, approve, apply, audit verify, and the report."""
     arguments = ["--quiet", "--store", demo_day(tmp_path_factory.mktemp("demo"))]
     capsys.readouterr()
-    assert main([*arguments, "recommendations", "list", "--format", "json"]) == 0
+    assert main([*arguments, "findings", "list", "--format", "json"]) == 0
     listed = [
         load
         for load in json.loads(capsys.readouterr().out)
         if load["action"] in ("reclaim", "fewer-gpus", "mig-slice")
     ]
-    chosen = listed[0]["id"]
-    assert main([*arguments, "recommendations", "apply", chosen, "--by", "A"]) == 1
+    chosen = listed[0]["revision"]["id"]
+    assert main([*arguments, "findings", "apply", chosen, "--by", "A"]) == 1
     assert "approve" in capsys.readouterr().err
-    assert main([*arguments, "recommendations", "approve", chosen, "--by", "A"]) == 0
+    assert main([*arguments, "findings", "approve", chosen, "--by", "A"]) == 0
     capsys.readouterr()
     settings = tmp_path / "t.toml"
     settings.write_text(f'[apply]\ndirectory = "{tmp_path}/changes"\n')
     with_settings = ["--settings", str(settings), *arguments]
-    assert main([*with_settings, "recommendations", "apply", chosen, "--by", "A"]) == 0
+    assert main([*with_settings, "findings", "apply", chosen, "--by", "A"]) == 0
     written = Path(capsys.readouterr().out.strip())
-    assert listed[0]["digest"] in written.read_text(encoding="utf-8")
+    assert listed[0]["revision"]["digest"] in written.read_text(encoding="utf-8")
     assert main([*arguments, "audit", "verify"]) == 0
     assert "2 entries, chain intact" in capsys.readouterr().out
     for command in (
@@ -261,7 +261,7 @@ def test_the_commands_do_the_same(
         for form in ("table", "json", "csv"):
             assert main([*arguments, *command, "--format", form]) == 0
             assert capsys.readouterr().out
-    assert main([*arguments, "recommendations", "show", chosen]) == 0
+    assert main([*arguments, "findings", "show", chosen]) == 0
     assert main([*arguments, "report", "weekly"]) == 0
     assert "Energy and emissions" in capsys.readouterr().out
 

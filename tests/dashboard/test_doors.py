@@ -28,7 +28,7 @@ PAGED = ("findings", "jobs", "applications", "gpus", "nodes", "sources", "urgent
          "savings", "serving")  # fmt: skip
 COMMANDS: tuple[str, ...] = (
     *("jobs", "gpus", "nodes", "sources", "urgent", "memory", "plan", "audit list", "savings"),
-    "recommendations idle",
+    "findings idle",
     *(f"forecast --by {by}" for by in ("job", "group")),
     "jobs --by application",
     *(f"statement --by {by}" for by in STATED),
@@ -55,11 +55,11 @@ ALSO: tuple[str, ...] = (
     "serving services", "findings dismissals",
 )  # fmt: skip
 """What its tools do not ask."""
-_NAMES = {"recommendations idle": "idle", "audit list": "audit", "forecast": "forecasts",
+_NAMES = {"findings idle": "idle", "audit list": "audit", "forecast": "forecasts",
           "report weekly": "reports/weekly", "findings list": "findings",
           "serving services": "serving", "findings dismissals": "dismissals"}  # fmt: skip
 _TOOLS = {"findings list": "findings", "findings show": "finding", "audit list": "record",
-          "recommendations idle": "idle_gpus", "forecast": "forecasts",
+          "findings idle": "idle_gpus", "forecast": "forecasts",
           "estimate": "estimate_memory"}  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def parts(question: str) -> tuple[str, list[str], dict[str, Any]]:
     """The command of a question, what it is about, and its options."""
     before, *options = question.format(*RANGE).split(" --")
     words = before.split()
-    two = ("findings", "audit", "recommendations", "report", "serving")
+    two = ("findings", "audit", "report", "serving")
     length = 2 if words[0] in two else 1
     given = {
         name: value or "true" for name, _, value in (option.partition(" ") for option in options)
@@ -96,7 +96,7 @@ def by_api(client: TestClient, question: str) -> Any:
     assert answer.status_code == 200, (question, answer.text)
     found = answer.json()
     if command == "findings show":
-        return found["finding"] | {"record": found["record"]}
+        return found["finding"] | {name: found[name] for name in ("record", "change")}
     return timeless(question, found["items"]) if path in PAGED else found
 
 

@@ -67,11 +67,11 @@ def test_the_command_tells_every_job_and_the_sum(
 ) -> None:
     """As JSON with unknown as null, as a table with the sentence."""
     plan = latest(url)
-    assert main(["--store", url, "recommendations", "idle", "--format", "json"]) == 0
+    assert main(["--store", url, "findings", "idle", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["job"] for row in rows} == {job.job_id for job in plan.jobs}
     assert all(set(row) == set(IDLE_COLUMNS) for row in rows)
-    assert main(["--store", url, "recommendations", "idle"]) == 0
+    assert main(["--store", url, "findings", "idle"]) == 0
     assert idle_sum(plan).sentence() in capsys.readouterr().out
 
 
@@ -118,7 +118,7 @@ def test_before_the_first_cycle_there_is_nothing(
     """And the command says what to do."""
     url = f"duckdb:///{tmp_path_factory.mktemp('none')}/t.duckdb"
     open_store(url).close()
-    assert main(["--store", url, "recommendations", "idle"]) == 0
+    assert main(["--store", url, "findings", "idle"]) == 0
     assert "No plan yet: run `trimtab cycle`." in capsys.readouterr().err
 
 
@@ -148,7 +148,7 @@ def test_it_is_said_how_a_slice_counts(
             cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(), plan=plan,
             recommendations=(),
         )  # fmt: skip
-    assert main(["--store", store_url, "recommendations", "idle"]) == 0
+    assert main(["--store", store_url, "findings", "idle"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert ("A MIG instance counts as its " in said) is bool(profiles)
     assert words in said

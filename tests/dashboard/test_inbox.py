@@ -9,25 +9,28 @@ import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.decisions.decision_table import DECISIONS, WishKind
+from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
-from dashboard.web.findings.actions import VERBS, needs_confirmation, needs_tick
+from dashboard.web.findings.actions import needs_confirmation, needs_tick
 from dashboard.web.findings.finding_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
-    InboxChoice,
-    InboxOrder,
     InboxRow,
     age_text,
+    choice_of_state,
     chosen_rows,
     inbox_rows,
     state_of,
     steady,
 )
+from data.facts.cluster_names import MAIN
 from data.records.actions import Action, Risk
 from data.records.findings import Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
 from data.store import StoredRecommendation
 
+TO_DECIDE = choice_of_state("to decide")
 SAVED = SavedSum(
     name="TT-1",
     days=1,
@@ -43,7 +46,7 @@ SAVED = SavedSum(
 
 
 def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any) -> FindingStatus:
-    """A finding in a state; `said` are fields of its newest revision."""
+    """A finding of a job of Ada's in a state; `said` are fields of its newest revision."""
     recommendation = make_recommendation(job_id=f"ml/job-{number}", **said)
     kept = {OPEN: State.PROPOSED, DISMISSED: State.REJECTED, RESOLVED: State.SUPERSEDED}
     return FindingStatus(
@@ -68,17 +71,13 @@ def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any)
         if revised
         else None,
         events=(),
+        job=replace(make_job("ml/x"), owner="ada"),
     )
 
 
 def listed(*found: FindingStatus, **changes: Any) -> tuple[InboxRow, ...]:
-    """Rows of findings whose jobs belong to Ada."""
-    jobs = {
-        finding_status.revision.recommendation.job_id: replace(make_job("ml/x"), owner="ada")
-        for finding_status in found
-        if finding_status.revision
-    }
-    values: dict[str, Any] = {"jobs": jobs, "urgent": frozenset(), "saved": {}} | changes
+    """Rows of findings."""
+    values: dict[str, Any] = {"urgent": frozenset(), "saved": {}} | changes
     return inbox_rows(found, **values)
 
 
@@ -103,29 +102,36 @@ def test_urgent_comes_first_then_money() -> None:
         status(4, savings=money(5)),
         urgent=frozenset({"TT-4"}),
     )
-    by_urgency = [row.number for row in chosen_rows(rows, InboxChoice())]
+    by_urgency = [row.number for row in chosen_rows(rows, TO_DECIDE)]
     assert by_urgency == [3, 4, 2, 1]
-    by_money = chosen_rows(rows, InboxChoice(order=InboxOrder.MONEY))
+    by_money = chosen_rows(rows, TO_DECIDE, FindingOrder.SAVING)
     assert [row.number for row in by_money] == [2, 1, 4, 3]
-    oldest = chosen_rows(rows, InboxChoice(order=InboxOrder.OLDEST))
+    oldest = chosen_rows(rows, TO_DECIDE, FindingOrder.OLDEST)
     assert [row.number for row in oldest] == [4, 3, 2, 1]
-    urgent = chosen_rows(rows, InboxChoice(urgent=True))
+    urgent = chosen_rows(rows, TO_DECIDE, urgent=True)
     assert [row.number for row in urgent] == [3, 4]
 
 
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
-        (InboxChoice(), [1, 2]),
-        (InboxChoice(state="all"), [1, 2, 3, 4]),
-        (InboxChoice(state="snoozed or dismissed"), [3, 4]),
-        (InboxChoice(state="all", search="JOB-3"), [3]),
-        (InboxChoice(search="tt-2"), [2]),
-        (InboxChoice(owner="ada", risk="low"), [2]),
-        (InboxChoice(kind="Fewer GPUs", owner="ada"), [1, 2]),
+        (TO_DECIDE, [1, 2]),
+        (FindingChoice(all=True), [1, 2, 3, 4]),
+        (choice_of_state("all"), [1, 2, 3, 4]),
+        (choice_of_state("snoozed or dismissed"), [3, 4]),
+        (FindingChoice(all=True, search="JOB-3"), [3]),
+        (replace(TO_DECIDE, search="tt-2"), [2]),
+        (replace(TO_DECIDE, search="Fewer gpus"), [1, 2]),
+        (replace(TO_DECIDE, owner="ada", risk=Risk.LOW), [2]),
+        (replace(TO_DECIDE, kind=Action.FEWER_GPUS, owner="ada"), [1, 2]),
+        (replace(TO_DECIDE, model=make_job("ml/x").gpu_model, cluster=MAIN), [1, 2]),
+        (replace(TO_DECIDE, model="another"), []),
+        (replace(TO_DECIDE, cluster="another"), []),
+        (replace(TO_DECIDE, account="another"), []),
+        (replace(TO_DECIDE, team="another"), []),
     ],
 )
-def test_filters_choose(choice: InboxChoice, numbers: list[int]) -> None:
+def test_filters_choose(choice: FindingChoice, numbers: list[int]) -> None:
     """All of them have to fit; the search reads number, target, owner and text in any case."""
     rows = listed(
         status(1),
@@ -140,7 +146,7 @@ def test_filters_choose(choice: InboxChoice, numbers: list[int]) -> None:
 def test_rows_stand_still_while_one_decides() -> None:
     """What no longer fits stays in its place, and what is new comes at the end."""
     rows = listed(status(1, State.APPROVED), status(2), status(3))
-    wanted = chosen_rows(rows, InboxChoice())
+    wanted = chosen_rows(rows, TO_DECIDE)
     assert [row.number for row in wanted] == [2, 3]
     assert steady(wanted, [1, 2], rows) == [1, 2, 3]
     assert steady(wanted, [9, 2, 1], rows) == [2, 1, 3]
@@ -167,7 +173,7 @@ def test_every_state_has_its_place_in_the_filter() -> None:
     for state in {OPEN, DISMISSED, RESOLVED, *State} - timed:
         assert state_of(str(state)) in STATES[:-1]
         rows = listed(status(1, str(state)))
-        assert chosen_rows(rows, InboxChoice(state=state_of(str(state)))), state
+        assert chosen_rows(rows, choice_of_state(state_of(str(state)))), state
     assert state_of("proposed") == "to decide"
     assert state_of("rejected") == "snoozed or dismissed"
     assert state_of("<b>") == "to decide"
@@ -176,37 +182,40 @@ def test_every_state_has_its_place_in_the_filter() -> None:
 def test_risk_decides_how_much_is_asked() -> None:
     """Low: nothing more; medium: once more; high, where a cluster changes: a tick as well."""
     low, medium, high = (make_recommendation(risk=risk) for risk in Risk)
-    assert not needs_confirmation("approve-and-apply", low)
-    assert needs_confirmation("approve-and-apply", medium)
-    assert needs_confirmation("apply", high)
-    assert needs_confirmation("dismiss", low)
-    assert not needs_confirmation("roll-back", high)
-    assert needs_tick("approve-and-apply", [low, high])
-    assert not needs_tick("approve-and-apply", [low, medium])
-    assert not needs_tick("approve", [high])
+    assert not needs_confirmation(WishKind.APPROVE_AND_APPLY, low)
+    assert needs_confirmation(WishKind.APPROVE_AND_APPLY, medium)
+    assert needs_confirmation(WishKind.APPLY, high)
+    assert needs_confirmation(WishKind.REJECT, low)
+    assert not needs_confirmation(WishKind.ROLL_BACK, high)
+    assert needs_tick(WishKind.APPROVE_AND_APPLY, [low, high])
+    assert not needs_tick(WishKind.APPROVE_AND_APPLY, [low, medium])
+    assert not needs_tick(WishKind.APPROVE, [high])
 
 
-def test_every_verb_is_of_a_state() -> None:
+def test_every_decision_is_of_a_state() -> None:
     """None is offered for what a newer plan has replaced."""
-    assert all(verb.states for verb in VERBS.values())
-    assert not any(State.SUPERSEDED in verb.states for verb in VERBS.values())
+    assert all(row.states for row in DECISIONS.values())
+    assert not any(State.SUPERSEDED in row.states for row in DECISIONS.values())
 
 
 @pytest.mark.parametrize(
-    ("event", "names"),
+    ("event", "wishes"),
     [
-        (LifecycleEvent.APPROVED, ("approve", "approve-and-apply")),
-        (LifecycleEvent.REJECTED, ("dismiss",)),
-        (LifecycleEvent.WRITTEN, ("write",)),
-        (LifecycleEvent.KEPT, ("keep",)),
-        (LifecycleEvent.APPLY_ASKED, ("apply",)),
-        (LifecycleEvent.ROLLBACK_ASKED, ("roll-back", "roll-forward")),
+        (LifecycleEvent.APPROVED, (WishKind.APPROVE, WishKind.APPROVE_AND_APPLY)),
+        (LifecycleEvent.REJECTED, (WishKind.REJECT,)),
+        (LifecycleEvent.WRITTEN, (WishKind.WRITE,)),
+        (LifecycleEvent.KEPT, (WishKind.KEEP,)),
+        (LifecycleEvent.APPLY_ASKED, (WishKind.APPLY,)),
+        (LifecycleEvent.ROLLBACK_ASKED, (WishKind.ROLL_BACK, WishKind.MAKE_AGAIN)),
     ],
 )
-def test_what_a_person_may_do_has_its_button(event: LifecycleEvent, names: tuple[str, ...]) -> None:
+def test_what_a_person_may_do_has_its_button(
+    event: LifecycleEvent, wishes: tuple[WishKind, ...]
+) -> None:
     """In every state that the event may follow and that it ends."""
     follows = {state for state, after in TRANSITIONS.items() if after.get(event, state) != state}
-    offered = frozenset[State]().union(*(VERBS[name].states for name in names))
+    assert all(DECISIONS[wish].label for wish in wishes)
+    offered = frozenset[State]().union(*(DECISIONS[wish].states for wish in wishes))
     assert follows <= offered
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -98,10 +99,10 @@ def cycled(url: str) -> None:
     assert main(["--quiet", "--store", url, "cycle", "--format", "json"]) == 0
 
 
-def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, object]], str]:
-    """What `trimtab recommendations list` prints, and what it says beside it."""
+def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], str]:
+    """What `trimtab findings list` prints, and what it says beside it."""
     capsys.readouterr()
-    assert main(["--store", url, "recommendations", "list", "--format", "json"]) == 0
+    assert main(["--store", url, "findings", "list", "--format", "json"]) == 0
     printed = capsys.readouterr()
     return json.loads(printed.out), printed.err
 
@@ -171,7 +172,7 @@ def test_serve_plans_a_recording_once_at_its_end(
     assert plan is not None
     assert (last.started_at, plan.created_at) == (end, end)
     found, beside = listed(store_url, capsys)
-    assert {entry["state"] for entry in found} == {"proposed"}
+    assert {entry["state"] for entry in found} == {"open"}
     assert f"As of {long_time(end)}, the end of the recording old-cluster" in beside
 
 
@@ -285,9 +286,9 @@ def test_nothing_from_a_recording_can_be_applied(
     cycled(store_url)
     found, _beside = listed(store_url, capsys)
     assert found
-    first = str(found[0]["id"])
-    for act in ("approve", "reject", "apply"):
-        words = ["recommendations", act, first, "--by", "ada"]
+    first = str(found[0]["revision"]["id"])
+    for act in ("approve", "dismiss", "apply"):
+        words = ["findings", act, first, "--by", "ada"]
         assert main(["--store", store_url, *words]) == 1
         assert "recording old-cluster" in capsys.readouterr().err
-        assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"proposed"}
+        assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"open"}

@@ -65,6 +65,6 @@ def test_a_later_field_changes_no_name(
             Decision.APPROVED,
             Decision.WRITTEN,
         ]
-    for words in (["audit", "verify"], ["cycle"], ["savings"], ["recommendations", "show", digest]):
+    for words in (["audit", "verify"], ["cycle"], ["savings"], ["findings", "show", digest]):
         assert main(["--quiet", "--store", store_url, *words]) == 0, words
     assert digest[:12] in capsys.readouterr().out

@@ -167,7 +167,7 @@ def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("words", [("apply", "work"), ("recommendations", "apply")])
+@pytest.mark.parametrize("words", [("apply", "work"), ("findings", "apply")])
 def test_an_apply_told_to_end_says_who_goes_on(
     folder: Path, number: int, words: tuple[str, ...]
 ) -> None:
@@ -175,7 +175,7 @@ def test_an_apply_told_to_end_says_who_goes_on(
     digest = ask(folder)
     cluster = FileCluster(folder / "cluster.json")
     cluster.change(JOB, mood="pending")
-    if words[0] == "recommendations":
+    if words[0] == "findings":
         words = (*words, digest[:12], "--by", "Robin")
     with trimtab(folder, *words) as apply:
         while cluster.read(JOB)["note"] != digest:  # type: ignore[index]

@@ -106,7 +106,7 @@ def test_no_command_tells_a_secret(
             captured = capsys.readouterr()
             said[command] = captured.out + captured.err + caplog.text
         with pytest.raises(TrimtabError) as raised:
-            main(["--store", f"duckdb:///{store}", "--debug", "recommendations", "show", "abcdef"])
+            main(["--store", f"duckdb:///{store}", "--debug", "findings", "show", "abcdef"])
         said["--debug",] = "".join(traceback.format_exception(raised.value))
         heard = "".join(adversary.told)
     assert [command for command, text in said.items() if MARK in text] == []

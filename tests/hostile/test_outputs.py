@@ -258,7 +258,7 @@ COMMANDS = (
     ("nodes",),
     ("sources",),
     ("audit", "list"),
-    ("recommendations", "list"),
+    ("findings", "list"),
     ("plan",),
 )
 
@@ -291,7 +291,7 @@ def test_json_of_the_jobs_is_what_was_written(
 def test_a_refusal_is_one_line(path: Path, number: int, capsys: pytest.CaptureFixture[str]) -> None:
     """An id that nothing has, a person and a comment: the answer is one line that can be read."""
     code = main(
-        ["--store", f"duckdb:///{path}", "recommendations", "approve", f"={TEXTS[number]}",
+        ["--store", f"duckdb:///{path}", "findings", "approve", f"={TEXTS[number]}",
          f"--by={TEXTS[number]}"]
     )  # fmt: skip
     said = capsys.readouterr()

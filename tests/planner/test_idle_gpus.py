@@ -75,8 +75,8 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
     stays = sum(gpus for _cause, gpus, _jobs in total.stays)
     assert total.idle == pytest.approx(total.freed + total.peaks + stays)
     rows = idle_rows(plan)
-    assert sum(row["idle"] or 0.0 for row in rows) == pytest.approx(total.idle)
-    assert sum(row["held"] for row in rows) == pytest.approx(total.held + total.unknown)
+    assert sum(row.idle or 0.0 for row in rows) == pytest.approx(total.idle)
+    assert sum(row.held for row in rows) == pytest.approx(total.held + total.unknown)
 
 
 def standing(number: int, source: str, size: int, *, waits: bool) -> Job:
@@ -111,7 +111,7 @@ def test_a_job_that_waits_for_its_start_holds_no_gpu(
         for job, (size, waits, _) in zip(jobs, drawn, strict=True)
         if not waits
     }
-    assert {row["job"]: row["held"] for row in idle_rows(plan) if row["held"]} == running
+    assert {row.job: row.held for row in idle_rows(plan) if row.held} == running
     total = idle_sum(plan)
     assert total.held == pytest.approx(sum(running.values()))
     assert total.unknown_jobs == 0

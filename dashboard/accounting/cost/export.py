@@ -1,12 +1,13 @@
 """The statement written down: flat rows, one object for JSON, and OpenCost's allocations."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from dashboard.accounting.cost.budgets import BudgetRow
 from dashboard.accounting.cost.charges import NOBODYS
-from dashboard.accounting.cost.statement import CostRow, CostStatement
+from dashboard.accounting.cost.statement import CostRow, CostStatement, Reconciliation
 from dashboard.common.csv_cells import csv_text
 
 COLUMNS = (*(field.name for field in fields(CostRow)[3:]), "cost")
@@ -44,29 +45,60 @@ def statement_csv(statement: CostStatement) -> str:
     return csv_text(rows, columns)
 
 
-def statement_document(
-    statement: CostStatement, budgets: Sequence[BudgetRow] = ()
-) -> dict[str, Any]:
-    """Return the whole statement as one object; unknown is None."""
-    return {
-        "start": statement.start,
-        "end": statement.end,
-        "as_of": statement.as_of,
-        "zone": statement.calendar.zone,
-        "every": statement.calendar.every.value,
-        "by": statement.by,
-        "tenant_is": statement.tenant_is,
-        "currency": statement.currency,
-        "rows": [flat_row(row, statement) for row in statement.rows],
-        "total": flat_row(statement.total, statement),
-        "unobserved_hours": statement.unobserved_hours,
-        "invoices": [asdict(invoice) for invoice in statement.invoices],
-        "budgets": [asdict(row) for row in budgets],
-        "unknown": statement.unknown,
-    }
+Cells = dict[str, str | float | datetime | None]
+"""A row by column: its groups are columns."""
 
 
-def allocation_document(statement: CostStatement) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostDocument:
+    """A statement of cost as one object; unknown is None."""
+
+    start: datetime
+    end: datetime
+    as_of: datetime | None
+    zone: str
+    every: str
+    by: tuple[str, ...]
+    tenant_is: str
+    currency: str
+    rows: list[Cells]
+    total: Cells
+    unobserved_hours: float
+    invoices: list[Reconciliation]
+    budgets: list[BudgetRow]
+    unknown: tuple[str, ...]
+
+
+def statement_document(statement: CostStatement, budgets: Sequence[BudgetRow] = ()) -> CostDocument:
+    """Return the whole statement as one object."""
+    return CostDocument(
+        start=statement.start,
+        end=statement.end,
+        as_of=statement.as_of,
+        zone=statement.calendar.zone,
+        every=statement.calendar.every.value,
+        by=statement.by,
+        tenant_is=statement.tenant_is,
+        currency=statement.currency,
+        rows=[flat_row(row, statement) for row in statement.rows],
+        total=flat_row(statement.total, statement),
+        unobserved_hours=statement.unobserved_hours,
+        invoices=list(statement.invoices),
+        budgets=list(budgets),
+        unknown=statement.unknown,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationDocument:
+    """An answer of OpenCost's allocation API, whose names are its own."""
+
+    code: int
+    status: str
+    data: list[dict[str, dict[str, str | float | dict[str, str] | None]]]
+
+
+def allocation_document(statement: CostStatement) -> AllocationDocument:
     """Return the rows as OpenCost's allocation API answers: a map of allocations per period.
 
     What Trimtab does not measure (CPU, memory, network) is left out rather than 0; electricity is
@@ -96,4 +128,4 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
             "totalCost": row.cost,
             "gpuEfficiency": row.used_hours / known_hours if known_hours else None,
         }
-    return {"code": 200, "status": "success", "data": list(periods.values())}
+    return AllocationDocument(code=200, status="success", data=list(periods.values()))

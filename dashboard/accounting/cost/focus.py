@@ -87,6 +87,14 @@ _GPU_UNIT, _ENERGY_UNIT = "GPU-Hours", "Kilowatt-Hours"
 _CATEGORIES = {"internal": "Standard", "on-demand": "Standard", "committed": "Committed"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusDocument:
+    """Charges of a statement as FOCUS rows, by column."""
+
+    version: str
+    rows: list[dict[str, str | float | datetime | None]]
+
+
 def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, Any]]:
     """Return the charges of a statement by hour or day as FOCUS rows, by column.
 

@@ -1,7 +1,8 @@
 """The statement written down: flat rows for CSV, one object for JSON, with method and factors."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
+from dashboard.accounting.energy.factors import Factor
 from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar
 from dashboard.accounting.energy.statement import (
     METHOD,
@@ -10,6 +11,7 @@ from dashboard.accounting.energy.statement import (
     EsgStatement,
     StatementRow,
 )
+from dashboard.accounting.energy.work_units import UnitScore
 from dashboard.common.csv_cells import csv_text
 from data.records.recommendations import Range
 
@@ -31,6 +33,34 @@ _HOURS = (
     "embodied_hours",
     "scored_hours",
 )
+Fields = dict[str, str | float | None]
+"""A row by column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyDocument:
+    """A statement of energy as one object, times as ISO texts."""
+
+    start: str
+    end: str
+    as_of: str | None
+    zone: str
+    by: str
+    tenant_is: str
+    every: str
+    completeness_ratio: float | None
+    expected_board_hours: float | None
+    unknown: list[str]
+    total: Fields
+    groups: list[Fields]
+    rows: list[Fields]
+    board_hours_by_model: dict[str, float]
+    unit_of_work: str
+    runs_scored_per_million_tokens: list[UnitScore]
+    method: dict[str, str]
+    factors: list[Factor]
+    not_included: list[str]
+    currency: str
 
 
 def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
@@ -65,9 +95,9 @@ def factor_rows(statement: EsgStatement) -> list[dict[str, object]]:
     ]
 
 
-def row_fields(row: StatementRow, calendar: Calendar) -> dict[str, object]:
+def row_fields(row: StatementRow, calendar: Calendar) -> Fields:
     """Return one row flat, without the factors."""
-    fields: dict[str, object] = {
+    fields: Fields = {
         "start": row.start.isoformat(),
         "end": row.end.isoformat(),
         "period": calendar.name_of(row.start),
@@ -96,28 +126,28 @@ def statement_csv(statement: EsgStatement) -> str:
     return csv_text(rows, columns)
 
 
-def statement_document(statement: EsgStatement) -> dict[str, object]:
+def statement_document(statement: EsgStatement) -> EnergyDocument:
     """Return the whole statement as one object that JSON can hold; unknown is None."""
-    return {
-        "start": statement.start.isoformat(),
-        "end": statement.end.isoformat(),
-        "as_of": statement.as_of and statement.as_of.isoformat(),
-        "zone": statement.calendar.zone,
-        "by": statement.by.value,
-        "tenant_is": statement.tenant_is,
-        "every": statement.calendar.every.value,
-        "completeness_ratio": statement.completeness_ratio,
-        "expected_board_hours": statement.expected_hours,
-        "unknown": list(statement.unknown),
-        "total": row_fields(statement.total, WHOLE_RANGE)
-        | {"measured_ratio": statement.completeness_ratio},
-        "groups": [row_fields(row, WHOLE_RANGE) for row in statement.groups],
-        "rows": [row_fields(row, statement.calendar) for row in statement.rows],
-        "board_hours_by_model": dict(statement.models),
-        "unit_of_work": WORK_UNIT,
-        "runs_scored_per_million_tokens": [asdict(score) for score in statement.unit_scores],
-        "method": dict(METHOD),
-        "factors": [asdict(entry) for entry in statement.told],
-        "not_included": list(NOT_INCLUDED),
-        "currency": statement.factors.currency,
-    }
+    measured: Fields = {"measured_ratio": statement.completeness_ratio}
+    return EnergyDocument(
+        start=statement.start.isoformat(),
+        end=statement.end.isoformat(),
+        as_of=None if statement.as_of is None else statement.as_of.isoformat(),
+        zone=statement.calendar.zone,
+        by=statement.by.value,
+        tenant_is=statement.tenant_is,
+        every=statement.calendar.every.value,
+        completeness_ratio=statement.completeness_ratio,
+        expected_board_hours=statement.expected_hours,
+        unknown=list(statement.unknown),
+        total=row_fields(statement.total, WHOLE_RANGE) | measured,
+        groups=[row_fields(row, WHOLE_RANGE) for row in statement.groups],
+        rows=[row_fields(row, statement.calendar) for row in statement.rows],
+        board_hours_by_model=dict(statement.models),
+        unit_of_work=WORK_UNIT,
+        runs_scored_per_million_tokens=list(statement.unit_scores),
+        method=dict(METHOD),
+        factors=list(statement.told),
+        not_included=list(NOT_INCLUDED),
+        currency=statement.factors.currency,
+    )

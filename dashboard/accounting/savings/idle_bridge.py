@@ -1,14 +1,28 @@
 """Bridge from idle to freed GPUs: those of jobs that do no work, and what becomes of them."""
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import IdleCause, IdleGpus, Plan
 
-IDLE_COLUMNS = ("job", "held", "idle", "freed", "peaks", "stays", "because", "reason")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRow:
+    """What a job holds and does not use, in GPUs, and what becomes of it; None is unknown."""
+
+    job: str
+    held: float
+    idle: float | None
+    freed: float | None
+    peaks: float | None
+    stays: float
+    because: str
+    reason: str
+
+
+IDLE_COLUMNS = tuple(field.name for field in fields(IdleRow))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +115,21 @@ def why_kept(idle: IdleGpus | None) -> str:
     return f"{idle.cause}: {idle.reason}" if idle.reason else str(idle.cause)
 
 
-def idle_rows(plan: Plan) -> list[dict[str, Any]]:
+def idle_rows(plan: Plan) -> list[IdleRow]:
     """Return a row for each job, the most that stays idle first."""
     rows = [_row(job.job_id, job.idle) for job in plan.jobs if job.idle is not None]
-    return sorted(rows, key=lambda row: (-row["stays"], -row["held"], row["job"]))
+    return sorted(rows, key=lambda row: (-row.stays, -row.held, row.job))
 
 
-def _row(job_id: str, idle: IdleGpus) -> dict[str, Any]:
+def _row(job_id: str, idle: IdleGpus) -> IdleRow:
     is_known = idle.work is not None
-    return {
-        "job": job_id,
-        "held": idle.held,
-        "idle": idle.idle if is_known else None,
-        "freed": idle.freed_idle if is_known else None,
-        "peaks": idle.peaks if is_known else None,
-        "stays": idle.stays,
-        "because": str(idle.cause),
-        "reason": idle.reason,
-    }
+    return IdleRow(
+        job=job_id,
+        held=idle.held,
+        idle=idle.idle if is_known else None,
+        freed=idle.freed_idle if is_known else None,
+        peaks=idle.peaks if is_known else None,
+        stays=idle.stays,
+        because=str(idle.cause),
+        reason=idle.reason,
+    )

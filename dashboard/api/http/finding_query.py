@@ -5,7 +5,13 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from dashboard.api.http.pagination import PageQuery
-from dashboard.decisions.finding_filter import STATES, FindingChoice, FindingOrder
+from dashboard.decisions.finding_filter import (
+    STATES,
+    WORDS,
+    FindingChoice,
+    FindingOrder,
+    states_of,
+)
 from data.records.actions import Action, Risk
 
 
@@ -16,18 +22,25 @@ def _state(state: str | None) -> str | None:
     return state
 
 
+_Word = Annotated[str, Field(max_length=200)]
+
+
 class FindingQuery(PageQuery):
     """The filters of `FindingChoice`, an order, and which page."""
 
     state: Annotated[str | None, AfterValidator(_state)] = None
     kind: Action | None = None
-    team: Annotated[str | None, Field(max_length=200)] = None
     risk: Risk | None = None
+    team: _Word = ""
+    account: _Word = ""
+    owner: _Word = ""
+    cluster: _Word = ""
+    model: _Word = ""
+    search: _Word = ""
     all: Annotated[bool, Field(description="resolved ones too")] = False
     sort: FindingOrder = FindingOrder.URGENT
 
     def choice(self) -> FindingChoice:
         """Return the filters."""
-        return FindingChoice(
-            state=self.state, kind=self.kind, team=self.team, risk=self.risk, all=self.all
-        )
+        values = {name: getattr(self, name) for name in ("kind", "risk", "all", *WORDS)}
+        return FindingChoice(states=states_of(self.state), **values)

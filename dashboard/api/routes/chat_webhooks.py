@@ -140,7 +140,7 @@ def add_chats(api: FastAPI, service: DecisionService) -> None:
     """Add what Slack and Teams post to."""
     door = ChatDoor(service=service)
 
-    @api.post("/chat/slack", response_model=dict[str, Any], openapi_extra=_BODY)
+    @api.post("/chat/slack", response_model=dict[str, str | bool], openapi_extra=_BODY)
     async def slack(request: Request) -> Response:
         """Take a press of the button of a finding, signed by Slack."""
         wished, reply = await _heard(door, request, "slack", door.from_slack)

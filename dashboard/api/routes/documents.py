@@ -1,6 +1,6 @@
 """Resources that are one object each, as the commands of their names print them with --format json.
 
-Their fields are those of the commands; the schema holds them as objects.
+Their fields are those of the commands.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,24 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import to_json
 
 from dashboard.accounting.cost.budgets import budget_rows
-from dashboard.accounting.cost.export import allocation_document
+from dashboard.accounting.cost.export import (
+    AllocationDocument,
+    CostDocument,
+    allocation_document,
+)
 from dashboard.accounting.cost.export import statement_document as cost_document
-from dashboard.accounting.cost.focus import PERIODS, VERSION, focus_rows
+from dashboard.accounting.cost.focus import PERIODS, VERSION, FocusDocument, focus_rows
 from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
 from dashboard.accounting.cost.statement import asked_cost_statement
-from dashboard.accounting.energy.export import statement_document
+from dashboard.accounting.energy.export import EnergyDocument, statement_document
 from dashboard.accounting.energy.query import asked_statement
-from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day, summed
-from dashboard.accounting.savings.idle_bridge import idle_rows
+from dashboard.accounting.savings.daily_savings import (
+    SavedSum,
+    measured_until,
+    saved_by_day,
+    summed,
+)
+from dashboard.accounting.savings.idle_bridge import IdleRow, idle_rows
 from dashboard.api.http.cached_responses import Document, document, response
 from dashboard.api.http.context import ApiWorld
 from dashboard.common.request_times import Moment
@@ -29,8 +38,8 @@ from dashboard.reports.render.html_report import render_json
 from dashboard.reports.week.editions import WHOLE, own_edition
 from dashboard.reports.week.query import asked_report
 from dashboard.resources.forecast_rows import forecast_row, group_row
-from dashboard.resources.memory_rows import memory_rows
-from dashboard.resources.plan_documents import plan_document
+from dashboard.resources.memory_rows import MemoryRow, memory_rows
+from dashboard.resources.plan_documents import PlanDocument, plan_document
 from dashboard.resources.workload_rows import workload_rows
 from data.settings.all_settings import Settings
 
@@ -118,12 +127,12 @@ class ReportQuery(BaseModel):
 def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
     """Add the resources: to `anyone` what they may see of each, to `viewer` what is the fleet's."""
 
-    @api.get("/plan", response_model=dict[str, Any])
+    @api.get("/plan", response_model=PlanDocument)
     def plan(request: Request, _who: viewer) -> Response:
         """Return the plan of the latest cycle."""
         return _answer(world, request, ("plan",), lambda: plan_document(world.latest_plan()))
 
-    @api.get("/idle", response_model=list[dict[str, Any]])
+    @api.get("/idle", response_model=list[IdleRow])
     def idle(request: Request, who: anyone) -> Response:
         """Return what jobs hold and do not use, what becomes of it, and why it stays."""
         mine = world.of(who)
@@ -137,7 +146,7 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
         mine = world.of(who)
         return _answer(mine, request, ("forecasts", query), partial(_forecasts, mine, query))
 
-    @api.get("/memory", response_model=list[dict[str, Any]])
+    @api.get("/memory", response_model=list[MemoryRow])
     def memory(request: Request, who: anyone) -> Response:
         """Return every running job's GPU memory against its limit."""
         mine = world.of(who)
@@ -145,7 +154,7 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
         rows = partial(memory_rows, mine.reader, slot_seconds=seconds)
         return _answer(mine, request, ("memory", seconds), rows)
 
-    @api.get("/statement", response_model=dict[str, Any])
+    @api.get("/statement", response_model=CostDocument | FocusDocument | AllocationDocument)
     def statement(
         request: Request, _who: viewer, query: Annotated[StatementQuery, Query()]
     ) -> Response:
@@ -167,14 +176,14 @@ def _answer(
 
 
 def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
-    @api.get("/energy", response_model=dict[str, Any])
+    @api.get("/energy", response_model=EnergyDocument)
     def energy(request: Request, who: anyone, query: Annotated[EnergyQuery, Query()]) -> Response:
         """Return energy, emissions and cost with their factors, and what was not measured."""
         mine, settings = world.of(who), world.service.settings()
         compute = partial(_energy, mine, settings, query)
         return _answer(mine, request, ("energy", query, settings), compute)
 
-    @api.get("/savings/to-date", response_model=list[dict[str, Any]])
+    @api.get("/savings/to-date", response_model=list[SavedSum])
     def savings(request: Request, who: anyone, query: Annotated[SavedQuery, Query()]) -> Response:
         """Return what was saved so far; the last row is the total."""
         mine, settings = world.of(who), world.service.settings()
@@ -211,14 +220,16 @@ def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
     return [group_row(group, points=query.points) for group in world.reader.group_forecasts()]
 
 
-def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> dict[str, object]:
+def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> EnergyDocument:
     statement = asked_statement(
         world.reader, settings, by=query.by, every=query.every, start=query.start, end=query.end
     )
     return statement_document(statement)
 
 
-def _statement(world: ApiWorld, settings: Settings, query: StatementQuery) -> dict[str, Any]:
+def _statement(
+    world: ApiWorld, settings: Settings, query: StatementQuery
+) -> CostDocument | FocusDocument | AllocationDocument:
     statement = asked_cost_statement(
         world.reader,
         settings,
@@ -228,7 +239,7 @@ def _statement(world: ApiWorld, settings: Settings, query: StatementQuery) -> di
         end=query.end,
     )
     if query.form == "focus":
-        return {"version": VERSION, "rows": focus_rows(statement, settings)}
+        return FocusDocument(version=VERSION, rows=focus_rows(statement, settings))
     if query.form == "opencost":
         return allocation_document(statement)
     budgets = budget_rows(world.reader, settings, at=statement.end) if query.budgets else ()

@@ -1,4 +1,4 @@
-"""`trimtab recommendations apply|rollback|keep` and `trimtab apply status|stop|resume|work`."""
+"""`trimtab findings apply|rollback|reapply` and `trimtab apply status|stop|resume|work`."""
 
 import argparse
 import sys
@@ -24,7 +24,6 @@ from dashboard.cli.terminal.context import (
     ask,
     ask_holder,
     asks_a_server,
-    decided,
     decision_service_of,
     open_for_reading,
     person_of,
@@ -55,26 +54,18 @@ _LET_GO_SECONDS = 10.0
 """So long a target that cannot be left between two steps is waited for after a signal."""
 
 
-def apply(options: argparse.Namespace) -> int:
-    """Apply an approved recommendation and say what came of it, or write its change file."""
+def change(options: argparse.Namespace) -> int:
+    """Make a change, undo it or make it again, and say what came of it; or write its file."""
     if asks_a_server(options):
-        return _left_to_server(ask(options, None, "write" if options.file else "apply-or-write"))
+        return _left_to_server(ask(options, None))
     with open_for_reading(settings_of(options)) as store:
-        row = ask(options, store, "write" if options.file else "apply-or-write")
-        if row.file is not None:
-            say(row.file)
+        outcome = ask(options, store)
+        if outcome.file is not None:
+            say(outcome.file)
             return 0
-        if not row.fresh:
-            say(f"already asked for by {row.by} at {row.at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
-        return _work_until_known(options, store, row.digest)
-
-
-def rollback(options: argparse.Namespace) -> int:
-    """Undo the change of a recommendation, or its rollback, and say what came of it."""
-    if asks_a_server(options):
-        return _left_to_server(ask(options, None, "make-again" if options.undo else "roll-back"))
-    with open_for_reading(settings_of(options)) as store:
-        outcome = ask(options, store, "make-again" if options.undo else "roll-back")
+        if not outcome.fresh:
+            at = f"{outcome.at:%Y-%m-%d %H:%M:%S}Z"
+            say(f"already asked for by {outcome.by} at {at}", file=sys.stderr)
         return _work_until_known(options, store, outcome.digest)
 
 
@@ -85,13 +76,6 @@ def _left_to_server(outcome: "WishOutcome") -> int:
         return 0
     say(f"{outcome.recommendation_id} {outcome.state}: see trimtab findings show {outcome.finding}")
     return FINDINGS if State(outcome.state) in OPEN else 0
-
-
-def keep(options: argparse.Namespace) -> int:
-    """Record that an applied change is to stay."""
-    decided(options, "keep")
-    say(f"kept {options.id}")
-    return 0
 
 
 def _work_until_known(options: argparse.Namespace, store: Store, digest: str) -> int:

@@ -16,6 +16,7 @@ from dashboard.cli.terminal.context import (
 )
 from dashboard.cli.terminal.output import print_rows, say
 from dashboard.common.replay_clock import present
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.dismissal_requests import (
     DismissalRow,
     DismissalWish,
@@ -26,6 +27,7 @@ from dashboard.decisions.dismissal_requests import (
 from dashboard.decisions.dismissals import MAX_DAYS, active_patterns
 from dashboard.resources.rows import columns_of
 from data.base.errors import ChangeRefusedError, SettingsError
+from data.records.findings import DismissalReason
 
 _ADDRESS = "/api/v1/dismissals"
 _PARTS = ("namespace", "job", "kind")
@@ -34,10 +36,11 @@ _ROW = TypeAdapter(DismissalRow)
 
 def one_way(options: argparse.Namespace) -> bool:
     """Return whether a pattern is meant. Errors: SettingsError for a finding and a pattern both."""
+    reopens = options.decision is WishKind.REOPEN
     if (options.id is None) == (options.matching is None):
         raise SettingsError(
             "name either one finding or a pattern",
-            f"Give TT-12, or --matching {'ID' if options.reopens else 'namespace=search'}.",
+            f"Give TT-12, or --matching {'ID' if reopens else 'namespace=search'}.",
         )
     return options.matching is not None
 
@@ -59,6 +62,11 @@ def _parts(text: str) -> dict[str, str]:
 def make(options: argparse.Namespace) -> int:
     """Keep from being proposed what matches, until a time."""
     parts = _parts(options.matching)
+    if options.reason is None:
+        raise SettingsError(
+            "a dismissal by pattern needs its reason",
+            f"Give --reason with one of {', '.join(DismissalReason)}.",
+        )
     if not 0 < options.days <= MAX_DAYS:
         raise ChangeRefusedError(
             f"nothing can be dismissed for {options.days:g} days",

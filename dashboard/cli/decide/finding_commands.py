@@ -1,34 +1,41 @@
-"""`trimtab findings`: list, show, snooze, dismiss, reopen."""
+"""`trimtab findings list|show|idle`: the ones that only read."""
 
 import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from dashboard.cli.terminal.context import (
-    ask,
-    asks_a_server,
-    decided,
-    open_for_reading,
-    settings_of,
-)
+from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.cli.terminal.context import open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text, say
-from dashboard.common.replay_clock import present
-from dashboard.decisions.finding_filter import STATES, FindingChoice, FindingOrder, chosen_findings
-from dashboard.decisions.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
-from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
-from data.base.clock import utc_now
-from data.base.errors import ChangeRefusedError, SettingsError
-from data.records.actions import Action, Risk
+from dashboard.common.figures import samples_text
+from dashboard.common.replay_clock import NOT_APPLIED, present
+from dashboard.decisions.finding_filter import (
+    STATES,
+    WORDS,
+    FindingChoice,
+    FindingOrder,
+    chosen_findings,
+    states_of,
+)
+from dashboard.decisions.findings import RESOLVED, FindingStatus, findings_now
+from dashboard.decisions.repeat_proposals import as_proposed_now
+from dashboard.resources.rows import FindingRow, finding_row
+from data.base.errors import SettingsError
+from data.records.actions import Action
+from data.records.findings import number_of
 from data.records.recommendations import Recommendation
+from data.store import Store
 from data.store.engine.record_json import build
+
+if TYPE_CHECKING:
+    from dashboard.resources.whole_finding import WholeFinding
 
 _COLUMNS = (
     "finding", "state", "action", "job", "name", "namespace", "proposed", "saves", "energy", "risk",
-    "opened", "seen", "until", "reason",
+    "opened", "seen", "until", "reason", "now", "expires", "id",
 )  # fmt: skip
 
 
@@ -46,12 +53,18 @@ def list_(options: argparse.Namespace) -> int:
 def _print_list(options: argparse.Namespace) -> None:
     with open_for_reading(settings_of(options)) as store:
         statuses = findings_now(store.reader, now=present(store.reader))
+        _warn_of_recording(store)
     values = vars(options)
     choice = _choice(values)
     order = FindingOrder(values.get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
     hidden = sum(status.state == RESOLVED for status in statuses)
     print_findings([_pair(status) for status in selected], options.format, hidden=hidden)
+
+
+def _warn_of_recording(store: Store) -> None:
+    if store.reader.recording() is not None:
+        say(NOT_APPLIED, file=sys.stderr)
 
 
 Shown = tuple[FindingRow, Recommendation | None]
@@ -94,67 +107,97 @@ def _choice(values: Mapping[str, Any]) -> FindingChoice:
                 f"--{name} {word[:50]!a} is no {name} of findings",
                 f"Give one of {', '.join(sorted(words))}.",
             )
-    kind, risk = values.get("kind"), values.get("risk")
-    return FindingChoice(
-        state=values.get("state"),
-        kind=kind and Action(kind),
-        team=values.get("team"),
-        risk=risk and Risk(risk),
-        all=values.get("all", False),
-    )
+    names = ("kind", "risk", "all", *WORDS)
+    filters = {name: value for name in names if (value := values.get(name))}
+    return FindingChoice(states=states_of(values.get("state")), **filters)
 
 
 def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
-    return {
+    """Return a finding as a row of the list, whose recommendation may not be kept."""
+    columns: dict[str, object] = {
         "finding": row.finding,
         "state": row.state,
         "action": row.action,
         "job": row.target,
-        "name": "" if revision is None else revision.job_name,
-        "namespace": "" if revision is None else revision.namespace,
-        "proposed": "" if revision is None else revision.summary,
-        "saves": "" if revision is None else range_text(revision.savings.cost),
-        "energy": "" if revision is None else range_text(revision.savings.energy_kwh),
-        "risk": "" if revision is None else str(revision.risk),
         "opened": row.opened_at,
         "seen": row.seen_at,
         "until": row.until,
         "reason": row.reason,
     }
+    if revision is None:
+        return dict.fromkeys(_COLUMNS, "") | columns
+    return columns | {
+        "id": revision.recommendation_id,
+        "name": revision.job_name,
+        "namespace": revision.namespace,
+        "now": revision.now.describe(),
+        "proposed": revision.summary,
+        "saves": range_text(revision.savings.cost),
+        "energy": range_text(revision.savings.energy_kwh),
+        "risk": str(revision.risk),
+        "expires": revision.expires_at,
+    }
 
 
-def show(options: argparse.Namespace) -> int:
-    """Show one finding with what was said of it."""
+def idle(options: argparse.Namespace) -> int:
+    """List the jobs of the latest plan with what their GPUs do, and why what stays idle stays."""
     with open_for_reading(settings_of(options)) as store:
-        now = present(store.reader)
-        number = store.reader.finding_number(options.id)
-        (status,) = (
-            status
-            for status in findings_now(store.reader, now=now)
-            if status.finding.number == number
-        )
-        record = record_of(store.reader, number)
-    print_finding(_pair(status), record, options.format)
+        plan = store.reader.latest_plan()
+    rows = [] if plan is None else list(map(asdict, idle_rows(plan)))
+    if options.format != "table":
+        print_rows(rows, options.format, columns=IDLE_COLUMNS, empty="")
+        return 0
+    documents = [
+        {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in row.items()}
+        for row in rows
+    ]
+    print_rows(documents, "table", columns=IDLE_COLUMNS, empty="No plan yet: run `trimtab cycle`.")
+    if plan is not None and (sentence := idle_sum(plan).sentence()):
+        say(sentence)
     return 0
 
 
-def print_finding(pair: Shown, said_of_it: Sequence[RecordRow], form: str) -> None:
-    """Print one finding with its record."""
-    finding, revision = pair
-    record = [asdict(row) for row in said_of_it]
+def show(options: argparse.Namespace) -> int:
+    """Show one finding whole; an id of one of its recommendations shows that one."""
+    from dashboard.resources.whole_finding import whole_finding  # loads what applies changes
+
+    with open_for_reading(settings_of(options)) as store:
+        now, newer = present(store.reader), ""
+        number = store.reader.finding_number(options.id)
+        statuses = findings_now(store.reader, now=now)
+        (status,) = (status for status in statuses if status.finding.number == number)
+        if not number_of(options.id):
+            revision = store.reader.recommendation(options.id, now=now)
+            status = replace(status, revision=revision)
+            newest = as_proposed_now(store, options.id, now).recommendation
+            newer = newest.recommendation_id if newest != revision.recommendation else ""
+        _warn_of_recording(store)
+        answer = whole_finding(store.reader, status)
+    print_finding(answer, _pair(status)[1], options.format)
+    if newer and options.format != "json":
+        say(f"\nThe newest plan proposes the same: {newer}; either id names it.")
+    return 0
+
+
+def print_finding(whole: "WholeFinding", revision: Recommendation | None, form: str) -> None:
+    """Print one finding with its evidence, its change and its record."""
+    finding, record = whole.finding, [asdict(row) for row in whole.record]
     if form == "json":
-        print_json(asdict(finding) | {"record": record})
+        print_json(asdict(finding) | {"record": record, "change": whole.change})
         return
     say(f"{finding.finding}  {finding.action}  {finding.state}")
-    rows = _row(finding, revision)
+    row = _row(finding, revision)
+    columns = {name: row[name] for name in _COLUMNS[3:]}
+    if revision is not None:
+        document = finding.revision or {}
+        columns |= {"recommendation": document.get("state", ""), **_evidence(revision)}
     print_rows(
-        [{"field": name, "value": rows[name]} for name in _COLUMNS[3:]],
+        [{"field": name, "value": value} for name, value in columns.items()],
         "table",
         columns=("field", "value"),
         empty="",
     )
-    if revision is not None:
-        say(f"\nEvidence and change: trimtab recommendations show {revision.recommendation_id}\n")
+    say(f"\n{whole.change or 'No change file is written for it.'}\n")
     print_rows(
         record,
         "table",
@@ -163,49 +206,36 @@ def print_finding(pair: Shown, said_of_it: Sequence[RecordRow], form: str) -> No
     )
 
 
-def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
-    """Return the end of a snooze. Errors: ChangeRefusedError."""
-    until: datetime | None = options.until
-    if until is not None:
-        return until
-    if not 0 < options.days <= MAX_SNOOZE.days:
-        raise ChangeRefusedError(
-            f"a finding cannot be snoozed for {options.days:g} days",
-            f"Give more than 0 and at most {MAX_SNOOZE.days} days.",
-        )
-    return now + timedelta(days=options.days)
+def _evidence(revision: Recommendation) -> dict[str, object]:
+    """Return what a recommendation rests on, in words."""
+    evidence, savings = revision.evidence, revision.savings
+    return {
+        "why": revision.why,
+        "saves GPU-hours": range_text(savings.gpu_hours),
+        "saves emissions": range_text(savings.emissions_kgco2e),
+        "saves emissions, market-based": range_text(savings.market_emissions_kgco2e),
+        "over": f"{savings.horizon_hours:.4g} h",
+        "change takes": _transition(revision),
+        "expected wait in the queue": ""
+        if revision.transition is None
+        else revision.transition.queue,
+        "work done later by": range_text(revision.delay_hours),
+        "may be changed": evidence.elasticity,
+        "doubts": "; ".join(evidence.flags),
+        "confidence": revision.confidence,
+        "signal": evidence.signal,
+        "samples": samples_text(evidence),
+        "forecast model": evidence.forecast_model,
+        "assumed": "; ".join("=".join(pair) for pair in evidence.assumed),
+        "fallbacks": "; ".join(evidence.fallbacks),
+        "factors": "; ".join(": ".join(pair) for pair in evidence.factors),
+        "digest": revision.digest,
+    }
 
 
-def snooze(options: argparse.Namespace) -> int:
-    """Keep a finding from being proposed before a time."""
-    if asks_a_server(options):
-        until = _snooze_until(options, utc_now())
-        outcome = ask(options, None, "snooze", until=until, comment=options.comment)
-    else:
-        with open_for_reading(settings_of(options)) as store:
-            until = _snooze_until(options, present(store.reader))
-            outcome = ask(options, store, "snooze", until=until, comment=options.comment)
-    say(f"{outcome.finding} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
-    return 0
-
-
-def reopen(options: argparse.Namespace) -> int:
-    """Let a finding, or what a pattern matches, be proposed again."""
-    from dashboard.cli.decide import dismissal_commands  # loads what serves the API: not for a list
-
-    if dismissal_commands.one_way(options):
-        return dismissal_commands.end(options)
-    outcome = decided(options, "reopen")
-    say(f"{outcome.finding} may be proposed again, by the next cycle")
-    return 0
-
-
-def dismiss(options: argparse.Namespace) -> int:
-    """Reject what a finding proposes, or what matches a pattern, with a reason."""
-    from dashboard.cli.decide import dismissal_commands
-
-    if dismissal_commands.one_way(options):
-        return dismissal_commands.make(options)
-    outcome = decided(options, "reject", reason=options.reason)
-    say(f"{options.id} is dismissed by {outcome.by}: {options.reason}")
-    return 0
+def _transition(recommendation: Recommendation) -> str:
+    """Return the seconds of a change with its parts, '' without one."""
+    if recommendation.transition is None:
+        return ""
+    parts = ", ".join(f"{what} {seconds:g} s" for what, seconds in recommendation.transition.parts)
+    return range_text(recommendation.transition.seconds) + (f": {parts}" if parts else "")

@@ -33,7 +33,7 @@ def parsers_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPar
     yield parser
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to its commands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
-            for child in action.choices.values():
+            for child in dict.fromkeys(action.choices.values()):  # one may have two names
                 yield from parsers_of(child)
 
 

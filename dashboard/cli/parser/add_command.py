@@ -7,12 +7,12 @@ from collections.abc import Callable
 _READERS = frozenset(
     {
         "show.energy_command",
+        "decide.decision_commands",
         "decide.finding_commands",
         "show.forecast_command",
         "show.list_commands",
         "show.memory_command",
         "show.plan_command",
-        "decide.recommendation_commands",
         "show.savings_command",
         "show.statement_command",
         "decide.token_command",

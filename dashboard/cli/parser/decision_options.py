@@ -1,82 +1,97 @@
-"""The options of `findings` and `recommendations`; nothing heavy is imported here."""
+"""The options of `findings`, from the table of decisions; nothing heavy is imported here."""
 
 import argparse
 
 from dashboard.cli.parser.add_command import add_command, deferred
+from dashboard.cli.parser.former_words import FORMER
 from dashboard.cli.terminal.option_types import utc_time, watch_seconds
+from dashboard.decisions.decision_table import COMMANDS, DecisionRow, WishKind
 from data.records.findings import DismissalReason
 
 _ID = "its number (TT-12), or the first characters of an id"
 _REASONS = [str(reason) for reason in DismissalReason]
-_SORTS = ("urgent", "saving", "number", "seen")
+_SORTS = ("urgent", "saving", "energy", "number", "seen", "newest", "oldest")
+_MATCHING = {
+    WishKind.REJECT: (
+        "PATTERN", "in place of one: all of namespace=search,job=search/*,kind=fewer-gpus"
+    ),
+    WishKind.REOPEN: ("ID", "end this dismissal by pattern"),
+}  # fmt: skip
 
 
-def add_decisions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add what people decide by."""
-    _add_findings(commands)
-    _add_recommendations(commands)
-
-
-def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `trimtab findings`: what reads, and a command for each decision of the table."""
     parser = commands.add_parser(
-        "findings", help="what was found, under numbers that last: list, show, snooze, dismiss"
+        "findings", aliases=(FORMER,), help="what was found, and what people decide about it"
     )
     parser.set_defaults(run=deferred("decide.finding_commands", "list_"), format="table")
     actions = parser.add_subparsers(metavar="ACTION")
-    listing = add_command(
-        actions,
-        "list",
-        ("decide.finding_commands", "list_"),
-        "every finding that is not resolved, and where it stands",
-        lists=True,
-    )
+    about = "every finding that is not resolved, and where it stands"
+    target = ("decide.finding_commands", "list_")
+    listing = add_command(actions, "list", target, about, lists=True)
     listing.add_argument("--all", action="store_true", help="the resolved ones too")
     listing.add_argument("--state", help="only this state, such as open or dismissed")
-    listing.add_argument("--team", metavar="NAMESPACE", help="only jobs of this namespace")
     listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
     listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
+    for name, metavar, about in (
+        ("team", "NAMESPACE", "only jobs of this namespace"),
+        ("account", "ACCOUNT", "only jobs of this account of their scheduler"),
+        ("owner", "OWNER", "only jobs of this owner"),
+        ("cluster", "CLUSTER", "only what is in this cluster"),
+        ("model", "MODEL", "only jobs on this GPU model"),
+        ("search", "TEXT", "in number, target, namespace, owner or proposal, in any case"),
+    ):
+        listing.add_argument(f"--{name}", default="", metavar=metavar, help=about)
     listing.add_argument("--sort", choices=_SORTS, default="urgent", help="default %(default)s")
     listing.add_argument(
         "--watch", type=watch_seconds, metavar="SECONDS", help="list again every so often"
     )
-    show = add_command(
-        actions,
-        "show",
-        ("decide.finding_commands", "show"),
-        "one finding and all that was said of it",
-    )
+    about = "one finding whole: why, its evidence and change, and all that was said of it"
+    show = add_command(actions, "show", ("decide.finding_commands", "show"), about)
     show.add_argument("id", help=_ID)
     show.add_argument("--format", choices=("table", "json"), default="table")
-    for name, summary in (
-        ("snooze", "do not propose it before a time"),
-        ("dismiss", "reject it, with a reason that is counted"),
-        ("reopen", "let it be proposed again"),
-    ):
-        action = add_command(actions, name, ("decide.finding_commands", name), summary)
-        action.add_argument("id", help=_ID, nargs=None if name == "snooze" else "?")
-        action.set_defaults(reopens=name == "reopen")
-        action.add_argument("--by", required=True, metavar="NAME", help="who decides")
-        action.add_argument("--comment", default="", help="why")
-        if name == "snooze":
-            span = action.add_mutually_exclusive_group(required=True)
-            span.add_argument("--days", type=float, help="for so many days")
-            span.add_argument(
-                "--until", type=utc_time, metavar="TIME", help="until this time (ISO, UTC)"
-            )
-        if name == "dismiss":
-            action.add_argument("--reason", required=True, choices=_REASONS)
-            action.add_argument(
-                "--matching",
-                metavar="PATTERN",
-                help="in place of one: all of namespace=search,job=search/*,kind=fewer-gpus",
-            )
-            action.add_argument(
-                "--days", type=float, default=30.0, help="for how long, of a pattern (default 30)"
-            )
-        if name == "reopen":
-            action.add_argument("--matching", metavar="ID", help="end this dismissal by pattern")
+    about = "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why"
+    add_command(actions, "idle", ("decide.finding_commands", "idle"), about, lists=True)
+    for row in COMMANDS:
+        _add_decision(actions, row)
     about = "what is dismissed by pattern, and until when"
     add_command(actions, "dismissals", ("decide.dismissal_commands", "list_"), about, lists=True)
+
+
+def _add_decision(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", row: DecisionRow
+) -> None:
+    """Add the command of a decision: whom it is about, who decides, and the fields it takes."""
+    function = "change" if row.changes else row.command
+    module = f"decide.{'apply' if row.changes else 'decision'}_commands"
+    action = add_command(actions, row.command, (module, function), row.help)
+    action.set_defaults(decision=row.wish)
+    matching = _MATCHING.get(row.wish)
+    action.add_argument("id", help=_ID, nargs="?" if matching else None)
+    action.add_argument("--by", required=True, metavar="NAME", help="who decides")
+    action.add_argument("--comment", default="", help="why")
+    if "reason" in row.fields:
+        action.add_argument("--reason", choices=_REASONS, help="why it is dismissed")
+    if matching:
+        action.add_argument("--matching", metavar=matching[0], help=matching[1])
+    if row.wish is WishKind.REJECT:
+        action.add_argument(
+            "--days", type=float, default=30.0, help="for how long, of a pattern (default 30)"
+        )
+    if "until" in row.fields:
+        span = action.add_mutually_exclusive_group(required=True)
+        span.add_argument("--days", type=float, help="for so many days")
+        span.add_argument(
+            "--until", type=utc_time, metavar="TIME", help="until this time (ISO, UTC)"
+        )
+    if "change_digest" in row.fields:
+        words = "look at the target first, print the steps, and approve these alone"
+        action.add_argument("--look", action="store_true", help=words)
+    if row.wish is WishKind.APPLY_OR_WRITE:
+        words, write = "only write the change file", WishKind.WRITE
+        action.add_argument(
+            "--file", dest="decision", action="store_const", const=write, help=words
+        )
 
 
 def add_tokens(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -101,58 +116,3 @@ def add_tokens(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     revoke.add_argument("id", help="its id")
     for action in (make, revoke):
         action.add_argument("--by", required=True, metavar="NAME", help="the admin who does it")
-
-
-def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "recommendations", help="list, idle, show, approve, reject, apply, roll back, keep"
-    )
-    parser.set_defaults(run=deferred("decide.recommendation_commands", "list_"), format="table")
-    actions = parser.add_subparsers(metavar="ACTION")
-    listing = add_command(
-        actions,
-        "list",
-        ("decide.recommendation_commands", "list_"),
-        "what is proposed and what became of it",
-        lists=True,
-    )
-    listing.add_argument("--state", help="only this state, such as proposed")
-    add_command(
-        actions,
-        "idle",
-        ("decide.recommendation_commands", "idle"),
-        "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
-        lists=True,
-    )
-    target = ("decide.recommendation_commands", "show")
-    show = add_command(actions, "show", target, "one recommendation whole: why, evidence, change")
-    show.add_argument("id", help=_ID)
-    show.add_argument("--format", choices=("table", "json"), default="table")
-    for name, module, summary in (
-        (
-            "approve",
-            "decide.recommendation_commands",
-            "approve this recommendation, as the newest plan has it",
-        ),
-        ("reject", "decide.recommendation_commands", "reject it"),
-        (
-            "apply",
-            "decide.apply_commands",
-            "apply an approved one; while applying is off, write its change file",
-        ),
-        ("rollback", "decide.apply_commands", "undo its change"),
-        ("keep", "decide.apply_commands", "say that its applied change is to stay"),
-    ):
-        action = add_command(actions, name, (module, name), summary)
-        action.add_argument("id", help=_ID)
-        action.add_argument("--by", required=True, metavar="NAME", help="who decides")
-        action.add_argument("--comment", default="", help="why")
-        if name == "approve":
-            words = "look at the target first, print the steps, and approve these alone"
-            action.add_argument("--look", action="store_true", help=words)
-        if name == "reject":
-            action.add_argument("--reason", choices=_REASONS, help="why its finding is dismissed")
-        if name == "apply":
-            action.add_argument("--file", action="store_true", help="only write the change file")
-        if name == "rollback":
-            action.add_argument("--undo", action="store_true", help="make the change again")

@@ -16,8 +16,9 @@ from dashboard.cli.parser.command_options import (
     add_serving,
     add_statement,
 )
-from dashboard.cli.parser.decision_options import add_decisions, add_tokens
+from dashboard.cli.parser.decision_options import add_findings, add_tokens
 from dashboard.cli.parser.examples import examples_of
+from dashboard.cli.parser.former_words import CommandWords
 from dashboard.cli.parser.store_options import add_serve_options, add_store
 from dashboard.cli.terminal.log_format import FORMATS, LEVELS
 from dashboard.cli.terminal.option_types import utc_time
@@ -372,12 +373,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-format", choices=FORMATS, default="text", help="of stderr's lines")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument("--version", action="version", version=f"trimtab {version('trimtab')}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, action=CommandWords)
     _add_stages(commands)
     _add_import(commands)
     _add_lists(commands)
     add_store(commands)
-    add_decisions(commands)
+    add_findings(commands)
     add_tokens(commands)
     about = "answer an assistant by the Model Context Protocol: tools that only read"
     add_command(commands, "mcp", ("operate.mcp_command", "serve_mcp"), about)

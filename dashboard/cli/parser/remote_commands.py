@@ -12,30 +12,17 @@ from dashboard.cli.show.samples_command import remote_samples
 from dashboard.cli.terminal.option_types import JOB_FIELDS
 from dashboard.cli.terminal.output import print_json
 from dashboard.cli.terminal.remote_server import RemoteServer
+from dashboard.decisions.finding_filter import WORDS
 from dashboard.resources.listings import LISTINGS
 from dashboard.resources.rows import FindingRow
 from data.base.errors import SettingsError
-
-_DECIDE = frozenset(
-    {
-        ("decide.finding_commands", "snooze"),
-        ("decide.finding_commands", "dismiss"),
-        ("decide.finding_commands", "reopen"),
-        ("decide.recommendation_commands", "approve"),
-        ("decide.recommendation_commands", "reject"),
-        ("decide.apply_commands", "apply"),
-        ("decide.apply_commands", "rollback"),
-        ("decide.apply_commands", "keep"),
-    }
-)
-"""They ask the server by `world.ask`."""
 
 
 def run_remote(
     options: argparse.Namespace, server: RemoteServer, module: str, function: str
 ) -> int:
     """Run a command on a server. Errors: SettingsError for one that needs the store itself."""
-    if (module, function) in _DECIDE:
+    if "decision" in vars(options):  # asks the server by `context.ask`
         if vars(options).get("matching") is not None:
             _not_there("--matching", "by the API's /dismissals")
         return int(getattr(importlib.import_module(f"dashboard.cli.{module}"), function)(options))
@@ -77,7 +64,7 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
 
     _refuse(options, "watch")
     values = vars(options)
-    names = ("state", "kind", "team", "risk", "sort", "all")
+    names = ("state", "kind", "risk", "sort", "all", *WORDS)
     query = {name: values[name] for name in names if values.get(name)}
     rows: list[FindingRow] = server.rows("findings", FindingRow, query)
     hidden = (
@@ -88,11 +75,11 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
 
 
 def _finding(options: argparse.Namespace, server: RemoteServer) -> int:
-    from dashboard.api.app import WholeFinding
     from dashboard.cli.decide.finding_commands import print_finding, shown_of
+    from dashboard.resources.whole_finding import WholeFinding
 
     answer = server.one(f"findings/{quote(options.id, safe='')}", WholeFinding)
-    print_finding(shown_of(answer.finding), answer.record, options.format)
+    print_finding(answer, shown_of(answer.finding)[1], options.format)
     return 0
 
 
@@ -147,7 +134,7 @@ _OTHERS: Mapping[tuple[str, str], Callable[[argparse.Namespace, RemoteServer], i
     ("show.list_commands", "list_"): _list,
     ("decide.finding_commands", "list_"): _findings,
     ("decide.finding_commands", "show"): _finding,
-    ("decide.recommendation_commands", "idle"): _document("idle", _nothing),
+    ("decide.finding_commands", "idle"): _document("idle", _nothing),
     ("show.plan_command", "plan"): _document("plan", _nothing, "what_if"),
     ("show.memory_command", "memory"): _document("memory", _nothing),
     ("show.samples_command", "samples"): remote_samples,

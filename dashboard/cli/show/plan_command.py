@@ -2,12 +2,22 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from dashboard.cli.terminal.context import open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows
 from dashboard.resources.plan_documents import plan_document
-from dashboard.resources.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
+from dashboard.resources.plan_rows import (
+    PlanBoundRow,
+    PlanNodeRow,
+    PlanTenantRow,
+    bound_rows,
+    job_rows,
+    node_rows,
+    tenant_rows,
+)
+from dashboard.resources.rows import columns_of
 from data.records.plans import Plan
 
 _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
@@ -30,22 +40,14 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def _flat(rows_of: Callable[[Plan], list[Any]]) -> Callable[[Plan], list[dict[str, Any]]]:
+    return lambda plan: [asdict(row) for row in rows_of(plan)]
+
+
 _Rows = Callable[[Plan], list[dict[str, Any]]]
 _ROWS: dict[str, tuple[_Rows, tuple[str, ...]]] = {
     "job": (job_rows, ("job_id", "from", "slots", "configuration", "nodes")),
-    "node": (node_rows, ("node", "gpu_model", "gpus", "on_hours", "off_hours", "off")),
-    "tenant": (
-        tenant_rows,
-        (
-            "tenant",
-            "quota",
-            "guaranteed",
-            "now",
-            "planned_mean",
-            "borrowed_now",
-            "borrowed_mean",
-            "lent_mean",
-        ),
-    ),
-    "bound": (bound_rows, ("name", "lower_bound", "attained", "unit", "gap")),
+    "node": (_flat(node_rows), columns_of(PlanNodeRow)),
+    "tenant": (_flat(tenant_rows), columns_of(PlanTenantRow)),
+    "bound": (_flat(bound_rows), columns_of(PlanBoundRow)),
 }

@@ -156,17 +156,15 @@ def decision_service_of(options: argparse.Namespace, store: "Store") -> "Decisio
     return DecisionService(store=store, settings=lambda: settings_of(options).settings)
 
 
-def ask(
-    options: argparse.Namespace, store: "Store | None", kind: str, **more: object
-) -> "WishOutcome":
-    """Ask for something about the finding of `options.id`, of whoever holds the store.
+def ask(options: argparse.Namespace, store: "Store | None", **more: object) -> "WishOutcome":
+    """Ask for `options.decision` about the finding of `options.id`, of whoever holds the store.
 
     `more` are the other fields of a wish, `store` None where a server is asked. Errors: those of
     `carry_out`, and of a server's answer.
     """
     from dashboard.decisions.requests import Wish, WishOutcome, carry_out
 
-    wish = Wish.model_validate({"decision": kind, **more})
+    wish = Wish.model_validate({"decision": options.decision, **more})
     path = f"findings/{quote(options.id, safe='')}/decisions"
     body = wish.model_dump(mode="json", exclude_defaults=True)
     if store is None:
@@ -189,12 +187,12 @@ def _asked_of_server(options: argparse.Namespace, path: str, body: object) -> "W
     return outcome
 
 
-def decided(options: argparse.Namespace, kind: str, **more: object) -> "WishOutcome":
-    """Make a decision about `options.id` by `options.by`. Errors: those of `ask`."""
+def decided(options: argparse.Namespace, **more: object) -> "WishOutcome":
+    """Make `options.decision` about `options.id` by `options.by`. Errors: those of `ask`."""
     if asks_a_server(options):
-        return ask(options, None, kind, comment=options.comment, **more)
+        return ask(options, None, comment=options.comment, **more)
     with open_for_reading(settings_of(options)) as store:
-        return ask(options, store, kind, comment=options.comment, **more)
+        return ask(options, store, comment=options.comment, **more)
 
 
 @contextmanager

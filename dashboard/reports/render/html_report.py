@@ -124,7 +124,7 @@ def render_json(report: WeeklyReport) -> str:
         {"edition": report.edition.key}
         | fields
         | {
-            "energy": statement_document(report.energy.statement),
+            "energy": asdict(statement_document(report.energy.statement)),
             "energy_by_job": [row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
             "energy_by_day": [
                 row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows

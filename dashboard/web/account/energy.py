@@ -1,6 +1,7 @@
 """Energy & ESG: how much, by whom, by which method and factors, and what is not known."""
 
 import json
+from dataclasses import asdict
 
 import pandas as pd
 import streamlit as st
@@ -146,7 +147,7 @@ if not empty_state():
         ),
         File(
             label="Statement JSON",
-            make=lambda: json.dumps(statement_document(statement), ensure_ascii=False),
+            make=lambda: json.dumps(asdict(statement_document(statement)), ensure_ascii=False),
             name=f"energy-statement-{choice.end:%Y-%m-%d}.json",
             kind="application/json",
             key="statement-json",

@@ -14,12 +14,11 @@ import streamlit as st
 from dashboard.accounting.savings.ledger import sum_of
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
+from dashboard.decisions.decision_table import DECISIONS, DecisionRow, WishKind
 from dashboard.decisions.service import Preview
 from dashboard.web.access.identity import current_world, known_name, remember_name, signed_in
 from dashboard.web.findings.actions import (
     SNOOZES,
-    VERBS,
-    Verb,
     needs_confirmation,
     needs_tick,
     why_refused,
@@ -44,9 +43,9 @@ _TICK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAsked:
-    """Question to a person: a verb, the digests of what was shown, and when it was."""
+    """Question to a person: a decision, the digests of what was shown, and when it was."""
 
-    verb: str
+    wish: WishKind
     digests: tuple[str, ...]
     at: datetime
 
@@ -56,8 +55,8 @@ def preview_key(digest: str) -> str:
     return f"preview-{digest}"
 
 
-def verb_button(
-    name: str,
+def decision_button(
+    wish: WishKind,
     targets: tuple[tuple[str, Recommendation], ...],
     *,
     key: str,
@@ -66,42 +65,43 @@ def verb_button(
     disabled: bool = False,
     wide: bool = False,
 ) -> None:
-    """Draw the button of a verb: it posts at once where nothing has to be asked, else it asks.
+    """Draw the button of a decision: it posts at once where nothing has to be asked, else it asks.
 
     `targets` are the references and the findings that it is about.
     """
     digests = tuple(revision.digest for _reference, revision in targets)
     draw = partial(
         action_button,
-        label or VERBS[name].label,
+        label or DECISIONS[wish].label,
         key=key,
         primary=primary,
         disabled=disabled,
         wide=wide,
     )
     nameless = _is_local() and not known_name()
-    if nameless or len(targets) != 1 or needs_confirmation(name, targets[0][1]):
-        draw(then=lambda _answers: _open(name, digests))
+    if nameless or len(targets) != 1 or needs_confirmation(wish, targets[0][1]):
+        draw(then=lambda _answers: _open(wish, digests))
     else:
-        draw(then=_hear, posts=[_post(name, *targets[0])], by=known_name())
+        draw(then=_hear, posts=[_post(wish, *targets[0])], by=known_name())
 
 
 def _is_local() -> bool:
     return current_world().decision_service.settings().access.mode == "local"
 
 
-def _open(verb: str, digests: tuple[str, ...]) -> None:
+def _open(wish: WishKind, digests: tuple[str, ...]) -> None:
     now = current_world().decision_service.clock()
     st.session_state.pop(_TOLD, None)
-    st.session_state[_ASKED] = DecisionAsked(verb=verb, digests=digests, at=now)
+    st.session_state[_ASKED] = DecisionAsked(wish=wish, digests=digests, at=now)
 
 
-def _post(name: str, reference: str, revision: Recommendation) -> Post:
+def _post(wish: WishKind, reference: str, revision: Recommendation) -> Post:
     """Return the request to the API: for the change that was shown, where one was."""
-    verb, path = VERBS[name], f"api/v1/findings/{revision.digest}/decisions"
+    path = f"api/v1/findings/{revision.digest}/decisions"
     preview: Preview | None = st.session_state.get(preview_key(revision.digest))
-    preview_part = {"change_digest": preview.change.digest} if preview and verb.approves else {}
-    return Post(name=reference, path=path, body={"decision": str(verb.wish)} | preview_part)
+    approves = DECISIONS[wish].approves
+    preview_part = {"change_digest": preview.change.digest} if preview and approves else {}
+    return Post(name=reference, path=path, body={"decision": str(wish)} | preview_part)
 
 
 def _hear(answers: PressOutcome) -> None:
@@ -120,7 +120,9 @@ def decision_dialog() -> None:
             st.error(markdown(refusal))
         return
     count = "" if len(query.digests) == 1 else f" {count_text(len(query.digests), 'finding')}"
-    st.dialog(f"{VERBS[query.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(query)
+    st.dialog(f"{DECISIONS[query.wish].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(
+        query
+    )
 
 
 def _forget() -> None:
@@ -129,33 +131,33 @@ def _forget() -> None:
 
 
 def _ask(query: DecisionAsked) -> None:
-    """Show what will happen and what is refused, and ask for what the verb needs."""
+    """Show what will happen and what is refused, and ask for what the decision needs."""
     if st.session_state.get(_ASKED) != query:
         st.rerun()
-    service, verb = current_world().decision_service, VERBS[query.verb]
+    service, row = current_world().decision_service, DECISIONS[query.wish]
     access = service.settings().access
     person = signed_in(access)
     if person is None:
         st.error("Sign in to decide.")
         return
     allowed, refused = _parted(query, person)
-    _summary(verb, allowed, refused)
+    _summary(row, allowed, refused)
     for refusal in st.session_state.get(_TOLD, ()):
         st.error(markdown(refusal))
     revisions = [stored.recommendation for stored in allowed]
-    ticks = _TICK if needs_tick(query.verb, revisions) else ()
-    label = verb.label if len(query.digests) == 1 else f"{verb.label} {len(allowed)}"
+    ticks = _TICK if needs_tick(query.wish, revisions) else ()
+    label = row.label if len(query.digests) == 1 else f"{row.label} {len(allowed)}"
     about = "-".join(digest[:12] for digest in query.digests[:_NAMED])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         action_button(
             f"Confirm: {label[0].lower()}{label[1:]}",
             # Another one for other findings: no tick and no reason is left over from the last.
-            key=f"confirm-{query.verb}-{about}",
+            key=f"confirm-{query.wish}-{about}",
             then=_hear,
             posts=[
-                _post(query.verb, stored.reference, stored.recommendation) for stored in allowed
+                _post(query.wish, stored.reference, stored.recommendation) for stored in allowed
             ],
-            fields=(*_fields(verb, query.at), *ticks),
+            fields=(*_fields(row, query.at), *ticks),
             by=known_name(),
             primary=True,
             disabled=not allowed,
@@ -167,8 +169,8 @@ def _ask(query: DecisionAsked) -> None:
 def _parted(
     query: DecisionAsked, person: Person
 ) -> tuple[list[StoredRecommendation], list[tuple[str, str]]]:
-    """Return the findings that the verb can be done with, and (finding, why not) of the others."""
-    service, verb = current_world().decision_service, VERBS[query.verb]
+    """Return the findings that can be decided on, and (finding, why not) of the others."""
+    service = current_world().decision_service
     allowed, refused = [], []
     for digest in query.digests:
         try:
@@ -176,7 +178,7 @@ def _parted(
         except TrimtabError as error:
             refused.append((digest[:12], str(error)))
             continue
-        why = why_refused(service, verb, stored, person)
+        why = why_refused(service, query.wish, stored, person)
         if why:
             refused.append((stored.reference, why))
         else:
@@ -185,7 +187,7 @@ def _parted(
 
 
 def _summary(
-    verb: Verb, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
+    row: DecisionRow, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Show the result to expect: in all, by risk, and one line a finding."""
     items = [stored.recommendation for stored in allowed]
@@ -199,7 +201,7 @@ def _summary(
         )
         st.markdown(
             markdown(
-                f"{count_text(len(items), 'change')} will be {verb.done}. "
+                f"{count_text(len(items), 'change')} will be {row.done}. "
                 f"{'It saves' if len(items) == 1 else 'Together they save'} {money} and {energy} "
                 f"a day. Risk: {risks}."
             )
@@ -209,7 +211,7 @@ def _summary(
     with st.container(height=_LIST_PIXELS if many else "content", border=many):
         for stored in allowed:
             item = stored.recommendation
-            stops = " · its work is interrupted" if verb.changes and interrupts(item) else ""
+            stops = " · its work is interrupted" if row.changes and interrupts(item) else ""
             what = f"{item.target}: {item.now.describe()} → {item.summary}{stops}"
             st.markdown(markdown(f"{stored.reference} {what}"))
         for name, why in refused:
@@ -225,14 +227,14 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
     return f"{range_text(total)}{note}"
 
 
-def _fields(verb: Verb, at: datetime) -> list[FormField]:
-    """Return the fields to ask for: the name where nobody knows it, and what the verb needs."""
+def _fields(row: DecisionRow, at: datetime) -> list[FormField]:
+    """Return the fields to ask for: the name where nobody knows it, and what a decision needs."""
     fields = []
     if _is_local() and not known_name():
         fields.append(
             FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
         )
-    if "snooze" in verb.asks:
+    if "until" in row.fields:
         ends = {title: (at + length).isoformat() for title, length in SNOOZES.items()}
         options = tuple((end, title) for title, end in ends.items())
         fields.append(
@@ -240,12 +242,12 @@ def _fields(verb: Verb, at: datetime) -> list[FormField]:
                 name="until", label="For", kind="radio", options=options, chosen=ends["a week"]
             )
         )
-    if "reason" in verb.asks:
+    if "reason" in row.fields:
         reasons = tuple((str(reason), reason.replace("-", " ")) for reason in DismissalReason)
         none = ("", "none given")
         fields.append(
             FormField(name="reason", label="Reason", kind="select", options=(none, *reasons))
         )
-    if "comment" in verb.asks:
+    if "comment" in row.fields:
         fields.append(FormField(name="comment", label="Comment"))
     return fields

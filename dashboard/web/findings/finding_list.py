@@ -1,34 +1,35 @@
 """The list of findings: what is chosen, the rows that stand still, and what is selected of them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from dashboard.decisions.decision_table import DECISIONS
+from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import findings_now
 from dashboard.web.access.identity import current_role, current_world, signed_in
-from dashboard.web.findings.actions import BULK, VERBS
+from dashboard.web.findings.actions import BULK
 from dashboard.web.findings.daily_savings import saved_by_finding
-from dashboard.web.findings.decision_dialog import verb_button
+from dashboard.web.findings.decision_dialog import decision_button
 from dashboard.web.findings.finding_rows import (
     STATES,
-    InboxChoice,
-    InboxOrder,
     InboxRow,
     age_text,
+    choice_of_state,
     chosen_rows,
     inbox_rows,
     steady,
-    titles,
 )
 from dashboard.web.frame.address_filters import ALL, choose
 from dashboard.web.frame.alert_strip import urgent_now
 from dashboard.web.frame.page import goes_to, grid_height, table, three_digits
-from dashboard.web.frame.scope import Scope, current_scope
+from dashboard.web.frame.scope import current_scope
 from data.base.clock import floor_to_slot
-from data.facts.cluster_names import MAIN
+from data.records.actions import Risk
 
 _ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
 _SHOWN = 1000
@@ -59,9 +60,6 @@ def every_row() -> tuple[InboxRow, ...]:
     numbers = {recommendation.finding for recommendation in visible}
     return inbox_rows(
         (status for status in statuses if status.finding.number in numbers),
-        jobs=world.reader.jobs_of(
-            {recommendation.recommendation.job_id for recommendation in visible}
-        ),
         urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
         saved=saved_by_finding(),
     )
@@ -69,27 +67,24 @@ def every_row() -> tuple[InboxRow, ...]:
 
 def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
     """Return the rows of the jobs that are looked at; of what is no job, those of the place."""
-    scope = current_scope()
-    return tuple(row for row in every if _in_scope(row, scope))
+    return tuple(chosen_rows(every, FindingChoice(all=True, **_scope())))
 
 
-def _in_scope(row: InboxRow, scope: Scope) -> bool:
-    if row.job is not None:
-        return scope.takes(row.job)
-    here = scope.cluster in ("", row.revision.cluster or MAIN)
-    same_place = here and scope.namespace in ("", row.revision.namespace)
-    return same_place and set(scope.chosen) <= {"namespace", "cluster"}
+def _scope() -> dict[str, Any]:
+    """Return what the header narrows every page to, as filters of findings."""
+    names = {"namespace": "team", "team": "account"}
+    return {names.get(name, name): value for name, value in current_scope().chosen.items()}
 
 
 def choose_rows(every: Sequence[InboxRow]) -> list[InboxRow]:
     """Ask for filters, search and order, and what to do with what is ticked; give the rows."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="inbox-choice"):
-        rows = listed_rows(every, _ask_choice(every))
+        rows = listed_rows(every, *_ask_choice(every))
         bulk_buttons(_ticked_before(rows))
     return rows
 
 
-def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
+def _ask_choice(rows: Sequence[InboxRow]) -> tuple[FindingChoice, FindingOrder, bool]:
     """Ask for filters, search and order; all of them live in the address."""
     search = str(
         st.text_input(
@@ -102,43 +97,41 @@ def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
         )
     )
     state = choose("State", STATES, "state", bare=165)
+    kinds = {row.revision.action.spec.title: row.revision.action for row in rows}
     with st.popover("Filter and sort", icon=":material/filter_list:"):
-        order = choose("Sort", list(InboxOrder), "sort")
-        kind = choose("Kind of change", [ALL, *titles(rows)], "kind")
+        order = choose("Sort", list(FindingOrder), "sort")
+        kind = choose("Kind of change", _names(kinds), "kind")
         owner = choose("Owner", _names(row.owner for row in rows), "owner")
         risk = choose("Risk", [ALL, "low", "medium", "high"], "risk")
         urgent = choose("Urgent alone", [ALL, "yes"], "urgent")
-    return InboxChoice(
-        state=state,
+    choice = replace(
+        choice_of_state(state),
+        **_scope(),
+        kind=kinds.get(kind),
+        risk=None if risk == ALL else Risk(risk),
+        owner="" if owner == ALL else owner,
         search=search.strip(),
-        order=InboxOrder(order),
-        urgent=urgent != ALL,
-        kind=_one(kind),
-        owner=_one(owner),
-        risk=_one(risk),
-        scope=current_scope().describe(),
     )
-
-
-def _one(value: str) -> str:
-    return "" if value == ALL else value
+    return choice, FindingOrder(order), urgent != ALL
 
 
 def _names(names: Iterable[str]) -> list[str]:
     return [ALL, *sorted({name for name in names if name})]
 
 
-def listed_rows(rows: Sequence[InboxRow], choice: InboxChoice) -> list[InboxRow]:
+def listed_rows(
+    rows: Sequence[InboxRow], choice: FindingChoice, order: FindingOrder, urgent: bool
+) -> list[InboxRow]:
     """Return the rows of the list, in an order that stands still while the choice does."""
-    matches = chosen_rows(rows, choice)
-    order: tuple[InboxChoice, list[int]] | None = st.session_state.get(_ORDER)
+    matches, question = chosen_rows(rows, choice, order, urgent=urgent), (choice, order, urgent)
+    before: tuple[object, list[int]] | None = st.session_state.get(_ORDER)
     # A grid that was not drawn in the last run has been left: who comes back finds it sorted anew.
-    if order is None or order[0] != choice or _GRID not in st.session_state:
+    if before is None or before[0] != question or _GRID not in st.session_state:
         numbers = [row.number for row in matches]
         st.session_state.pop(_GRID, None)
     else:
-        numbers = steady(matches, order[1], rows)
-    st.session_state[_ORDER] = (choice, numbers)
+        numbers = steady(matches, before[1], rows)
+    st.session_state[_ORDER] = (question, numbers)
     by_number = {row.number: row for row in rows}
     return [by_number[number] for number in numbers][:_SHOWN]
 
@@ -217,10 +210,10 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     targets = tuple((row.reference, row.revision) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
     with st.popover(label, disabled=not targets):
-        for name in BULK:
-            if applies or not VERBS[name].changes:
-                label = f"{VERBS[name].label} selected"
-                verb_button(name, targets, key=f"bulk-{name}", label=label, wide=True)
+        for row in map(DECISIONS.__getitem__, BULK):
+            if applies or not row.changes:
+                label, key = f"{row.label} selected", f"bulk-{row.wish}"
+                decision_button(row.wish, targets, key=key, label=label, wide=True)
 
 
 def open_row(

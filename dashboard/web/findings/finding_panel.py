@@ -10,11 +10,12 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text, samples_text
 from dashboard.common.replay_clock import NOT_APPLIED
+from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.service import Preview
 from dashboard.resources.rows import record_of
 from dashboard.web.access.identity import current_world, signed_in
-from dashboard.web.findings.actions import VERBS, offered, why_refused
-from dashboard.web.findings.decision_dialog import preview_key, verb_button
+from dashboard.web.findings.actions import offered, why_refused
+from dashboard.web.findings.decision_dialog import decision_button, preview_key
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
 from dashboard.web.frame.action_button import action_button
@@ -29,7 +30,9 @@ from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 
 _NOTICEABLE_HOURS = 0.01
-_FORWARD = ("approve-and-apply", "approve", "apply", "write")
+_FORWARD = (
+    WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.APPLY, WishKind.WRITE
+)  # fmt: skip
 _Colour = Literal["violet", "green", "blue", "red", "gray"]
 _COLOURS: dict[str, _Colour] = {
     **dict.fromkeys(("proposed", "open"), "violet"),
@@ -80,19 +83,19 @@ def _decisions(stored: StoredRecommendation) -> None:
             st.caption(NOT_APPLIED)
         return
     person = signed_in(service.settings().access)
-    names = offered(service, stored)
-    if person is None or not names:
+    wishes = offered(service, stored)
+    if person is None or not wishes:
         return
-    refusals = {name: why_refused(service, VERBS[name], stored, person) for name in names}
-    allowed = [name for name in names if not refusals[name]]
+    refusals = {wish: why_refused(service, wish, stored, person) for wish in wishes}
+    allowed = [wish for wish in wishes if not refusals[wish]]
     digest = stored.recommendation.digest
     with st.container(horizontal=True):
-        for place, name in enumerate(allowed):
-            verb_button(
-                name,
+        for place, wish in enumerate(allowed):
+            decision_button(
+                wish,
                 ((stored.reference, stored.recommendation),),
-                key=f"{name}-{digest[:12]}",
-                primary=place == 0 and name in _FORWARD,
+                key=f"{wish}-{digest[:12]}",
+                primary=place == 0 and wish in _FORWARD,
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
         st.caption(markdown(why))
@@ -315,8 +318,8 @@ def change_panel(stored: StoredRecommendation) -> None:
     person = signed_in(service.settings().access)
     if person is None or stored.state not in _LOOKED_AT:
         return
-    verb = VERBS["approve" if stored.state == State.PROPOSED else "apply"]
-    if why_refused(service, verb, stored, person):
+    wish = WishKind.APPROVE if stored.state == State.PROPOSED else WishKind.APPLY
+    if why_refused(service, wish, stored, person):
         return
     action_button(
         "Look at the target",

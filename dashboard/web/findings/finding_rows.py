@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from dashboard.accounting.savings.daily_savings import SavedSum
 from dashboard.common.figures import range_text
+from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
-from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 from data.records.recommendations import Range, Recommendation
@@ -25,35 +24,6 @@ _GROUPS: Mapping[str, frozenset[str]] = {
     "resolved": frozenset({RESOLVED, State.TARGET_GONE, State.REPLACED}),
 }
 STATES = (*_GROUPS, "all")
-_FORMER = {"proposed": OPEN, "rejected": DISMISSED}
-"""Words of addresses that were given out before findings had states of their own."""
-
-
-class InboxOrder(StrEnum):
-    """An order of the inbox, as people choose it."""
-
-    URGENT = "urgent first, then money"
-    MONEY = "money a day"
-    ENERGY = "energy a day"
-    NEWEST = "newest"
-    OLDEST = "oldest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxChoice:
-    """Choice of findings; '' is all. `search` is looked for in number, target, owner and text.
-
-    `scope` names what the header narrows the rows to: with another one it is another list.
-    """
-
-    state: str = STATES[0]
-    kind: str = ""
-    owner: str = ""
-    risk: str = ""
-    urgent: bool = False
-    search: str = ""
-    scope: str = ""
-    order: InboxOrder = InboxOrder.URGENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +35,6 @@ class InboxRow:
 
     status: FindingStatus
     revision: Recommendation
-    job: Job | None
     urgent: bool
     saved: SavedSum | None
 
@@ -82,7 +51,7 @@ class InboxRow:
     @property
     def owner(self) -> str:
         """Owner of the job, '' where nobody told."""
-        return "" if self.job is None else self.job.owner
+        return "" if self.status.job is None else self.status.job.owner
 
     @property
     def money_a_day(self) -> float | None:
@@ -123,7 +92,6 @@ def a_day(value: Range | None, revision: Recommendation) -> float | None:
 def inbox_rows(
     statuses: Iterable[FindingStatus],
     *,
-    jobs: Mapping[str, Job],
     urgent: frozenset[str],
     saved: Mapping[str, SavedSum],
 ) -> tuple[InboxRow, ...]:
@@ -132,7 +100,6 @@ def inbox_rows(
         InboxRow(
             status=status,
             revision=(revision := status.revision.recommendation),
-            job=jobs.get(revision.job_id),
             urgent=status.state == OPEN
             and (revision.action in FOR_MEMORY or status.finding.reference in urgent),
             saved=saved.get(status.finding.reference),
@@ -146,58 +113,29 @@ def state_of(word: str) -> str:
     """Return the choice of states that a word of the address means: a choice or a single state."""
     if word in STATES:
         return word
-    state = _FORMER.get(word, word)
-    return next((name for name, states in _GROUPS.items() if state in states), STATES[0])
+    return next((name for name, states in _GROUPS.items() if states & states_of(word)), STATES[0])
 
 
-def titles(rows: Iterable[InboxRow]) -> list[str]:
-    """Return the kinds of change among rows, in words."""
-    return sorted({row.revision.action.spec.title for row in rows})
+def choice_of_state(word: str) -> FindingChoice:
+    """Return the filter of a choice of states."""
+    states = _GROUPS.get(word)
+    return FindingChoice(all=True) if states is None else FindingChoice(states=states)
 
 
-def chosen_rows(rows: Iterable[InboxRow], choice: InboxChoice) -> list[InboxRow]:
-    """Return the rows that are chosen, in order."""
-    return sorted(
-        (row for row in rows if _is_chosen(row, choice)), key=lambda row: _key(row, choice.order)
-    )
+def chosen_rows(
+    rows: Iterable[InboxRow],
+    choice: FindingChoice,
+    order: FindingOrder = FindingOrder.URGENT,
+    *,
+    urgent: bool = False,
+) -> list[InboxRow]:
+    """Return the rows that are chosen, in order; only those that cannot wait with `urgent`."""
 
+    def key(row: InboxRow) -> tuple[float, ...]:
+        return order is FindingOrder.URGENT and not row.urgent, *order.key(row.status)
 
-def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
-    states = _GROUPS.get(choice.state)
-    pairs = (
-        (choice.kind, row.revision.action.spec.title),
-        (choice.owner, row.owner),
-        (choice.risk, str(row.revision.risk)),
-    )
-    text = " ".join(
-        (
-            row.reference,
-            row.revision.target,
-            row.revision.namespace,
-            row.owner,
-            row.revision.summary,
-        )
-    )
-    return (
-        (states is None or row.status.state in states)
-        and (row.urgent or not choice.urgent)
-        and all(value in ("", has) for value, has in pairs)
-        and choice.search.casefold() in f"{text} {row.revision.action.spec.title}".casefold()
-    )
-
-
-def _key(row: InboxRow, order: InboxOrder) -> tuple[object, ...]:
-    opened, money = row.status.finding.opened_at, -(row.money_a_day or 0.0)
-    match order:
-        case InboxOrder.URGENT:
-            return not row.urgent, *row.revision.urgency, money, row.number
-        case InboxOrder.MONEY:
-            return money, row.number
-        case InboxOrder.ENERGY:
-            return -(row.energy_a_day or 0.0), row.number
-        case InboxOrder.NEWEST:
-            return -opened.timestamp(), -row.number
-    return opened.timestamp(), row.number
+    matches = (row for row in rows if is_chosen(row.status, choice) and (row.urgent or not urgent))
+    return sorted(matches, key=key)
 
 
 def steady(rows: Sequence[InboxRow], before: Sequence[int], every: Sequence[InboxRow]) -> list[int]:

@@ -190,7 +190,7 @@ def show_rows(plan: Plan) -> None:
 
 def show_off(plan: Plan) -> None:
     """Show the nodes that can be off, the longest first."""
-    empty = [row for row in node_rows(plan) if row["off_hours"] > 0]
+    empty = [row for row in node_rows(plan) if row.off_hours > 0]
     if not empty:
         st.write("None: every node holds a job all the time.")
         return

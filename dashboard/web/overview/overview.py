@@ -15,7 +15,7 @@ from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
-from dashboard.web.findings.finding_rows import InboxChoice, InboxRow, chosen_rows
+from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,
@@ -96,7 +96,7 @@ def idle_cost(by_model: EsgStatement) -> Rent:
 
 def waiting_rows() -> list[InboxRow]:
     """Return the findings that wait for a decision, of the jobs that are looked at."""
-    return chosen_rows(rows_in_scope(every_row()), InboxChoice())
+    return chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
 
 
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:

@@ -82,7 +82,7 @@ def unknown_recommendation(id_or_digest: str, count: int = 0) -> NotKnownError:
     """Return the answer to an id that names none, or `count` of them."""
     what = f"{count} recommendations" if count else "no recommendation"
     return NotKnownError(
-        f"{what} with the id {id_or_digest!r}", "`trimtab recommendations list` shows the ids."
+        f"{what} with the id {id_or_digest!r}", "`trimtab findings list` shows the ids."
     )
 
 

@@ -348,7 +348,7 @@ class Store:
             if not connection.execute(query).scalar_one():
                 raise NotKnownError(
                     f"no recommendation has the digest {digest[:80]!r}",
-                    "`trimtab recommendations list` shows the ids.",
+                    "`trimtab findings list` shows the ids.",
                 )
             require_may_follow(connection, digest, LifecycleEvent(decision))
             if about is not None:

@@ -14,7 +14,7 @@ from factories import make_collected, make_job
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
-from dashboard.decisions.requests import WishKind
+from dashboard.decisions.decision_table import WishKind
 from data.base.clock import utc_now
 from data.store import Store
 
@@ -305,7 +305,7 @@ def test_the_api_says_what_commands_say(
         assert _utc(said) == _utc(answers[name]), name
     assert main(["--store", url, "findings", "show", "TT-1", "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert _utc(said) == _utc(one["finding"] | {"record": one["record"]})
+    assert _utc(said) == _utc(one["finding"] | {name: one[name] for name in ("record", "change")})
 
 
 def _utc(value: Any) -> Any:

@@ -1,0 +1,37 @@
+"""One finding whole, for the command line and the HTTP API."""
+
+from dataclasses import dataclass
+
+from dashboard.decisions.approvals import preview
+from dashboard.decisions.findings import FindingStatus
+from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
+from data.base.errors import ChangeRefusedError
+from data.store import StoreReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeFinding:
+    """A finding with what was said of it, and the exact text of its change where it has one."""
+
+    finding: FindingRow
+    record: list[RecordRow]
+    change: str | None
+
+
+def whole_finding(reader: StoreReader, status: FindingStatus) -> WholeFinding:
+    """Return a finding with its record and the text of the change of its revision."""
+    return WholeFinding(
+        finding=finding_row(status),
+        record=record_of(reader, status.finding.number),
+        change=change_text(reader, status),
+    )
+
+
+def change_text(reader: StoreReader, status: FindingStatus) -> str | None:
+    """Return the text of the change file; None where there is none to write."""
+    if status.revision is None:
+        return None
+    try:
+        return preview(reader, status.revision.recommendation).text
+    except ChangeRefusedError:
+        return None
