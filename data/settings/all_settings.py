@@ -35,24 +35,12 @@ from data.settings.submission import SubmitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings(Section, name="retention"):
-    """Retention of facts, by resolution, and of results that a newer cycle replaced.
-
-    The hourly energy is kept for years; what a person decided on is kept for good.
-    """
+    """Retention of facts, by resolution; what a person decided on is kept for good."""
 
     raw_days: float = documented(14.0, "samples as collected, d", minimum=1, maximum=36_500)
     five_minute_days: float = documented(90.0, "5-minute roll-ups, d", minimum=1, maximum=36_500)
     hourly_days: float = documented(
         3660.0, "hourly roll-ups: energy of the ESG statement, d", minimum=1, maximum=36_500
-    )
-    forecast_hours: float = documented(
-        6.0, "superseded forecasts, some 11 kB a job and cycle, h", minimum=0, maximum=876_000
-    )
-    plan_hours: float = documented(
-        24.0, "superseded plans on which nobody decided, h", minimum=0, maximum=876_000
-    )
-    undecided_days: float = documented(
-        7.0, "recommendations on which nobody decided, d", minimum=0, maximum=36_500
     )
 
     def _check(self) -> None:

@@ -20,7 +20,15 @@ from data.base.files import read_small_file, require_own
 from data.base.state_folder import EARLIER, USUAL, state_folder
 from data.settings.all_settings import Settings
 from data.settings.fields import LIST, PATH, shown_value
-from data.settings.renamed import RENAMED, current_name, current_value, in_minutes, warn_once
+from data.settings.renamed import (
+    RENAMED,
+    WITHOUT_EFFECT,
+    current_name,
+    current_value,
+    has_no_effect,
+    in_minutes,
+    warn_once,
+)
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
@@ -241,6 +249,8 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
             _require_known(section, kinds, where)
             continue
         for field, value in body.items():
+            if has_no_effect(f"{section}.{field}", where):
+                continue
             name = current_name(f"{section}.{field}", where)
             _require_known(name, kinds, where)
             if name in values:
@@ -289,7 +299,7 @@ def _variable(name: str) -> str:
 def _environment_values(
     environ: Mapping[str, str], kinds: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {_variable(name): name for name in (*kinds, *RENAMED)}
+    by_variable = {_variable(name): name for name in (*kinds, *RENAMED, *WITHOUT_EFFECT)}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
@@ -300,7 +310,10 @@ def _environment_values(
                 f"unknown environment variable {variable}",
                 f"Did you mean {hits[0]}?" if hits else "`trimtab settings` lists all settings.",
             )
-        name = current_name(by_variable[variable], f"the environment ({variable})")
+        given = f"the environment ({variable})"
+        if has_no_effect(by_variable[variable], given):
+            continue
+        name = current_name(by_variable[variable], given)
         new = _variable(name)
         if variable != new and new in environ:
             continue  # the new name wins

@@ -1,4 +1,4 @@
-"""Names that settings had before: each works for one more release, with a word."""
+"""Names that settings had before, and settings that are gone: one more release knows them."""
 
 import logging
 from functools import cache
@@ -22,11 +22,19 @@ RENAMED = {
     "planning.minimum_saving_ratio": "planning.min_saving_ratio",
     "power.over_price_per_kwh": "power.over_limit_penalty_per_kwh",
     "prometheus.most_series": "prometheus.max_series",
-    "store.least_free_mib": "store.min_free_mib",
     "submit.largest_gpus": "submit.max_gpus",
     "tenants.over_price": "tenants.over_quota_penalty",
 }
 """The old name of a setting, as `section.field`, and the new one."""
+
+WITHOUT_EFFECT = {
+    "retention.forecast_hours": "superseded forecasts are kept for 6 h",
+    "retention.plan_hours": "superseded plans on which nobody decided are kept for 24 h",
+    "retention.undecided_days": "recommendations on which nobody decided are kept for 7 days",
+    "store.least_free_mib": "nothing is collected below 500 MiB of free space",
+    "store.min_free_mib": "nothing is collected below 500 MiB of free space",
+}
+"""A setting that is gone, as `section.field`, and what holds now."""
 
 _COUNTED_SLOTS = ("planning.frozen_slots",)
 
@@ -43,6 +51,17 @@ def current_value(name: str, value: Any) -> Any:
 def in_minutes(value: Any, slot_minutes: int) -> Any:
     """Return a value with slots turned to minutes."""
     return value * slot_minutes if isinstance(value, Slots) else value
+
+
+def has_no_effect(name: str, where: str) -> bool:
+    """Return whether a setting is gone; log a warning where it is still given."""
+    if name not in WITHOUT_EFFECT:
+        return False
+    warn_once(
+        f"{name} in {where} has no effect any more: {WITHOUT_EFFECT[name]}. Delete it there, the "
+        "next release refuses it"
+    )
+    return True
 
 
 def current_name(name: str, where: str) -> str:

@@ -264,7 +264,6 @@ WORK = {  # settings that say how much work a cycle is, or forbid it: their extr
     ),
     *("planning.history_days", "planning.budget_seconds", "planning.series_seconds"),
     *("planning.workers", "prometheus.step_seconds", "prometheus.lookback_hours"),
-    "store.min_free_mib",
 }
 SMALL = {
     "simulated_fleet.enabled": "true",
@@ -275,7 +274,6 @@ SMALL = {
     "planning.model": "seasonal-naive",
     "prometheus.step_seconds": "300",
     "prometheus.lookback_hours": "6",
-    "store.min_free_mib": "0",
 }
 
 

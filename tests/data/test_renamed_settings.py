@@ -6,7 +6,7 @@ import pytest
 
 from data.base.errors import SettingsError
 from data.settings.load import load_settings, setting_rows
-from data.settings.renamed import RENAMED, warn_once
+from data.settings.renamed import RENAMED, WITHOUT_EFFECT, warn_once
 
 
 def other(value: object) -> str:
@@ -49,7 +49,27 @@ def test_no_new_name_is_an_old_one_of_another() -> None:
     assert not set(RENAMED) & set(RENAMED.values())
     known = {row["name"] for row in setting_rows(load_settings(environ={}))}
     assert set(RENAMED.values()) <= known
-    assert not set(RENAMED) & known
+    assert not {*RENAMED, *WITHOUT_EFFECT} & known
+    assert not RENAMED.keys() & WITHOUT_EFFECT.keys()
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+@pytest.mark.parametrize("by", ["file", "environment"])
+def test_a_setting_that_is_gone_changes_nothing_and_says_what_holds(
+    name: str, by: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its value is, with one line, however often it is read."""
+    section, field = name.split(".")
+    path = tmp_path / "t.toml"
+    path.write_text(f"[{section}]\n{field} = '?'\n" if by == "file" else "")
+    environ = {} if by == "file" else {f"TRIMTAB_{section}_{field}".upper(): "?"}
+    warn_once.cache_clear()
+    for _time in range(3):
+        assert load_settings(path, environ=environ) == load_settings(environ={})
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{name} in ")
+    assert WITHOUT_EFFECT[name] in said
+    assert "Delete it" in said
 
 
 def test_both_names_at_once_are_refused_in_a_file(tmp_path: Path) -> None:

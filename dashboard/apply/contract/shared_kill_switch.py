@@ -7,8 +7,8 @@ back and removes the file of the host where it is done, and leaves a file made b
 """
 
 from datetime import datetime
-from threading import Lock
 from pathlib import Path
+from threading import Lock
 
 from dashboard.apply.contract.kill_switch import Stopped, stopped
 from data.store import Store
