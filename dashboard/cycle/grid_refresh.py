@@ -19,6 +19,9 @@ from data.store.engine.private_files import make_folder, write_private
 
 logger = logging.getLogger(__name__)
 
+_INTERVAL = timedelta(hours=1)
+"""Providers issue once an hour or less often, and free plans limit how often they may be asked."""
+
 
 def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
     """Ask the providers where what they said is old; give what failed. Nothing is raised."""
@@ -26,7 +29,7 @@ def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
     if not grid.in_use or settings.energy.forecast_file:
         return ()
     before = current_outlook(settings, now).forecast
-    if before and now - before.issued_at < timedelta(minutes=grid.interval_minutes):
+    if before and now - before.issued_at < _INTERVAL:
         return ()
     failed: list[str] = []
 

@@ -8,6 +8,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from collectors.shared.http_deadline import end_within
+from dashboard.notify.webhook import TIMEOUT_SECONDS
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
@@ -65,7 +66,7 @@ def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> N
     """Hand a mail to the mail server. Errors: NotDeliveredError."""
     try:
         with _BoundedSMTP(
-            settings.smtp_host, settings.smtp_port, timeout=settings.timeout_seconds
+            settings.smtp_host, settings.smtp_port, timeout=TIMEOUT_SECONDS
         ) as server:
             if settings.smtp_starttls:
                 server.starttls(context=ssl.create_default_context())

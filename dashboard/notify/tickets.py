@@ -13,6 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from collectors.shared.http_deadline import sent, whole_body
 from dashboard.common.escaping import shown
+from dashboard.notify.webhook import TIMEOUT_SECONDS
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
 from data.records.commands import AuditEntry
@@ -104,11 +105,11 @@ def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -
     elif settings.ticket_token:
         headers["Authorization"] = f"Bearer {settings.ticket_token}"
     try:
-        ends = time.monotonic() + settings.timeout_seconds
+        ends = time.monotonic() + TIMEOUT_SECONDS
         with sent(
             "POST",
             settings.ticket_url,
-            seconds=settings.timeout_seconds,
+            seconds=TIMEOUT_SECONDS,
             trust_env=True,
             json=content,
             headers=headers,

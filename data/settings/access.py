@@ -348,8 +348,6 @@ class NotifySettings(Section, name="notify"):
     ticket_events: str = documented_list(
         "approved", "what opens a ticket of its finding, a list of words of the audit"
     )
-    timeout_seconds: float = documented(10.0, "time for one message, s", above=0, maximum=60)
-    attempts: int = documented(8, "how often a message is tried", minimum=1, maximum=100)
 
     def _check(self) -> None:
         require(

@@ -49,10 +49,6 @@ class GridSettings(Section, name="grid"):
         minimum=0,
         maximum=100,
     )
-    interval_minutes: float = documented(
-        60.0, "age of what was told from which it is asked for anew, min", minimum=5, maximum=1440
-    )
-    timeout_seconds: float = documented(20.0, "total time for one request, s", above=0, maximum=600)
     carbon_url: str = documented("", "address of the provider of carbon, or of a proxy before it")
     price_url: str = documented("", "address of the provider of prices, or of a proxy before it")
     file: str = documented_path(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slurm
 
 def applier_of(bed: SlurmBed, **changes: object) -> SlurmApplier:
     """Return an applier by the client programs."""
-    values = {"enabled": True, "conf_file": str(bed.conf), "timeout_seconds": 30.0} | changes
+    values = {"enabled": True, "conf_file": str(bed.conf)} | changes
     return SlurmApplier(SlurmApplySettings(**values))  # type: ignore[arg-type]
 
 

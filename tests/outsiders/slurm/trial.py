@@ -275,7 +275,6 @@ class Trial(Judged):
                 rest_user=self.bed.plan.user,
                 rest_token=self.bed.token() if rest else "",
                 allow_requeue=self.scenario.consent,
-                timeout_seconds=30.0,
             ),
             gpu_models=GPU_MODELS,
         )

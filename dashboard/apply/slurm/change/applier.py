@@ -288,9 +288,7 @@ class SlurmApplier:
         client = self._client()
         if change.target.kind == node_changes.KIND:
             return node_changes.send_to_node(client, step, change)
-        sender = StepSender(
-            client, timeout_seconds=self._settings.timeout_seconds, clock=self._clock
-        )
+        sender = StepSender(client, clock=self._clock)
         return sender.send(step, change)
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
@@ -386,7 +384,6 @@ def _reading(settings: SlurmApplySettings) -> SlurmSettings:
         rest_user=settings.rest_user,
         rest_token=settings.rest_token,
         rest_token_file=settings.rest_token_file,
-        timeout_seconds=settings.timeout_seconds,
     )
 
 

@@ -160,6 +160,6 @@ def explained(error: CollectorError | ApplyError) -> str:
 
 def _own_settings(text: str) -> str:
     for name in ("mode", "bin_directory", "conf_file", "rest_url", "rest_user", "rest_token_file",
-                 "rest_token", "timeout_seconds"):  # fmt: skip
+                 "rest_token"):  # fmt: skip
         text = text.replace(f" slurm.{name}", f" apply_slurm.{name}")
     return text
