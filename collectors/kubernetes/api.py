@@ -35,7 +35,7 @@ Document = dict[str, Any]
 MAX_BYTES = 256 * 1024 * 1024
 TIMEOUT_SECONDS = 30.0
 PAGE_SIZE = 500
-"""As kubectl asks: pods of 20 kB make 10 MB, of which an API server makes several at once."""
+"""As many as kubectl asks for at once."""
 _MAX_PAGES = 10_000
 _RESTARTS = 3
 _TRIES = 3

@@ -22,7 +22,7 @@ from data.settings.all_settings import Settings
 
 _CLOSING_SECONDS = 10.0
 _INTERVAL_SECONDS = 10.0
-"""Between two readings: a cap that bites for less is no matter of hours."""
+"""Six readings a minute: those of a slot are thirty."""
 
 
 class NvmlSampler:

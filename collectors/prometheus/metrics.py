@@ -40,7 +40,7 @@ from data.settings.all_settings import Settings
 from data.settings.sources import PrometheusSettings
 
 MAX_SERIES = 100_000
-"""Series read of one metric and day: the readings of ten times the largest fleet measured."""
+"""Series read of one metric and day: labels that multiply without end stop here."""
 TOO_MANY = "too-many-series"
 """The reason of readings beyond `MAX_SERIES`: labels multiply without end."""
 _TIMED = {

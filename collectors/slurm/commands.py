@@ -55,7 +55,7 @@ MAX_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""
 
 TIMEOUT_SECONDS = 30.0
-"""Of one command or request; slurmctld itself answers or refuses within `MessageTimeout`, 10 s."""
+"""Of one command or request: three times Slurm's own default of `MessageTimeout`."""
 
 _MAX_SCRIPTS = 100
 """Scripts that one collection reads: a request to slurmctld each."""

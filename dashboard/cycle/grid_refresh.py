@@ -1,7 +1,7 @@
 """Keeps what providers say of the grid's hours ahead in a file, in the form of a forecast file.
 
 A provider that does not answer leaves what was said before in force, of carbon and price together,
-until that is too old (`energy.forecast_max_age_hours`); the log and `trimtab doctor` name it.
+until that is too old (`MAX_AGE_HOURS`); the log and `trimtab doctor` name it.
 """
 
 import json
@@ -20,7 +20,7 @@ from data.store.engine.private_files import make_folder, write_private
 logger = logging.getLogger(__name__)
 
 _INTERVAL = timedelta(hours=1)
-"""Providers issue once an hour or less often, and free plans limit how often they may be asked."""
+"""Providers issue about once an hour, and count requests."""
 
 
 def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:

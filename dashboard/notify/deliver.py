@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (10 s a connection): a claim that ran out belongs to a dead one."""
 _MAX_TRIES = 8
-"""With pauses that double, over some hours: longer than a mail server is restarted for."""
+"""With pauses that double, in some four minutes: later it would be no news."""
 SINKS = {
     "webhook": (WEBHOOK, REPORT_WEBHOOK),
     "mail": (MAIL, REPORT_MAIL),

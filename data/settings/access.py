@@ -246,12 +246,6 @@ class AccessSettings(Section, name="access"):
         above=0,
         maximum=720,
     )
-    requests_per_minute: int = documented(
-        1200,
-        "requests of the API by each person who signs in, and each token's; 0: no limit",
-        minimum=0,
-        maximum=10**6,
-    )
 
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard, main one first."""
@@ -339,10 +333,9 @@ class NotifySettings(Section, name="notify"):
     ticket_url: str = documented(
         "", "address that opens a ticket, such as https://HOST/rest/api/2/issue; empty: none"
     )
-    ticket_kind: str = documented(
-        "jira", "what answers there: jira or servicenow", choices=("jira", "servicenow")
+    ticket_project: str = documented(
+        "", "key of the project in Jira, such as OPS; empty: ServiceNow answers there"
     )
-    ticket_project: str = documented("", "key of the project in Jira, such as OPS")
     ticket_user: str = documented("", "sign in there as; empty: by the token alone (Bearer)")
     ticket_token: str = documented("", "password or token for it", secret=True)
     ticket_events: str = documented_list(
@@ -370,11 +363,6 @@ class NotifySettings(Section, name="notify"):
             not self.ticket_url or bool(_origin_of(self.ticket_url)),
             "ticket_url",
             "an address that starts with https://",
-        )
-        self.require(
-            bool(self.ticket_project) or not self.ticket_url or self.ticket_kind != "jira",
-            "ticket_project",
-            "the key of a project where tickets go to Jira",
         )
         require_named_addresses(self, "teams")
         for address in (*entries(self.mail_to), self.mail_from):

@@ -64,20 +64,8 @@ class PlanningSettings(Section, name="planning"):
     slot_minutes: int = documented(15, "slot length, min; divides 1440", minimum=1, maximum=1440)
     horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
     history_days: int = documented(42, "history forecasts look back on, d", minimum=1, maximum=400)
-    max_reading_age_minutes: float = documented(
-        60.0, "nothing is proposed from readings older than this, min", above=0, maximum=525_600
-    )
     model: str = documented(
         "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS
-    )
-    min_history_hours: float = documented(
-        6.0, "jobs with less known history borrow their forecast, h", above=0, maximum=9600
-    )
-    min_coverage_ratio: float = documented(
-        0.5,
-        "known share of a job's history below which no change is recommended, 0..1",
-        minimum=0,
-        maximum=1,
     )
     headroom_ratio: float = documented(
         0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
@@ -88,29 +76,11 @@ class PlanningSettings(Section, name="planning"):
     min_saving_ratio: float = documented(
         0.05, "smallest saving worth a change, share of cost", minimum=0, maximum=1
     )
-    idle_utilization_ratio: float = documented(
-        0.01, "utilization up to which a GPU counts as idle, 0..1", minimum=0, maximum=1
-    )
     reclaim_idle_hours: float = documented(
         4.0,
         "idle time before reclaiming is recommended, h; a service needs a week without work too",
         above=0,
         maximum=9600,
-    )
-    max_return_chance: float = documented(
-        0.1,
-        "chance that a job's work returns within the horizon above which it is not stopped, 0..1",
-        minimum=0,
-        maximum=1,
-    )
-    entry_margin_ratio: float = documented(
-        0.1,
-        "margin by which a change keeps its limits to be proposed, or misses them to be withdrawn",
-        minimum=0,
-        maximum=1,
-    )
-    hysteresis_ratio: float = documented(
-        2.0, "a change must save this many times what making it costs", minimum=0, maximum=1000
     )
     shortfall_weight: float = documented(
         20.0,
@@ -178,12 +148,6 @@ class PlanningSettings(Section, name="planning"):
         "whole",
         "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
         choices=PARTITIONS,
-    )
-    workers: int = documented(
-        0, "forecasting threads or processes; 0: one per core", minimum=0, maximum=256
-    )
-    series_seconds: float = documented(
-        60.0, "longest time Prophet may take for one series, s", above=0, maximum=86_400
     )
 
     def _check(self) -> None:

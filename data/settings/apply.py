@@ -159,12 +159,6 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
         maximum=3600,
     )
     cut_nodes: bool = documented(False, "third switch: cut free nodes by MIG")
-    cut_seconds: float = documented(
-        900.0,
-        "time that a node's MIG manager may take before a cut is taken back, s",
-        minimum=1,
-        maximum=3600,
-    )
 
 
 _BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|[./]$|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")

@@ -14,8 +14,9 @@ from data.settings.fields import (
     numbers_in,
 )
 
+PUE_UNCERTAINTY = 0.1
+"""Half-width of the range of a PUE: season and load."""
 CARBON_PROVIDERS = ("electricity-maps", "uk-carbon-intensity", "watttime")
-PRICE_PROVIDERS = ("entsoe",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +35,6 @@ class GridSettings(Section, name="grid"):
     token_file: str = documented_path(
         "", "file with the token of electricity-maps or the password of watttime, read anew"
     )
-    price: str = documented(
-        "",
-        "who tells day-ahead prices: entsoe; empty: nobody",
-        choices=(*PRICE_PROVIDERS, ""),
-    )
     price_zone: str = documented(
         "", "EIC code of the bidding zone, such as 10Y1001A1001A82H (Germany and Luxembourg)"
     )
@@ -50,7 +46,9 @@ class GridSettings(Section, name="grid"):
         maximum=100,
     )
     carbon_url: str = documented("", "address of the provider of carbon, or of a proxy before it")
-    price_url: str = documented("", "address of the provider of prices, or of a proxy before it")
+    price_url: str = documented(
+        "", "address of ENTSO-E, who tells day-ahead prices, or of a proxy before it; empty: nobody"
+    )
     file: str = documented_path(
         f"{USUAL}/grid_forecast.json", "file that keeps what was told, in the form of a forecast"
     )
@@ -58,7 +56,6 @@ class GridSettings(Section, name="grid"):
     def _check(self) -> None:
         needs = {
             "carbon_url": bool(self.carbon),
-            "price_url": bool(self.price),
             "zone": self.carbon in ("electricity-maps", "watttime"),
             "token_file": self.carbon in ("electricity-maps", "watttime"),
             "user": self.carbon == "watttime",
@@ -77,6 +74,11 @@ class GridSettings(Section, name="grid"):
             )
 
     @property
+    def price(self) -> str:
+        """Return the provider of day-ahead prices: entsoe, where it has an address, else ''."""
+        return "entsoe" if self.price_url else ""
+
+    @property
     def in_use(self) -> bool:
         """Return whether any provider is asked."""
         return bool(self.carbon or self.price)
@@ -90,7 +92,6 @@ class EnergySettings(Section, name="energy"):
     pue: float = documented(
         1.54, "power usage effectiveness of the site (Uptime 2025 average)", minimum=1, maximum=4
     )
-    pue_uncertainty: float = documented(0.1, "half-width of the PUE range", minimum=0, maximum=1)
     electricity_price_per_kwh: float = documented(
         0.20, "electricity price, currency per kWh", minimum=0, maximum=100
     )
@@ -109,9 +110,6 @@ class EnergySettings(Section, name="energy"):
     forecast_file: str = documented_path(
         "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
     )
-    forecast_max_age_hours: float = documented(
-        36.0, "age of its newest issue from which plans do without it, h", above=0, maximum=8760
-    )
     carbon_price_per_tonne: float = documented(
         0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
     )
@@ -120,12 +118,6 @@ class EnergySettings(Section, name="energy"):
         "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known",
         minimum=-1e4,
         maximum=1e4,
-    )
-    hardware_life_years: float = documented(
-        5.0,
-        "life over which the footprint of making a GPU is spread, years (±20 %)",
-        above=0,
-        maximum=50,
     )
     embodied_kgco2e: str = documented_list(
         "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"

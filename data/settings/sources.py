@@ -170,9 +170,6 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
         7, "seed of the fleet; same seed, same fleet", minimum=0, maximum=2**32 - 1
     )
     nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
-    slow_jobs: bool = documented(
-        False, "its training jobs are slow for known causes; off: they keep their boards busy"
-    )
     state_file: str = documented_path(
         "", "file with the changes that were made to it, which it obeys; empty: none ever is"
     )

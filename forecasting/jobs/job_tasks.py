@@ -16,6 +16,8 @@ from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
 from forecasting.series.demand_series import DemandSeries, regular_series
 
+MIN_HISTORY_HOURS = 6.0
+"""Fewer show no course of a day: a job then borrows the forecast of similar ones."""
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 
@@ -97,7 +99,7 @@ def _task(
         if np.isfinite(rows[str(quantity)]).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
-    young = hours < settings.min_history_hours
+    young = hours < MIN_HISTORY_HOURS
     return JobTask(job=job, series=series, young=young, power_forgotten=forgotten, **counts)
 
 
@@ -117,11 +119,10 @@ def _power_of_now(
     other = gpus.notna() & ~same if same.any() else gpus > job.gpu_count + SAME_BOARDS
     current = power.where(~other)
     hours = float(current.notna().sum()) * settings.slot_minutes / 60
-    if hours >= settings.min_history_hours or not power[other].notna().any():
+    if hours >= MIN_HISTORY_HOURS or not power[other].notna().any():
         return current, ""
     return pd.Series(np.nan, index=power.index), (
-        f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {settings.min_history_hours:g} h "
-        "are needed (planning.min_history_hours)"
+        f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {MIN_HISTORY_HOURS:g} h are needed"
     )
 
 

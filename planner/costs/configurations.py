@@ -27,6 +27,8 @@ from planner.jobs.board_sharing import HALF, Partner
 from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_demand import JobDemand
 
+MIN_COVERAGE_RATIO = 0.5
+"""Known share of a history below which it says too little to change or to measure a job by."""
 _MAX_SIZES = 6
 _SCALING = 0.85
 """Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
@@ -66,10 +68,10 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
         return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
     if catalogue.find(demand.job.gpu_model) is None:
         return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
-    if demand.coverage_ratio < planning.min_coverage_ratio:
+    if demand.coverage_ratio < MIN_COVERAGE_RATIO:
         return (
             f"only {100 * demand.coverage_ratio:.0f} % of its history is known, "
-            f"{100 * planning.min_coverage_ratio:.0f} % are needed"
+            f"{100 * MIN_COVERAGE_RATIO:.0f} % are needed"
         )
     if demand.memory_mib is None:
         return "its memory use was never reported"

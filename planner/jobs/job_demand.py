@@ -20,7 +20,7 @@ from planner.jobs.elasticity import Elasticity, JobElasticity, standing_of
 from planner.jobs.job_end import Remaining, waits_for_start
 from planner.jobs.job_history import JobHistory
 from planner.jobs.power_curve import PowerCurve, learned_curve
-from planner.jobs.work_returns import RestEvidence, Rests, WorkReturn, return_of
+from planner.jobs.work_returns import IDLE_RATIO, RestEvidence, Rests, WorkReturn, return_of
 
 Values = npt.NDArray[np.float64]
 _WEEK, _MIN_SEEN, _WORK = timedelta(days=7), timedelta(hours=22), timedelta(hours=1)
@@ -101,7 +101,7 @@ class JobDemand:
     def may_stop(self, planning: PlanningSettings) -> bool:
         """Return whether it is idle for long enough, and its work unlikely to return."""
         long_idle = self.idle_hours >= planning.reclaim_idle_hours
-        return long_idle and self.work_return.may_stop(planning.max_return_chance)
+        return long_idle and self.work_return.may_stop()
 
 
 def job_demand(
@@ -344,6 +344,6 @@ def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
         return True
     age = rows.slot_start[valid][-1] - rows.slot_start[valid]
     slot = timedelta(minutes=planning.slot_minutes)
-    busy = rows.utilization_max_ratio[valid] > planning.idle_utilization_ratio
+    busy = rows.utilization_max_ratio[valid] > IDLE_RATIO
     worked = (busy & (age < _WEEK)).sum() >= _work_slots(planning)
     return bool(worked or age[0].item() + slot < _MIN_SEEN)

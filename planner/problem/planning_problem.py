@@ -42,7 +42,7 @@ from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
 from planner.jobs.job_history import NO_HISTORY, job_histories
-from planner.jobs.work_returns import rests_of, similar_rests
+from planner.jobs.work_returns import IDLE_RATIO, rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
 
 Values = npt.NDArray[np.float64]
@@ -215,7 +215,7 @@ def make_problem(
         job.job_id: rests_of(
             by_job.get(job.job_id, NO_HISTORY),
             slot_hours=terms.slot_hours,
-            idle_ratio=planning.idle_utilization_ratio,
+            idle_ratio=IDLE_RATIO,
             restart_slots=restart_slots(job, planning),
         )
         for job in jobs

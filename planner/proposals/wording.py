@@ -11,6 +11,7 @@ from planner.costs.cost import missed_service
 from planner.costs.time_shift import goes_on_later, work_means
 from planner.costs.transitions import leaving
 from planner.jobs.job_end import waits_for_start
+from planner.jobs.work_returns import IDLE_RATIO
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
 
@@ -157,7 +158,7 @@ def _idle(proposal: Proposal, problem: PlanningProblem) -> str:
     return (
         f"It held {proposal.present.configuration.describe()} for the last "
         f"{proposal.job.demand.idle_hours:.1f} h with utilization of at most "
-        f"{100 * problem.planning.idle_utilization_ratio:g} %. Risk: "
+        f"{100 * IDLE_RATIO:g} %. Risk: "
         f"{proposal.job.demand.work_return.describe()}."
     )
 

@@ -25,9 +25,6 @@ _APPLY = """
 enabled = true
 max_namespace_share_ratio = 1
 stop_file = "STOP"
-
-[planning]
-min_history_hours = 3
 """
 
 

@@ -131,9 +131,7 @@ def token(tmp_path: Path) -> str:
 def settings_of(name: str, url: str, token: str) -> GridSettings:
     """The settings of one provider."""
     if name == "entsoe":
-        return GridSettings(
-            price=name, price_zone=ZONE, price_token_file=token, price_url=f"{url}/api"
-        )
+        return GridSettings(price_zone=ZONE, price_token_file=token, price_url=f"{url}/api")
     zone = "" if name == "uk-carbon-intensity" else "DE"
     return GridSettings(carbon=name, zone=zone, user="ada", token_file=token, carbon_url=url)
 
@@ -356,9 +354,8 @@ AT = {"carbon_url": "http://grid.example"}
         ({"carbon": "uk-carbon-intensity"}, "grid.carbon_url"),
         ({"carbon": "electricity-maps", **AT}, "grid.zone"),
         ({"carbon": "watttime", "zone": "X", "token_file": "t", **AT}, "grid.user"),
-        ({"price": "entsoe"}, "grid.price_url"),
-        ({"price": "entsoe", "price_url": "http://x"}, "grid.price_zone"),
-        ({"price": "entsoe", "price_url": "http://x", "price_zone": "X"}, "grid.price_token_file"),
+        ({"price_url": "http://x"}, "grid.price_zone"),
+        ({"price_url": "http://x", "price_zone": "X"}, "grid.price_token_file"),
         ({"carbon": "nobody"}, "grid.carbon"),
         ({"carbon_url": "ftp://x"}, "grid.carbon_url"),
     ],

@@ -24,7 +24,7 @@ from data.records.changes import StepOutcome, StepResult
 from data.settings.apply import GitApplySettings
 
 TIMEOUT_SECONDS = 30.0
-"""Of one git command or request of the forge: a shallow copy of a large repository takes less."""
+"""Of one git command or request of the forge: the copy is shallow."""
 _MAX_FILE_BLOCKS = 1024 * 1024
 """Of 512 bytes: 512 MiB for a pack."""
 _MAX_ALLOCATION = "64m"

@@ -29,7 +29,7 @@ from data.settings.apply import PowerApplySettings
 
 KIND = "gpus"
 _LEASE = timedelta(minutes=15)
-"""Life of a cap that nobody renews: some cycles, after which a dead Trimtab slows no job down."""
+"""Life of a cap that nobody renews: no job is slow for longer after the death of Trimtab."""
 _FRESH = timedelta(minutes=2)
 """An agent reports every few seconds: after this it is taken for stopped."""
 

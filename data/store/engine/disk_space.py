@@ -13,7 +13,7 @@ from data.base.errors import NoRoomError
 from data.store.engine.dialects import is_postgres
 
 MIN_FREE_MIB = 500.0
-"""A cycle of a large fleet, and the log of its checkpoint, fit into less."""
+"""With less, the store could soon not keep a decision, nor the machine do its other work."""
 _MEBIBYTE = 2**20
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from data.store.engine import tables
 
 _FORECAST_HOURS = 6
-"""Superseded forecasts are some 11 kB a job and cycle: of a large fleet a gigabyte a day."""
+"""Superseded forecasts are some 11 kB a job and cycle: of a thousand jobs a gigabyte a day."""
 _PLAN_HOURS = 24
 _UNDECIDED_HOURS = 7 * 24
 """A week, so that whoever was away on holiday still finds by what a finding was supported."""
