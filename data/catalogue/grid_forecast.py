@@ -100,7 +100,7 @@ def grid_outlook(energy: EnergySettings, at: datetime) -> GridOutlook:
     if age_hours > MAX_AGE_HOURS:
         return GridOutlook(
             why_not=f"the newest issue in {energy.forecast_file} is {age_hours:.1f} h old, "
-            f"and is used for {MAX_AGE_HOURS:g} h"
+            f"one is used for {MAX_AGE_HOURS:g} h"
         )
     if forecast.ends_at <= at:
         ends = f"{forecast.ends_at:%Y-%m-%d %H:%M} UTC"

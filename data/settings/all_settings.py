@@ -12,7 +12,6 @@ from data.settings.apply import (
     GitApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
-    SimulatedApplySettings,
     SlurmApplySettings,
 )
 from data.settings.energy import EnergySettings, GridSettings
@@ -115,12 +114,6 @@ class PlanningSettings(Section, name="planning"):
     budget_seconds: float = documented(
         10.0, "time the planner may take, s", above=0, maximum=86_400
     )
-    frozen_minutes: int = documented(
-        30,
-        "time in which a new plan keeps what the last one said, in whole slots, min",
-        minimum=0,
-        maximum=43_200,
-    )
     churn_ratio: float = documented(
         0.005,
         "saving that a job must bring to leave its announced path, share of a mean job's cost",
@@ -208,8 +201,6 @@ class Settings(SourceSections):
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
-    # After the sections that it is checked against: sections are loaded in this order.
-    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
@@ -241,16 +232,21 @@ class Settings(SourceSections):
                 f"empty while access.mode is {self.access.mode}, which knows nobody by name: set "
                 "it to proxy or oidc",
             )
-        if self.apply_simulated.enabled:
+        if self.changes_simulation:
             _require_only_simulated(self)
+
+    @property
+    def changes_simulation(self) -> bool:
+        """Whether changes may go to the simulated cluster: its file is the second switch."""
+        return self.apply.enabled and bool(self.simulated_fleet.state_file)
 
 
 def _require_only_simulated(settings: Settings) -> None:
     """Refuse (SettingsError) a simulated cluster that could be taken for a real one."""
-    name = "apply_simulated.enabled"
-    fleet = settings.simulated_fleet
-    require(fleet.enabled, name, True, "off while simulated_fleet.enabled is")
-    require(bool(fleet.state_file), name, True, "off without simulated_fleet.state_file")
+    name, file = "simulated_fleet.state_file", settings.simulated_fleet.state_file
+    require(
+        settings.simulated_fleet.enabled, name, file, "empty while simulated_fleet.enabled is off"
+    )
     used = settings.sources_in_use()
     real = {switch: name in used for name, switch in real_source_switches().items()} | {
         "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
@@ -259,4 +255,5 @@ def _require_only_simulated(settings: Settings) -> None:
         "apply_power.enabled": settings.apply_power.enabled,
     }
     others = [setting for setting, used in real.items() if used]
-    require(not others, name, True, f"off beside real sources and targets ({', '.join(others)})")
+    rule = f"empty beside real sources and targets ({', '.join(others)}) where apply.enabled is on"
+    require(not others, name, file, rule)

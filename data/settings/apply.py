@@ -105,15 +105,8 @@ class ApplySettings(Section, name="apply"):
         minimum=0,
         maximum=1,
     )
-    min_gpu_hours: float = documented(
-        1.0, "smallest saving worth a change, GPU-h", minimum=0, maximum=1e9
-    )
-    min_energy_kwh: float = documented(1.0, "or this much energy, kWh", minimum=0, maximum=1e9)
     cool_down_minutes: float = documented(
         60.0, "time between two changes of one job, min", minimum=0, maximum=525_600
-    )
-    poll_seconds: float = documented(
-        2.0, "time between two looks at a change under way, s", minimum=0.05, maximum=60
     )
     rollout_timeout_minutes: float = documented(
         5.0,
@@ -266,15 +259,12 @@ def _is_safe(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmApplySettings(Section, name="apply_slurm"):
-    """Changing Slurm jobs, by the client programs or slurmrestd."""
+    """Changing Slurm jobs, by the client programs or slurmrestd that `slurm` names."""
 
     enabled: bool = documented(False, "second switch: apply changes to Slurm")
     mode: str = documented(
         "commands", "commands (scontrol) or rest (slurmrestd)", choices=("commands", "rest")
     )
-    bin_directory: str = documented_path("", "folder of scontrol and squeue; empty: found on PATH")
-    conf_file: str = documented_path("", "slurm.conf for the commands; empty: Slurm's own default")
-    rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
     rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
     rest_token_file: str = documented_path("", "file with that token, read anew at every change")
@@ -291,13 +281,6 @@ class SlurmApplySettings(Section, name="apply_slurm"):
         maximum=604_800,
     )
 
-    def _check(self) -> None:
-        self.require(
-            self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
-            "rest_url",
-            "an http:// or https:// address when apply_slurm.mode is rest",
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerApplySettings(Section, name="apply_power"):
@@ -306,12 +289,3 @@ class PowerApplySettings(Section, name="apply_power"):
     enabled: bool = documented(False, "second switch: let agents set power limits")
     directory: str = documented_path("", "folder shared with the agents: caps/ and reports/")
     secret_file: str = documented_path("", "file with the secret that signs caps and reports")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedApplySettings(Section, name="apply_simulated"):
-    """Changes to the simulated cluster; never beside a real source or a real target."""
-
-    enabled: bool = documented(
-        False, "second switch: apply changes to the simulated cluster of simulated_fleet.state_file"
-    )

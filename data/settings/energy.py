@@ -1,7 +1,8 @@
 """The settings of energy: what turns board power into site energy, emissions and money."""
 
+import re
 from dataclasses import dataclass
-from datetime import timedelta, timezone, tzinfo
+from datetime import UTC, timedelta, timezone, tzinfo
 
 from data.base.clock import find_zone
 from data.base.state_folder import USUAL
@@ -16,6 +17,7 @@ from data.settings.fields import (
 
 PUE_UNCERTAINTY = 0.1
 """Half-width of the range of a PUE: season and load."""
+_OFFSET = re.compile(r"([+-])(0\d|1[0-4]):([0-5]\d)")
 CARBON_PROVIDERS = ("electricity-maps", "uk-carbon-intensity", "watttime")
 
 
@@ -102,10 +104,8 @@ class EnergySettings(Section, name="energy"):
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
     hours_zone: str = documented(
-        "", "IANA zone of these hours, such as Europe/Berlin, summer time too; empty: hour_offset"
-    )
-    hour_offset: float = documented(
-        0.0, "hours that these are ahead of UTC all year", minimum=-14, maximum=14
+        "",
+        "zone of these hours, such as Europe/Berlin, or +01:00 all year; empty: UTC",
     )
     forecast_file: str = documented_path(
         "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
@@ -135,9 +135,9 @@ class EnergySettings(Section, name="energy"):
             "embodied_kgco2e",
             "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
         )
-        stated = not self.hours_zone or (find_zone(self.hours_zone) and not self.hour_offset)
-        zones = "an IANA zone such as Europe/Berlin, without hour_offset beside it, or empty"
-        self.require(bool(stated), "hours_zone", zones)
+        stated = not self.hours_zone or _OFFSET.fullmatch(self.hours_zone)
+        zones = "an IANA zone such as Europe/Berlin, hours ahead of UTC such as +01:00, or empty"
+        self.require(bool(stated or find_zone(self.hours_zone)), "hours_zone", zones)
         for name, highest in (("electricity_price_by_hour", 100), ("carbon_by_hour", 1e4)):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
             self.require(
@@ -149,7 +149,10 @@ class EnergySettings(Section, name="energy"):
     @property
     def zone(self) -> tzinfo:
         """Return the zone of the hours of the day."""
-        return find_zone(self.hours_zone) or timezone(timedelta(hours=self.hour_offset))
+        if (offset := _OFFSET.fullmatch(self.hours_zone)) is None:
+            return find_zone(self.hours_zone) or UTC
+        ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return timezone(-ahead if offset[1] == "-" else ahead)
 
     @property
     def prices_by_hour(self) -> tuple[float, ...]:

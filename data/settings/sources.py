@@ -171,7 +171,8 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
     )
     nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
     state_file: str = documented_path(
-        "", "file with the changes that were made to it, which it obeys; empty: none ever is"
+        "",
+        "file of the changes made to it; with apply.enabled it lets more be made; empty: none is",
     )
 
 

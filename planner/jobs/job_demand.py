@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
-from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
+from data.base.units import IDLE_RATIO, SAME_BOARDS, SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import BoardShare
 from data.facts.jobs import Job
@@ -20,7 +20,7 @@ from planner.jobs.elasticity import Elasticity, JobElasticity, standing_of
 from planner.jobs.job_end import Remaining, waits_for_start
 from planner.jobs.job_history import JobHistory
 from planner.jobs.power_curve import PowerCurve, learned_curve
-from planner.jobs.work_returns import IDLE_RATIO, RestEvidence, Rests, WorkReturn, return_of
+from planner.jobs.work_returns import RestEvidence, Rests, WorkReturn, return_of
 
 Values = npt.NDArray[np.float64]
 _WEEK, _MIN_SEEN, _WORK = timedelta(days=7), timedelta(hours=22), timedelta(hours=1)

@@ -28,8 +28,6 @@ from planner.jobs.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-IDLE_RATIO = 0.01
-"""Utilization up to which a board counts as idle: counters round, and probes touch boards."""
 MAX_RETURN_CHANCE = 0.1
 """Chance of work within the horizon above which no job is stopped."""
 LEAST = 1.0

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from data.base.units import IDLE_RATIO
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from data.catalogue.grid_forecast import GridOutlook
@@ -42,7 +43,7 @@ from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
 from planner.jobs.job_history import NO_HISTORY, job_histories
-from planner.jobs.work_returns import IDLE_RATIO, rests_of, similar_rests
+from planner.jobs.work_returns import rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
 
 Values = npt.NDArray[np.float64]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from data.base.units import IDLE_RATIO
 from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
@@ -11,7 +12,6 @@ from planner.costs.cost import missed_service
 from planner.costs.time_shift import goes_on_later, work_means
 from planner.costs.transitions import leaving
 from planner.jobs.job_end import waits_for_start
-from planner.jobs.work_returns import IDLE_RATIO
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
 

@@ -17,8 +17,6 @@ seed = {seed}
 nodes = {nodes}
 state_file = "{name}.json"
 
-[apply_simulated]
-enabled = true
 """
 _APPLY = """
 [apply]

@@ -87,7 +87,9 @@ def test_a_webhook_that_took_a_message_and_drips_its_header_is_not_waited_for() 
 def test_a_mail_server_that_drips_is_given_up(first: bytes) -> None:
     """Its banner, and its answer to the first command."""
     with dripping(first) as port:
-        slow = NotifySettings(smtp_host="127.0.0.1", smtp_port=port, smtp_starttls=b"sink" in first)
+        slow = NotifySettings(
+            smtp_url=f"smtp{'+starttls' if b'sink' in first else ''}://127.0.0.1:{port}"
+        )
         with pytest.raises(NotDeliveredError):
             mail.send(MESSAGE, slow)
 
@@ -102,8 +104,8 @@ def test_a_slow_webhook_delays_no_mail(tmp_path: Path) -> None:
         settings = {
             "TRIMTAB_APPLY_ENABLED": "true", "TRIMTAB_APPLY_STOP_FILE": f"{tmp_path}/STOP",
             "TRIMTAB_NOTIFY_WEBHOOK_URL": f"http://127.0.0.1:{port}/x",
-            "TRIMTAB_NOTIFY_TIMEOUT_SECONDS": "60", "TRIMTAB_NOTIFY_MAIL_TO": ADDRESS,
-            "TRIMTAB_NOTIFY_SMTP_PORT": str(sink.port),
+            "TRIMTAB_NOTIFY_MAIL_TO": ADDRESS,
+            "TRIMTAB_NOTIFY_SMTP_URL": sink.url,
         }  # fmt: skip
         with running_server(url, tmp_path, **settings) as server:
             answer(server, "/api/v1/stop", method="POST", body=body, X_Trimtab_By="Robin",

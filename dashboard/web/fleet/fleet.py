@@ -18,10 +18,10 @@ from dashboard.web.frame.page import chart, empty_state, figures, finding, numbe
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.clock import utc_now
 from data.base.counts import count_text
+from data.base.units import IDLE_RATIO
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.columns import ACTIVITY
 from data.facts.gpu_resources import NOT_READ
-from planner.jobs.work_returns import IDLE_RATIO
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from data.store.engine import tables
 
-_FORECAST_HOURS = 6
+FORECAST_HOURS = 6
 """Superseded forecasts are some 11 kB a job and cycle: of a thousand jobs a gigabyte a day."""
-_PLAN_HOURS = 24
+PLAN_HOURS = 24
 _UNDECIDED_HOURS = 7 * 24
 """A week, so that whoever was away on holiday still finds by what a finding was supported."""
 _DECIDED = sa.union(sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest))
@@ -42,14 +42,14 @@ def forget_plans(connection: sa.Connection, now: datetime) -> dict[str, int]:
     )
     kept_plans = sa.select(advice.c.plan_id).where(advice.c.digest.in_(_DECIDED))
     gone = (
-        (forecasts, forecasts.c.cycle_id.in_(old(_FORECAST_HOURS))),
-        (groups, groups.c.cycle_id.in_(old(_FORECAST_HOURS))),
-        (memory, memory.c.cycle_id.in_(old(_FORECAST_HOURS))),
-        (serving, serving.c.cycle_id.in_(old(_FORECAST_HOURS))),
-        (slow, slow.c.cycle_id.in_(old(_FORECAST_HOURS))),
+        (forecasts, forecasts.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (groups, groups.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (memory, memory.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (serving, serving.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (slow, slow.c.cycle_id.in_(old(FORECAST_HOURS))),
         (
             plans,
-            plans.c.cycle_id.in_(old(_PLAN_HOURS)) & plans.c.plan_id.not_in(kept_plans),
+            plans.c.cycle_id.in_(old(PLAN_HOURS)) & plans.c.plan_id.not_in(kept_plans),
         ),
         (
             advice,

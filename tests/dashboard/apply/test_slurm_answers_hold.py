@@ -19,12 +19,14 @@ from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 
 def applier_in(folder: Path, **changes: Any) -> SlurmApplier:
     """An applier whose programs are those of a folder."""
-    settings = SlurmApplySettings(enabled=True, bin_directory=str(folder), **changes)
-    return SlurmApplier(settings, gpu_models=GPU_MODELS, clock=lambda: NOW)
+    source = SlurmSettings(bin_directory=str(folder), gpu_models=GPU_MODELS)
+    settings = SlurmApplySettings(enabled=True, **changes)
+    return SlurmApplier(settings, source=source, clock=lambda: NOW)
 
 
 @pytest.mark.parametrize(("release", "prefix"), [("22.05", "gres:"), ("24.11", "gres/")])
