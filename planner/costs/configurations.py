@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.base.units import MIN_COVERAGE_RATIO
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import JobState, WorkloadKind
 from data.records.feasible_changes import counts_below, why_not, why_not_later
@@ -27,8 +28,6 @@ from planner.jobs.board_sharing import HALF, Partner
 from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_demand import JobDemand
 
-MIN_COVERAGE_RATIO = 0.5
-"""Known share of a history below which it says too little to change or to measure a job by."""
 _MAX_SIZES = 6
 _SCALING = 0.85
 """Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""

@@ -42,7 +42,8 @@ _WISH = re.compile(r"approve\s+(TT-\d{1,9})\s+([0-9a-f]{12,64})", re.IGNORECASE 
 _MENTION = re.compile(r"<at>[^<]{0,200}</at>|&nbsp;|</?(?:p|div|span)>", re.IGNORECASE)
 _NO_WISH = "To approve, write: approve TT-12 and the digest that the message shows."
 _ANSWER_SECONDS = 5
-SLACK_ANSWERS = "https://hooks.slack.com/"
+_SLACK_HOST = "hooks.slack.com"
+SLACK_ANSWERS = f"https://{_SLACK_HOST}/"
 """Where answers to a button are posted: an address from elsewhere is none of Slack's."""
 _BODY = {
     "requestBody": {

@@ -16,7 +16,7 @@ from dashboard.apply.worker.counterfactual import NO_WORK_RATIO, HeldBoards, Sin
 from dashboard.apply.worker.progress import Progress
 from dashboard.apply.worker.task import Task
 from data.base.clock import floor_to_slot
-from data.base.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
+from data.base.units import GRAMS_PER_KILOGRAM, MIN_COVERAGE_RATIO, SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.facts.jobs import Job
@@ -30,7 +30,6 @@ from data.settings.all_settings import Settings
 from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
-from planner.costs.configurations import MIN_COVERAGE_RATIO
 from planner.costs.free_boards import freed_board
 
 BEFORE = timedelta(hours=24)
