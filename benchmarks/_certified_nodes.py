@@ -22,6 +22,7 @@ from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
 from data.records.plans import Plan
+from data.settings.fleet import BORROW_PRICE
 from planner.costs.configurations import Option
 from planner.fleet.fleet_nodes import FleetNode
 from planner.jobs.elasticity import Elasticity
@@ -228,7 +229,7 @@ def _quota_rows(
         for entries in used:
             numbers = np.array([[at for at, _boards in entries]])
             boards = np.array([[boards for _at, boards in entries]])
-            borrowed = np.array([[settings.borrow_price * hours]])
+            borrowed = np.array([[BORROW_PRICE * hours]])
             beyond = np.array([[settings.over_quota_penalty * hours]])
             terms = [
                 (numbers, boards),
@@ -276,7 +277,7 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
                 share = problem.tenants.shares[owner]
                 over = np.clip(held - share.quota, 0.0, None)
                 beyond = np.clip(over - share.borrowable, 0.0, None)
-                total += float((over - beyond).sum()) * settings.borrow_price * hours
+                total += float((over - beyond).sum()) * BORROW_PRICE * hours
                 total += float(beyond.sum()) * settings.over_quota_penalty * hours
     return total
 

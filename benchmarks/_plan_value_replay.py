@@ -128,7 +128,6 @@ def planning(hours: int) -> PlanningSettings:
         max_changes_per_day=0,
         budget_seconds=_BUDGET_SECONDS,
         board_sharing="none",
-        workers=1,
     )
 
 

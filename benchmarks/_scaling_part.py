@@ -51,7 +51,7 @@ def fleet_of(nodes: int, days: int) -> StoredFleet:
 def settings_of() -> Settings:
     """Return the defaults on one thread, so that CPU time is what one core takes."""
     settings = Settings()
-    return replace(settings, planning=replace(settings.planning, workers=1, budget_seconds=60.0))
+    return replace(settings, planning=replace(settings.planning, budget_seconds=60.0))
 
 
 def make(path: Path, nodes: int, days: int) -> Found:

@@ -158,7 +158,6 @@ def settings_of(part: Part, slack: int, min_saving: float, file: str, by_hour: s
             checkpointed_jobs="*",
             shift_slack_hours=float(slack),
             min_saving_ratio=min_saving,
-            workers=1,
         ),
         energy=EnergySettings(
             pue=PUE,

@@ -93,7 +93,7 @@ def stored(folder: Path, nodes: int) -> Path:
         write_facts(connection, StoredFleet(seed=7, nodes=nodes, days=DAYS, end=end))
     engine.dispose()
     settings = Settings()
-    settings = replace(settings, planning=replace(settings.planning, workers=1))
+    settings = replace(settings, planning=replace(settings.planning))
     with open_store(f"duckdb:///{path}") as store:
         write_cycle(store, now=end, settings=settings)
     print(f"{path.name}: made in {time.perf_counter() - started:.0f} s", file=sys.stderr)

@@ -87,7 +87,6 @@ def settings_of(number: int) -> Settings:
             checkpointed_jobs="*",
             horizon_slots=hours * 60 // minutes,
             history_days=PAST_DAYS,
-            workers=1,
             shift_slack_hours=4.0,
             budget_seconds=2.0,
         ),

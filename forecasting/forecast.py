@@ -17,7 +17,7 @@ from data.records.forecasts import (
 )
 from data.settings.all_settings import PlanningSettings
 from forecasting.jobs.forecast_path import PathTask, path_of
-from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.jobs.job_tasks import MIN_HISTORY_HOURS, JobTask, first_slot_after, job_tasks
 from forecasting.jobs.path_pool import paths_of
 from forecasting.models.cold_start import MODEL as BORROWED
 from forecasting.models.cold_start import borrowed
@@ -122,8 +122,8 @@ def _young(
         hours = task.known_slots * settings.slot_minutes / 60
         return ForecastSkipped(
             job_id=task.job.job_id,
-            reason=f"only {hours:.2g} h of known history, {settings.min_history_hours:g} h are "
-            "needed (planning.min_history_hours), and no job of its kind has more",
+            reason=f"only {hours:.2g} h of known history, {MIN_HISTORY_HOURS:g} h are "
+            "needed, and no job of its kind has more",
             samples=task.samples,
             history_slots=task.history_slots,
             known_slots=task.known_slots,

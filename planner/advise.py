@@ -77,7 +77,7 @@ def advise(
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are rejected recommendations; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
-    stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
+    stays until it misses a limit by `ENTRY_MARGIN_RATIO`, and all else must be better than
     its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
     that plan: of a peak that is hours away it must know too. `growth` is what growing training
     into free boards rests on, None where it is off.

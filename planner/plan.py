@@ -95,16 +95,18 @@ def build_plan(
     progress: Callable[[int, int], None] | None = None,
     last: Plan | None = None,
     reconsidered: Collection[str] = (),
+    keeps_first: bool = True,
     workforce: Workforce | None = None,
 ) -> Plan:
     """Return a feasible plan with its certified lower bounds.
 
     The work is bounded by counts, so the same problem gives the same plan; a budget that is too
     short for them ends the improvement early. Compiling, once per machine, is not part of it.
-    With the `last` plan its first slots are kept and a job leaves its announced path only where
-    that pays, `reconsidered` jobs apart. `workforce` plans the parts of `planning.partition_by`,
-    this process by default; the plan is the same. Raises ImpossibleProblemError when jobs that
-    must hold GPUs cannot be placed together, or guarantees exceed the fleet.
+    With the `last` plan its first slots are kept (`keeps_first`) and a job leaves its announced
+    path only where that pays, `reconsidered` jobs apart. `workforce` plans the parts of
+    `planning.partition_by`, this process by default; the plan is the same. Raises
+    ImpossibleProblemError when jobs that must hold GPUs cannot be placed together, or guarantees
+    exceed the fleet.
     """
     show = progress or (lambda _done, _total: None)
     show(0, 3)
@@ -116,13 +118,13 @@ def build_plan(
     mapping = as_slot_problem(problem)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
     try:
-        start = rolling(problem, mapping, last, reconsidered)
+        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
         solved, start = _solved(problem, mapping, start, clock, solver)
     except ImpossibleProblemError:
         if not any(node.away for node in problem.facts.nodes):
             raise
         mapping = mapping.ignoring_maintenance()
-        start = rolling(problem, mapping, last, reconsidered)
+        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
         solved, start = _solved(problem, mapping, start, clock, solver)
     show(2, 3)
     today = _today(problem, mapping, clock)

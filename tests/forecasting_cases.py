@@ -14,7 +14,7 @@ from forecasting.jobs.forecast_path import MIX, PathTask, forecast_path
 from forecasting.series.demand_series import DemandSeries
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
-HOURLY = PlanningSettings(slot_minutes=60, horizon_slots=24, workers=1)
+HOURLY = PlanningSettings(slot_minutes=60, horizon_slots=24)
 
 
 def series(

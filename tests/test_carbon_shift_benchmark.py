@@ -58,7 +58,6 @@ def planned(grid: GridSeries, jobs: list[DrawnJob], folder: Path) -> dict[int, d
             horizon_slots=48,
             shift_slack_hours=float(SLACK),
             min_saving_ratio=0.0,
-            workers=1,
         ),
         energy=EnergySettings(pue=1.3, carbon_price_per_tonne=100.0, forecast_file=str(file)),
     )

@@ -22,7 +22,7 @@ _SETTINGS_INTRODUCTION = """Written by `make golden`. A setting comes from `trim
 `--settings FILE`), then from the environment, then from the command line; later wins.
 `planning.slot_minutes` is `slot_minutes` under `[planning]` in the file and
 `TRIMTAB_PLANNING_SLOT_MINUTES` in the environment. Relative paths in the file count from
-its folder."""
+its folder. In brackets are default and range; without a default a setting is empty."""
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -68,24 +68,22 @@ def test_a_quoted_pytest_command_selects_tests(words: str) -> None:
 
 
 def settings_page() -> str:
-    """The page of settings: a section each, with its name in the environment."""
+    """The page of settings: a section each, a line a setting."""
     lines = ["# Settings", "", _SETTINGS_INTRODUCTION]
     defaults = Settings()
     for section in fields(Settings):
         own = getattr(defaults, section.name)
         lines += ["", f"## {section.name}", ""]
-        lines += ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
-        lines += [
-            f"| `{section.name}.{field.name}` | "
-            + (f"`{value}`" if (value := getattr(own, field.name)) != "" else "empty")
-            + f" | {field.metadata['limits'].rule()} | {field.metadata['meaning']} |"
-            for field in fields(own)
-        ]
+        for field in fields(own):
+            value, rule = getattr(own, field.name), field.metadata["limits"].rule()
+            shown = ", ".join(filter(None, (f"`{value}`" if value not in ("", ()) else "", rule)))
+            name = f"`{section.name}.{field.name}`" + (f" ({shown})" if shown else "")
+            lines.append(f"* {name}: {field.metadata['meaning']}")
     return "\n".join(lines) + "\n"
 
 
 def test_the_page_of_settings_is_golden() -> None:
-    """docs/settings.md has a row per setting: default, limits, meaning; `make golden`."""
+    """docs/settings.md has a line per setting: default, limits, meaning; `make golden`."""
     page = ROOT / "docs" / "settings.md"
     if WRITES_GOLDEN:
         page.write_text(settings_page(), encoding="utf-8")

@@ -34,6 +34,7 @@ from data.base.errors import (
 from data.base.files import read_small_file
 from data.settings.energy import GridSettings
 
+TIMEOUT_SECONDS = 20.0
 _MAX_BYTES = 4 << 20
 _GRAMS_PER_POUND = 453.59237
 _AHEAD = timedelta(hours=48)
@@ -69,12 +70,11 @@ class _GridProvider:
         **query: str,
     ) -> bytes:
         """Return the body of an answer. Errors: CollectorError."""
-        seconds = self.settings.timeout_seconds
         try:
             with sent(
-                "GET", url, seconds=seconds, headers=dict(headers), params=query, auth=auth
+                "GET", url, seconds=TIMEOUT_SECONDS, headers=dict(headers), params=query, auth=auth
             ) as response:
-                ends = time.monotonic() + seconds
+                ends = time.monotonic() + TIMEOUT_SECONDS
                 body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
                 status = response.status_code
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:

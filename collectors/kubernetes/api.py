@@ -36,6 +36,9 @@ from data.settings.sources import KubernetesSettings
 Document = dict[str, Any]
 
 MAX_BYTES = 256 * 1024 * 1024
+TIMEOUT_SECONDS = 30.0
+PAGE_SIZE = 500
+"""As many as kubectl asks for at once."""
 _MAX_PAGES = 10_000
 _RESTARTS = 3
 _TRIES = 3
@@ -171,11 +174,11 @@ class KubernetesApi:
             return entries
         raise UnexpectedAnswerError(
             f"{self.name}: the list {path} changed faster than it could be read",
-            "Raise kubernetes.page_size, so that it takes fewer pages.",
+            "Narrow kubernetes.namespaces, so that it takes fewer pages.",
         )
 
     def _pages(self, path: str, query: Mapping[str, str] | None) -> Iterator[list[Any] | None]:
-        parameters = {"limit": str(self._settings.page_size), **(query or {})}
+        parameters = {"limit": str(PAGE_SIZE), **(query or {})}
         for _page in range(_MAX_PAGES):
             document = self.read(path, parameters)
             if document is None:
@@ -193,7 +196,8 @@ class KubernetesApi:
                 return
             parameters["continue"] = token
         raise UnexpectedAnswerError(
-            f"{self.name}: {path} has more than {_MAX_PAGES} pages", "Raise kubernetes.page_size."
+            f"{self.name}: {path} has more than {_MAX_PAGES} pages",
+            "Narrow kubernetes.namespaces.",
         )
 
     def refusal(self, answer: ApiAnswer, path: str) -> CollectorError:
@@ -235,13 +239,12 @@ class KubernetesApi:
         options = transport(signed)
         if body is not None:
             options["headers"] |= {"Content-Type": content_type}
-        seconds = self._settings.timeout_seconds
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + TIMEOUT_SECONDS
         try:
             with sent(
                 method,
                 f"{signed.host}/{path}",
-                seconds=seconds,
+                seconds=TIMEOUT_SECONDS,
                 params=query,
                 data=None if body is None else json.dumps(body).encode(),
                 **options,
@@ -258,7 +261,7 @@ class KubernetesApi:
         cause = scrub(str(reason or error))[:160]
         request, kubeconfig = f"{method} {path} at {self.name}", f"{self._section}.kubeconfig"
         if isinstance(error, LargeAnswerError) and method == "GET":
-            return UnexpectedAnswerError(f"{request}: {cause}", "Lower kubernetes.page_size.")
+            return UnexpectedAnswerError(f"{request}: {cause}", "Narrow kubernetes.namespaces.")
         if isinstance(error, requests.exceptions.SSLError) and (
             method == "GET" or "CERTIFICATE_VERIFY_FAILED" in str(error)
         ):
@@ -282,7 +285,7 @@ class KubernetesApi:
         detail = f"({type(error).__name__}: {cause})"
         hint = (
             "Is the API server up, does this machine reach it, and does it answer within "
-            f"{self._section}.timeout_seconds ({self._settings.timeout_seconds:g} s)?"
+            f"{TIMEOUT_SECONDS:g} s?"
         )
         if isinstance(error, _BEFORE_SENDING) or isinstance(reason, _BEFORE_SENDING):
             return SourceUnreachableError(f"{request} was not sent {detail}", hint)

@@ -21,6 +21,8 @@ from data.facts.collected import Collected
 from data.settings.all_settings import Settings
 
 _CLOSING_SECONDS = 10.0
+_INTERVAL_SECONDS = 10.0
+"""Six readings a minute: those of a slot are thirty."""
 
 
 class NvmlSampler:
@@ -32,7 +34,11 @@ class NvmlSampler:
     """
 
     def __init__(
-        self, collector: NvmlCollector, *, interval_seconds: float = 10.0, capacity: int = 8640
+        self,
+        collector: NvmlCollector,
+        *,
+        interval_seconds: float = _INTERVAL_SECONDS,
+        capacity: int = 8640,
     ) -> None:
         if not 0 < interval_seconds <= 3600 or capacity < 1:
             raise ValueError(
@@ -130,7 +136,7 @@ def _build(settings: Settings, catalogue: GpuCatalogue) -> NvmlSampler:
     nvml = settings.nvml
     host = nvml.node or platform.node()
     collector = NvmlCollector(nvml, catalogue, host, proc_root=Path(nvml.proc_root))
-    return NvmlSampler(collector, interval_seconds=nvml.interval_seconds)
+    return NvmlSampler(collector)
 
 
 SOURCE = Source(build=_build, findings=lambda settings, _now: nvml_findings(settings.nvml))

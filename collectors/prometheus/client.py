@@ -40,6 +40,8 @@ from data.base.errors import (
 from data.base.text import storable
 from data.settings.sources import PrometheusSettings
 
+BUDGET_SECONDS = 300.0
+"""Of all requests of one collection: what is left is a gap, which the next one asks for."""
 _TRIES = 3
 _MAX_SLOW = 3
 """Answers in a row that came too late before the server counts as down for this collection."""
@@ -151,7 +153,7 @@ class PrometheusClient:
     def begin(self) -> None:
         """Start a collection: sign in anew, forget earlier gaps, start the budget of time."""
         self._session.sign_in()
-        self._session.ends = time.monotonic() + self._settings.budget_seconds
+        self._session.ends = time.monotonic() + BUDGET_SECONDS
         self._session.warnings.clear()
         self._gaps.clear()
         self._requested = 0.0

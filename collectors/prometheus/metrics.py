@@ -39,8 +39,10 @@ from data.facts.identifiers import digest_of
 from data.settings.all_settings import Settings
 from data.settings.sources import PrometheusSettings
 
+MAX_SERIES = 100_000
+"""Series read of one metric and day: labels that multiply without end stop here."""
 TOO_MANY = "too-many-series"
-"""The reason of readings beyond `prometheus.max_series`: labels multiply without end."""
+"""The reason of readings beyond `MAX_SERIES`: labels multiply without end."""
 _TIMED = {
     "first_token": "first_token_seconds",
     "queue_wait": "queue_wait_seconds",
@@ -232,7 +234,7 @@ class PrometheusDcgmCollector:
             step_seconds=step or self.settings.step_seconds,
             scrape_seconds=scrape_seconds,
         )
-        results = list(islice(entries, self.settings.max_series))
+        results = list(islice(entries, MAX_SERIES))
         for entry in entries:
             dropped.counts[TOO_MANY] += len(entry["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}

@@ -29,6 +29,8 @@ from data.settings.sources import PrometheusSettings
 
 MAX_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 5.0
+TIMEOUT_SECONDS = 30.0
+"""Of one request: a question that takes longer is split, and the halves are asked."""
 _CHUNK = 1 << 16
 _TEMPORARY = frozenset({429, 502, 503})
 _TOO_MUCH_STATUS = frozenset({413, 422})
@@ -100,11 +102,11 @@ class GuardedSession(requests.Session):
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Return the whole answer. Errors: CollectorError for all but what its body says."""
         now = time.monotonic()
-        ends = min(now + self._settings.timeout_seconds, self.ends)
+        ends = min(now + TIMEOUT_SECONDS, self.ends)
         if ends <= now:
             raise SourceUnreachableError(
                 f"{self.url}: the time for this collection is used up",
-                "Raise prometheus.budget_seconds or narrow prometheus.selector.",
+                "Narrow prometheus.selector, or lengthen prometheus.step_seconds.",
             )
         remaining = ends - now
         options |= {"timeout": (min(CONNECT_SECONDS, remaining), remaining), "stream": True}
@@ -148,7 +150,7 @@ class GuardedSession(requests.Session):
     def _too_slow(self) -> TooSlowError:
         return TooSlowError(
             f"{self.url} did not answer in time",
-            "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
+            "Narrow prometheus.selector, or lengthen prometheus.step_seconds.",
         )
 
     def _error(self, error: BaseException) -> CollectorError:

@@ -43,7 +43,6 @@ class SimulatedCluster:
     path: Path
     seed: int
     nodes: int
-    slow_jobs: bool = False
 
     def fleet(self) -> SimulatedFleet:
         """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
@@ -118,9 +117,7 @@ class SimulatedCluster:
             self._write(())
 
     def _with(self, changes: tuple[Holding, ...]) -> SimulatedFleet:
-        return SimulatedFleet(
-            seed=self.seed, nodes=self.nodes, changes=changes, slow_jobs=self.slow_jobs
-        )
+        return SimulatedFleet(seed=self.seed, nodes=self.nodes, changes=changes)
 
     def _until_its_run_ends(
         self, changes: tuple[Holding, ...], tenant: Tenant, change: Holding
@@ -184,7 +181,6 @@ def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
         path=Path(settings.state_file),
         seed=settings.seed,
         nodes=settings.nodes,
-        slow_jobs=settings.slow_jobs,
     )
 
 
@@ -192,7 +188,7 @@ def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
     fleet = settings.simulated_fleet
     return SimulatedFleetCollector(
-        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes, slow_jobs=fleet.slow_jobs),
+        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes),
         step_seconds=settings.prometheus.step_seconds,
         changed=cluster_of(fleet).fleet if fleet.state_file else None,
     )

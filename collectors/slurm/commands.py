@@ -54,6 +54,9 @@ from data.settings.sources import SlurmSettings
 MAX_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""
 
+TIMEOUT_SECONDS = 30.0
+"""Of one command or request: three times Slurm's own default of `MessageTimeout`."""
+
 _MAX_SCRIPTS = 100
 """Scripts that one collection reads: a request to slurmctld each."""
 
@@ -161,13 +164,13 @@ class SlurmCommands:
                     stdout=out,
                     stderr=subprocess.PIPE,
                     env=self._environment(),
-                    timeout=self.settings.timeout_seconds,
+                    timeout=TIMEOUT_SECONDS,
                     check=False,
                 )
             except subprocess.TimeoutExpired as error:
                 raise SourceUnreachableError(
-                    f"{command} gave no answer in {self.settings.timeout_seconds:g} s",
-                    "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
+                    f"{command} gave no answer in {TIMEOUT_SECONDS:g} s",
+                    "Is slurmctld running and not overloaded?",
                 ) from error
             except OSError as error:
                 raise SourceNotConfiguredError(

@@ -25,6 +25,7 @@ from collectors.slurm.backend import (
     read_queue,
     release_in,
 )
+from collectors.slurm.commands import TIMEOUT_SECONDS
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
@@ -172,14 +173,13 @@ class SlurmRest:
             return self._get_once(path, query)
 
     def _get_once(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
-        seconds = self.settings.timeout_seconds
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + TIMEOUT_SECONDS
         try:
             with requests.get(
                 self._base + path,
                 params=query,
                 headers=self._headers(),
-                timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                timeout=(min(_CONNECT_SECONDS, TIMEOUT_SECONDS), TIMEOUT_SECONDS),
                 allow_redirects=False,
                 stream=True,
             ) as response:
@@ -191,8 +191,8 @@ class SlurmRest:
             ) from error
         except (LateAnswerError, requests.exceptions.Timeout, ReadTimeoutError) as error:
             raise SourceUnreachableError(
-                f"{self.name} {path} gave no answer in {seconds:g} s",
-                "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
+                f"{self.name} {path} gave no answer in {TIMEOUT_SECONDS:g} s",
+                "Is slurmctld running and not overloaded?",
             ) from error
         except (requests.exceptions.RequestException, HTTPError) as error:
             raise SourceUnreachableError(

@@ -44,7 +44,7 @@ def _git(settings: Settings, _clock: Clock) -> Applier:
 def _slurm(settings: Settings, clock: Clock) -> Applier:
     from dashboard.apply.slurm.change.applier import SlurmApplier
 
-    return SlurmApplier(settings.apply_slurm, gpu_models=settings.slurm.gpu_models, clock=clock)
+    return SlurmApplier(settings.apply_slurm, source=settings.slurm, clock=clock)
 
 
 def _power_cap(settings: Settings, clock: Clock) -> Applier:
@@ -71,7 +71,7 @@ APPLIERS: dict[str, ApplierSource] = {
         enabled=lambda settings: settings.apply_power.enabled, make=_power_cap
     ),
     "simulated": ApplierSource(
-        enabled=lambda settings: settings.apply_simulated.enabled, make=_simulated
+        enabled=lambda settings: bool(settings.simulated_fleet.state_file), make=_simulated
     ),
 }
 """Applier name to where it comes from."""

@@ -40,11 +40,7 @@ class KubernetesWriter(KubernetesApi):
 def applying_account(client: type[Api], settings: KubernetesApplySettings) -> Api:
     """Return a client of the applying account; with methods that write if its class has them."""
     return client(
-        KubernetesSettings(
-            kubeconfig=settings.kubeconfig,
-            context=settings.context,
-            timeout_seconds=settings.timeout_seconds,
-        ),
+        KubernetesSettings(kubeconfig=settings.kubeconfig, context=settings.context),
         role="deploy/kubernetes-applier.yaml",
         section="apply_kubernetes",
         personal=False,

@@ -1,7 +1,7 @@
 """Keeps what providers say of the grid's hours ahead in a file, in the form of a forecast file.
 
 A provider that does not answer leaves what was said before in force, of carbon and price together,
-until that is too old (`energy.forecast_max_age_hours`); the log and `trimtab doctor` name it.
+until that is too old (`MAX_AGE_HOURS`); the log and `trimtab doctor` name it.
 """
 
 import json
@@ -19,6 +19,9 @@ from data.store.engine.private_files import make_folder, write_private
 
 logger = logging.getLogger(__name__)
 
+_INTERVAL = timedelta(hours=1)
+"""Providers issue about once an hour, and count requests."""
+
 
 def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
     """Ask the providers where what they said is old; give what failed. Nothing is raised."""
@@ -26,7 +29,7 @@ def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
     if not grid.in_use or settings.energy.forecast_file:
         return ()
     before = current_outlook(settings, now).forecast
-    if before and now - before.issued_at < timedelta(minutes=grid.interval_minutes):
+    if before and now - before.issued_at < _INTERVAL:
         return ()
     failed: list[str] = []
 

@@ -92,7 +92,7 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
         )
     basis = _basis(world, view, now)
     targets = _targets(view)
-    withheld = why_too_old(reader, settings, as_of=view.as_of, now=now)
+    withheld = why_too_old(reader, as_of=view.as_of, now=now)
     return PlanningFacts(
         now=now,
         basis=basis,

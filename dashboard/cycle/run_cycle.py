@@ -76,7 +76,7 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
     retention of samples, so that a gap is caught up; a new one from the look-back.
     """
     settings, reader = world.settings, world.store.reader
-    require_room(reader.free_mib(), settings.store.min_free_mib)
+    require_room(reader.free_mib())
     lookback = now - timedelta(hours=settings.prometheus.lookback_hours)
     oldest = now - timedelta(days=settings.retention.raw_days)
     since = {

@@ -137,7 +137,6 @@ def what_if(basis: PlanBasis, settings: Settings, knobs: Mapping[str, float]) ->
     # those of the plan in force, whatever the settings have become since.
     planning = replace(
         changed.planning,
-        frozen_minutes=0,
         slot_minutes=last.slot_seconds // 60,
         horizon_slots=len(last.slot_starts),
     )
@@ -153,6 +152,7 @@ def what_if(basis: PlanBasis, settings: Settings, knobs: Mapping[str, float]) ->
         budget_seconds=min(MAX_SECONDS, changed.planning.budget_seconds),
         created_at=last.created_at,
         last=last,
+        keeps_first=False,
     )
     current_paths, left_out = _paths(last, problem)
     copy_paths, _none = _paths(copy, problem)

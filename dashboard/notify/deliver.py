@@ -30,7 +30,9 @@ from data.store.record.report_log import DIGEST, URGENT
 
 logger = logging.getLogger(__name__)
 _CLAIMED = timedelta(minutes=5)
-"""Longer than sending may take (60 s a connection): a claim that ran out belongs to a dead one."""
+"""Longer than sending may take (10 s a connection): a claim that ran out belongs to a dead one."""
+_MAX_TRIES = 8
+"""With pauses that double, in some four minutes: later it would be no news."""
 SINKS = {
     "webhook": (WEBHOOK, REPORT_WEBHOOK),
     "mail": (MAIL, REPORT_MAIL),
@@ -92,10 +94,10 @@ class Notifier:
                 "%r was not delivered at try %d of %d: %s",
                 scrub(claim.message.subject),
                 claim.attempts,
-                settings.attempts,
+                _MAX_TRIES,
                 error,
             )
-            self.store.outbox.failed(claim, error.message, now=self.clock(), most=settings.attempts)
+            self.store.outbox.failed(claim, error.message, now=self.clock(), most=_MAX_TRIES)
         else:
             self.store.outbox.sent(claim)
         return True

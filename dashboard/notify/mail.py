@@ -6,8 +6,10 @@ import ssl
 from contextlib import ExitStack
 from email.message import EmailMessage
 from email.utils import format_datetime
+from urllib.parse import unquote, urlsplit
 
 from collectors.shared.http_deadline import end_within
+from dashboard.notify.webhook import TIMEOUT_SECONDS
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
@@ -63,15 +65,14 @@ def send(message: Message, settings: NotifySettings) -> None:
 
 def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> None:
     """Hand a mail to the mail server. Errors: NotDeliveredError."""
+    parts = urlsplit(settings.smtp_url)
+    host, port = parts.hostname or "", parts.port or 25
     try:
-        with _BoundedSMTP(
-            settings.smtp_host, settings.smtp_port, timeout=settings.timeout_seconds
-        ) as server:
-            if settings.smtp_starttls:
+        with _BoundedSMTP(host, port, timeout=TIMEOUT_SECONDS) as server:
+            if parts.scheme == "smtp+starttls":
                 server.starttls(context=ssl.create_default_context())
-            if settings.smtp_user:
-                server.login(settings.smtp_user, settings.smtp_password)
+            if parts.username:
+                server.login(unquote(parts.username), settings.smtp_password)
             server.send_message(mail, to_addrs=[recipient])
     except (OSError, smtplib.SMTPException) as error:
-        where = f"{settings.smtp_host}:{settings.smtp_port}"
-        raise NotDeliveredError(f"mail server {where}: {scrub(str(error))}") from error
+        raise NotDeliveredError(f"mail server {host}:{port}: {scrub(str(error))}") from error

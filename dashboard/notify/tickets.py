@@ -13,6 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from collectors.shared.http_deadline import sent, whole_body
 from dashboard.common.escaping import shown
+from dashboard.notify.webhook import TIMEOUT_SECONDS
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
 from data.records.commands import AuditEntry
@@ -67,7 +68,7 @@ def open_ticket(message: Message, settings: NotifySettings, reader: StoreReader)
     if ticket_of(reader, order["number"]):
         return order["digest"], ""
     answer = _post(_content(message.subject, order["text"], settings), message, settings)
-    number = answer.get("key") if settings.ticket_kind == "jira" else _result(answer).get("number")
+    number = answer.get("key") if settings.ticket_project else _result(answer).get("number")
     if not isinstance(number, str) or not _NUMBER.fullmatch(number):
         raise NotDeliveredError("the answer of notify.ticket_url names no ticket")
     return order["digest"], number
@@ -78,7 +79,7 @@ def _content(subject: str, text: str, settings: NotifySettings) -> dict[str, Any
     *lines, last = map(shown, text.splitlines())
     # What others wrote is no address; the last line is ours, and may be one.
     lines = [*(line.replace("://", ":\u2060//") for line in lines), last]
-    if settings.ticket_kind == "servicenow":
+    if not settings.ticket_project:
         return {"short_description": shown(subject), "description": "\n".join(lines)}
     escaped = [_JIRA_MARKUP.sub(r"\\\g<0>", line) for line in lines]
     fields = {
@@ -104,11 +105,11 @@ def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -
     elif settings.ticket_token:
         headers["Authorization"] = f"Bearer {settings.ticket_token}"
     try:
-        ends = time.monotonic() + settings.timeout_seconds
+        ends = time.monotonic() + TIMEOUT_SECONDS
         with sent(
             "POST",
             settings.ticket_url,
-            seconds=settings.timeout_seconds,
+            seconds=TIMEOUT_SECONDS,
             trust_env=True,
             json=content,
             headers=headers,

@@ -22,6 +22,7 @@ _NO_MARKUP: dict[str, Any] = {
 
 
 SLACK, TEAMS = "slack", "teams"
+TIMEOUT_SECONDS = 10.0
 _MAX_BLOCK = 3000
 """Characters that Slack takes in a text of a block."""
 _MAX_ACTIONS = 6
@@ -155,7 +156,7 @@ def post(content: dict[str, Any], message_id: str, settings: NotifySettings) -> 
         with sent(
             "POST",
             settings.webhook_url,
-            seconds=settings.timeout_seconds,
+            seconds=TIMEOUT_SECONDS,
             trust_env=True,
             json=content,
             headers={"Idempotency-Key": message_id},

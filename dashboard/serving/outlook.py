@@ -57,6 +57,10 @@ _BATCH = 256
 """Services that are forecast at once."""
 _MAX_FLOOR_MINUTES = 60
 """For so long at most what waits now is a floor: a queue says nothing of later hours."""
+COLD_START_SECONDS = 480.0
+"""From the order of a replica to its first request, until enough starts of it were seen."""
+_REACTIVE_RATIO = 0.7
+"""Share of its requests at once to which the reactive rule fills a replica."""
 _READ_MINUTES = SLOT_SECONDS // 60
 _SLOTS = 36
 _RATE_SLOTS_OF_A_DAY = 86_400 // RATE_SLOT_SECONDS
@@ -81,7 +85,7 @@ def foreseen_serving(
         quantiles = iter(rate_quantiles_of(rates, _SLOTS))
         for service in learned:
             job_id = service.history.job_id
-            starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
+            starting = cold_start(starts.get(job_id, {}), COLD_START_SECONDS)
             quantiles_by_series = [next(quantiles) for _ in service.series]
             sized = _outlook(service, quantiles_by_series, jobs.get(job_id), starting, settings)
             outlooks.append(_with_silent(sized, silent.get(job_id, 0)))
@@ -161,7 +165,7 @@ def _outlook(
     sized = _sized(plain, service, forecast, starting, settings, _least(job))
     rules = NeedRules(
         objective=objective_of(settings),
-        reactive_ratio=settings.reactive_ratio,
+        reactive_ratio=_REACTIVE_RATIO,
         cold_start_seconds=starting.seconds,
     )
     return replace(sized, bounds=_bounds(job, service, service.taught[0].carries, rules))
@@ -304,7 +308,7 @@ def _sized(
         each.proven((float(each.work[-1]), *rates), objective)
         for each, rates in zip(service.taught, works, strict=True)
     ]
-    reactive = reactive_replicas(taught.carries, service.readings, settings.reactive_ratio)
+    reactive = reactive_replicas(taught.carries, service.readings, _REACTIVE_RATIO)
     is_late = service.readings.mean_waits[-1] > settings.wait_seconds
     if np.nan_to_num(service.readings.waiting[-1]) < 1 and not is_late:
         reactive = int(min(reactive, proven[0][0]))  # nobody waits: what was proven is enough

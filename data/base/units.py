@@ -14,6 +14,10 @@ HOURS_PER_YEAR = 8760
 GRAMS_PER_KILOGRAM = 1000
 SLOT_SECONDS = 300
 """Of the slots that readings are counted in; a plan has slots of its own."""
+MIN_COVERAGE_RATIO = 0.5
+"""Known share of a history below which it says too little to change or to measure a job by."""
+IDLE_RATIO = 0.01
+"""Utilization up to which a board counts as idle: counters round, and probes touch boards."""
 SAME_BOARDS = 0.05
 """A slot's mean number of boards that is off by less is of that number."""
 

@@ -19,6 +19,8 @@ from data.base.files import read_small_file
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
 
+MAX_AGE_HOURS = 36.0
+"""A forecast of a day and a half ago says little of now."""
 _MAX_BYTES = 8 << 20
 _LIMITS = {"gco2e_per_kwh": (0.0, 1e4), "price_per_kwh": (-100.0, 100.0)}
 _FIX = "Write issued_at, time, gco2e_per_kwh and price_per_kwh in each row (docs/energy.md)."
@@ -95,10 +97,10 @@ def grid_outlook(energy: EnergySettings, at: datetime) -> GridOutlook:
     except SettingsError as error:
         return GridOutlook(why_not=str(error))
     age_hours = (at - forecast.issued_at).total_seconds() / 3600
-    if age_hours > energy.forecast_max_age_hours:
+    if age_hours > MAX_AGE_HOURS:
         return GridOutlook(
             why_not=f"the newest issue in {energy.forecast_file} is {age_hours:.1f} h old, "
-            f"energy.forecast_max_age_hours allows {energy.forecast_max_age_hours:g}"
+            f"one is used for {MAX_AGE_HOURS:g} h"
         )
     if forecast.ends_at <= at:
         ends = f"{forecast.ends_at:%Y-%m-%d %H:%M} UTC"

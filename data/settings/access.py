@@ -5,6 +5,7 @@ Lists are comma-separated; an entry is a name exactly as the sign-in gives it, o
 
 import base64
 import binascii
+import hmac
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from data.settings.fields import Section, documented, documented_list, require
 from data.settings.reports import require_named_addresses
 
 CHATS: tuple[str, ...] = ("slack", "teams")
-_SLACK_HOST = "hooks.slack.com"
 _ACCOUNT = re.compile(r"(slack:[A-Z0-9]{2,32}/[A-Z0-9]{2,32}|teams:[0-9a-f-]{36})")
 
 
@@ -44,9 +44,6 @@ class ChatSettings(Section, name="chat"):
 
     slack_signing_secret: str = documented(
         "", "signing secret of the Slack app; empty: nothing is taken from Slack", secret=True
-    )
-    slack_answers: str = documented(
-        f"https://{_SLACK_HOST}/", "how addresses begin to which answers to a button are posted"
     )
     teams_security_token: str = documented(
         "", "security token of the outgoing webhook; empty: nothing from Teams", secret=True
@@ -93,6 +90,9 @@ ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 
 _NETLOC = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?"
+)
+_SMTP = re.compile(
+    r"smtp(\+starttls)?://([^@/:\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
 )
 HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-(?!\1:\2)([01]\d|2[0-3]):([0-5]\d)")
 """Two different times of the day."""
@@ -234,10 +234,6 @@ class AccessSettings(Section, name="access"):
     oidc_metadata_url: str = documented("", "discovery document of the identity provider")
     oidc_client_id: str = documented("", "client id at the identity provider")
     oidc_client_secret: str = documented("", "its secret", secret=True)
-    oidc_cookie_secret: str = documented(
-        "", "signs the cookie of a sign-in under way; 32 or more", secret=True
-    )
-    oidc_redirect_uri: str = documented("", "this dashboard's address and /oauth2callback")
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
     oidc_session_hours: float = documented(
@@ -246,17 +242,22 @@ class AccessSettings(Section, name="access"):
         above=0,
         maximum=720,
     )
-    requests_per_minute: int = documented(
-        1200,
-        "requests of the API by each person who signs in, and each token's; 0: no limit",
-        minimum=0,
-        maximum=10**6,
-    )
 
     def public_origins(self) -> tuple[str, ...]:
-        """Return the origins by which browsers are known to reach the dashboard, main one first."""
-        stated = (self.public_url, self.oidc_redirect_uri if self.mode == "oidc" else "")
-        return tuple(origin for name in stated if (origin := _origin_of(name)))
+        """Return the origins by which browsers are known to reach the dashboard."""
+        origin = _origin_of(self.public_url)
+        return (origin,) if origin else ()
+
+    @property
+    def oidc_redirect_uri(self) -> str:
+        """The address to which the identity provider sends browsers back."""
+        return f"{self.public_url.rstrip('/')}/oauth2callback"
+
+    @property
+    def oidc_cookie_secret(self) -> str:
+        """The key of the cookie of a sign-in under way, the same in every web process."""
+        secret = self.oidc_client_secret.encode()
+        return hmac.new(secret, b"trimtab: cookie of a sign-in", "sha256").hexdigest()
 
     def names_hosts(self) -> bool:
         """Return whether any host beside this machine's own is answered."""
@@ -293,15 +294,9 @@ class AccessSettings(Section, name="access"):
                 "oidc_metadata_url",
                 "oidc_client_id",
                 "oidc_client_secret",
-                "oidc_redirect_uri",
+                "public_url",
             ):
                 self.require(bool(getattr(self, name)), name, "set when mode is oidc")
-            require(
-                len(self.oidc_cookie_secret) >= 32,
-                "access.oidc_cookie_secret",
-                "***",
-                "at least 32 characters of chance",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +316,11 @@ class NotifySettings(Section, name="notify"):
         "who else gets the weekly digest, of single namespaces alone, such as "
         "search=a@site.example b@site.example, vision=…",
     )
-    smtp_host: str = documented("127.0.0.1", "mail server")
-    smtp_port: int = documented(25, "its port", minimum=1, maximum=65_535)
-    smtp_starttls: bool = documented(False, "encrypt by STARTTLS, certificate checked")
-    smtp_user: str = documented("", "sign in as; empty: no sign-in")
-    smtp_password: str = documented("", "its password", secret=True)
+    smtp_url: str = documented(
+        "smtp://127.0.0.1:25",
+        "mail server, such as smtp+starttls://USER@HOST:587; no user: no sign-in",
+    )
+    smtp_password: str = documented("", "password of that user", secret=True)
     events: str = documented_list(
         "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
         "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent,digest",
@@ -339,17 +334,14 @@ class NotifySettings(Section, name="notify"):
     ticket_url: str = documented(
         "", "address that opens a ticket, such as https://HOST/rest/api/2/issue; empty: none"
     )
-    ticket_kind: str = documented(
-        "jira", "what answers there: jira or servicenow", choices=("jira", "servicenow")
+    ticket_project: str = documented(
+        "", "key of the project in Jira, such as OPS; empty: ServiceNow answers there"
     )
-    ticket_project: str = documented("", "key of the project in Jira, such as OPS")
     ticket_user: str = documented("", "sign in there as; empty: by the token alone (Bearer)")
     ticket_token: str = documented("", "password or token for it", secret=True)
     ticket_events: str = documented_list(
         "approved", "what opens a ticket of its finding, a list of words of the audit"
     )
-    timeout_seconds: float = documented(10.0, "time for one message, s", above=0, maximum=60)
-    attempts: int = documented(8, "how often a message is tried", minimum=1, maximum=100)
 
     def _check(self) -> None:
         require(
@@ -373,12 +365,12 @@ class NotifySettings(Section, name="notify"):
             "ticket_url",
             "an address that starts with https://",
         )
-        self.require(
-            bool(self.ticket_project) or not self.ticket_url or self.ticket_kind != "jira",
-            "ticket_project",
-            "the key of a project where tickets go to Jira",
-        )
         require_named_addresses(self, "teams")
+        self.require(
+            _SMTP.fullmatch(self.smtp_url) is not None,
+            "smtp_url",
+            "smtp:// or smtp+starttls://, a host and a port, such as smtp://127.0.0.1:25",
+        )
         for address in (*entries(self.mail_to), self.mail_from):
             require(
                 address.isprintable()

@@ -12,7 +12,6 @@ from data.settings.apply import (
     GitApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
-    SimulatedApplySettings,
     SlurmApplySettings,
 )
 from data.settings.energy import EnergySettings, GridSettings
@@ -35,24 +34,12 @@ from data.settings.submission import SubmitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings(Section, name="retention"):
-    """Retention of facts, by resolution, and of results that a newer cycle replaced.
-
-    The hourly energy is kept for years; what a person decided on is kept for good.
-    """
+    """Retention of facts, by resolution; what a person decided on is kept for good."""
 
     raw_days: float = documented(14.0, "samples as collected, d", minimum=1, maximum=36_500)
     five_minute_days: float = documented(90.0, "5-minute roll-ups, d", minimum=1, maximum=36_500)
     hourly_days: float = documented(
         3660.0, "hourly roll-ups: energy of the ESG statement, d", minimum=1, maximum=36_500
-    )
-    forecast_hours: float = documented(
-        6.0, "superseded forecasts, some 11 kB a job and cycle, h", minimum=0, maximum=876_000
-    )
-    plan_hours: float = documented(
-        24.0, "superseded plans on which nobody decided, h", minimum=0, maximum=876_000
-    )
-    undecided_days: float = documented(
-        7.0, "recommendations on which nobody decided, d", minimum=0, maximum=36_500
     )
 
     def _check(self) -> None:
@@ -76,20 +63,8 @@ class PlanningSettings(Section, name="planning"):
     slot_minutes: int = documented(15, "slot length, min; divides 1440", minimum=1, maximum=1440)
     horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
     history_days: int = documented(42, "history forecasts look back on, d", minimum=1, maximum=400)
-    max_reading_age_minutes: float = documented(
-        60.0, "nothing is proposed from readings older than this, min", above=0, maximum=525_600
-    )
     model: str = documented(
         "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS
-    )
-    min_history_hours: float = documented(
-        6.0, "jobs with less known history borrow their forecast, h", above=0, maximum=9600
-    )
-    min_coverage_ratio: float = documented(
-        0.5,
-        "known share of a job's history below which no change is recommended, 0..1",
-        minimum=0,
-        maximum=1,
     )
     headroom_ratio: float = documented(
         0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
@@ -100,29 +75,11 @@ class PlanningSettings(Section, name="planning"):
     min_saving_ratio: float = documented(
         0.05, "smallest saving worth a change, share of cost", minimum=0, maximum=1
     )
-    idle_utilization_ratio: float = documented(
-        0.01, "utilization up to which a GPU counts as idle, 0..1", minimum=0, maximum=1
-    )
     reclaim_idle_hours: float = documented(
         4.0,
         "idle time before reclaiming is recommended, h; a service needs a week without work too",
         above=0,
         maximum=9600,
-    )
-    max_return_chance: float = documented(
-        0.1,
-        "chance that a job's work returns within the horizon above which it is not stopped, 0..1",
-        minimum=0,
-        maximum=1,
-    )
-    entry_margin_ratio: float = documented(
-        0.1,
-        "margin by which a change keeps its limits to be proposed, or misses them to be withdrawn",
-        minimum=0,
-        maximum=1,
-    )
-    hysteresis_ratio: float = documented(
-        2.0, "a change must save this many times what making it costs", minimum=0, maximum=1000
     )
     shortfall_weight: float = documented(
         20.0,
@@ -157,12 +114,6 @@ class PlanningSettings(Section, name="planning"):
     budget_seconds: float = documented(
         10.0, "time the planner may take, s", above=0, maximum=86_400
     )
-    frozen_minutes: int = documented(
-        30,
-        "time in which a new plan keeps what the last one said, in whole slots, min",
-        minimum=0,
-        maximum=43_200,
-    )
     churn_ratio: float = documented(
         0.005,
         "saving that a job must bring to leave its announced path, share of a mean job's cost",
@@ -190,12 +141,6 @@ class PlanningSettings(Section, name="planning"):
         "whole",
         "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
         choices=PARTITIONS,
-    )
-    workers: int = documented(
-        0, "forecasting threads or processes; 0: one per core", minimum=0, maximum=256
-    )
-    series_seconds: float = documented(
-        60.0, "longest time Prophet may take for one series, s", above=0, maximum=86_400
     )
 
     def _check(self) -> None:
@@ -256,8 +201,6 @@ class Settings(SourceSections):
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
-    # After the sections that it is checked against: sections are loaded in this order.
-    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
@@ -289,16 +232,21 @@ class Settings(SourceSections):
                 f"empty while access.mode is {self.access.mode}, which knows nobody by name: set "
                 "it to proxy or oidc",
             )
-        if self.apply_simulated.enabled:
+        if self.changes_simulation:
             _require_only_simulated(self)
+
+    @property
+    def changes_simulation(self) -> bool:
+        """Whether changes may go to the simulated cluster: its file is the second switch."""
+        return self.apply.enabled and bool(self.simulated_fleet.state_file)
 
 
 def _require_only_simulated(settings: Settings) -> None:
     """Refuse (SettingsError) a simulated cluster that could be taken for a real one."""
-    name = "apply_simulated.enabled"
-    fleet = settings.simulated_fleet
-    require(fleet.enabled, name, True, "off while simulated_fleet.enabled is")
-    require(bool(fleet.state_file), name, True, "off without simulated_fleet.state_file")
+    name, file = "simulated_fleet.state_file", settings.simulated_fleet.state_file
+    require(
+        settings.simulated_fleet.enabled, name, file, "empty while simulated_fleet.enabled is off"
+    )
     used = settings.sources_in_use()
     real = {switch: name in used for name, switch in real_source_switches().items()} | {
         "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
@@ -307,4 +255,5 @@ def _require_only_simulated(settings: Settings) -> None:
         "apply_power.enabled": settings.apply_power.enabled,
     }
     others = [setting for setting, used in real.items() if used]
-    require(not others, name, True, f"off beside real sources and targets ({', '.join(others)})")
+    rule = f"empty beside real sources and targets ({', '.join(others)}) where apply.enabled is on"
+    require(not others, name, file, rule)

@@ -105,15 +105,8 @@ class ApplySettings(Section, name="apply"):
         minimum=0,
         maximum=1,
     )
-    min_gpu_hours: float = documented(
-        1.0, "smallest saving worth a change, GPU-h", minimum=0, maximum=1e9
-    )
-    min_energy_kwh: float = documented(1.0, "or this much energy, kWh", minimum=0, maximum=1e9)
     cool_down_minutes: float = documented(
         60.0, "time between two changes of one job, min", minimum=0, maximum=525_600
-    )
-    poll_seconds: float = documented(
-        2.0, "time between two looks at a change under way, s", minimum=0.05, maximum=60
     )
     rollout_timeout_minutes: float = documented(
         5.0,
@@ -152,7 +145,6 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
     enabled: bool = documented(False, "second switch: apply changes to Kubernetes")
     kubeconfig: str = documented_path("", "kubeconfig of the applying account; empty: in-cluster")
     context: str = documented("", "context of that kubeconfig; empty: its current one")
-    timeout_seconds: float = documented(10.0, "time for one request, s", above=0, maximum=60)
     pending_seconds: float = documented(
         120.0,
         "time a new pod may wait for GPUs before the change counts as failing, s",
@@ -160,12 +152,6 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
         maximum=3600,
     )
     cut_nodes: bool = documented(False, "third switch: cut free nodes by MIG")
-    cut_seconds: float = documented(
-        900.0,
-        "time that a node's MIG manager may take before a cut is taken back, s",
-        minimum=1,
-        maximum=3600,
-    )
 
 
 _BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|[./]$|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
@@ -191,6 +177,10 @@ class GitPath:
         return cls(workload=workload.strip(), path=path.rstrip("/"), keys=parts)
 
 
+BRANCH_PREFIX = "trimtab/"
+"""Start of the branches that Trimtab makes, by which it knows them again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitApplySettings(Section, name="apply_git"):
     """Changing Kubernetes objects in the Git repository that owns them, by pull requests.
@@ -201,31 +191,27 @@ class GitApplySettings(Section, name="apply_git"):
     enabled: bool = documented(False, "second switch: open pull requests for changes")
     repository: str = documented("", "address to fetch and push, such as https://host/team/fleet")
     base_branch: str = documented("main", "branch that requests are made against; never pushed to")
-    branch_prefix: str = documented("trimtab/", "start of the branches that Trimtab makes")
     paths: str = documented_list(
         "",
         "file or folder of a workload, WORKLOAD=PATH, a list. A workload is namespace/kind/name "
         "with * and ?, argo-cd:APPLICATION, flux:NAMESPACE/KUSTOMIZATION, flux-helm:NAMESPACE/"
         "RELEASE or helm:NAMESPACE/RELEASE. WORKLOAD=PATH#KEY.KEY: a part of Helm values",
     )
-    forge: str = documented(
-        "gitea", "API used to open pull requests", choices=("gitea", "github", "gitlab")
-    )
     api_url: str = documented(
         "",
-        "such as https://host/api/v1 (Gitea, Forgejo) or https://host/api/v4 (GitLab); for GitHub "
-        "that of its REST API",
+        "such as https://host/api/v1 (Gitea, Forgejo) or https://host/api/v4 (GitLab); any other "
+        "end is GitHub's REST API",
     )
     token_file: str = documented_path("", "file with the token of an account that may push")
     author: str = documented(
         "Trimtab <trimtab@example.org>", "NAME <MAIL> of commits and of their sign-off"
     )
-    poll_seconds: float = documented(
-        60.0, "time between two looks at a request, s", minimum=1, maximum=86_400
-    )
-    timeout_seconds: float = documented(
-        30.0, "time for one git command or request, s", above=0, maximum=40
-    )
+
+    @property
+    def forge(self) -> str:
+        """The kind of forge whose API `api_url` is: gitea, gitlab or github."""
+        end = self.api_url.rstrip("/")[-len("/api/v1") :]
+        return {"/api/v1": "gitea", "/api/v4": "gitlab"}.get(end, "github")
 
     @property
     def entries(self) -> tuple[GitPath, ...]:
@@ -237,23 +223,11 @@ class GitApplySettings(Section, name="apply_git"):
             self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
         owned = not self.enabled or urlsplit(self.repository).path.strip("/").count("/") > 0
         self.require(owned, "repository", "an address that ends in OWNER/NAME")
-        end = self.api_url.rstrip("/")[-len("/api/v1") :]
-        speaks = {"/api/v1": "gitea", "/api/v4": "gitlab"}.get(end, "github")
         self.require(
-            not self.enabled or speaks == self.forge,
-            "api_url",
-            "an address that ends in /api/v1 where apply_git.forge is gitea, in /api/v4 where it "
-            "is gitlab, and in another way where it is github",
-        )
-        for name, branch in (
-            ("base_branch", self.base_branch),
-            ("branch_prefix", f"{self.branch_prefix}0"),
-        ):
-            self.require(_BRANCH.fullmatch(branch) is not None, name, "a valid branch name")
-        self.require(
-            len(self.branch_prefix) > 1 and not self.base_branch.startswith(self.branch_prefix),
-            "branch_prefix",
-            "two characters or more, and not a prefix of apply_git.base_branch",
+            _BRANCH.fullmatch(self.base_branch) is not None
+            and not self.base_branch.startswith(BRANCH_PREFIX),
+            "base_branch",
+            f"a valid branch name that does not begin with {BRANCH_PREFIX}",
         )
         for entry in self.entries:
             valid = bool(entry.workload) and _PATH.fullmatch(entry.path) is not None
@@ -285,15 +259,12 @@ def _is_safe(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmApplySettings(Section, name="apply_slurm"):
-    """Changing Slurm jobs, by the client programs or slurmrestd."""
+    """Changing Slurm jobs, by the client programs or slurmrestd that `slurm` names."""
 
     enabled: bool = documented(False, "second switch: apply changes to Slurm")
     mode: str = documented(
         "commands", "commands (scontrol) or rest (slurmrestd)", choices=("commands", "rest")
     )
-    bin_directory: str = documented_path("", "folder of scontrol and squeue; empty: found on PATH")
-    conf_file: str = documented_path("", "slurm.conf for the commands; empty: Slurm's own default")
-    rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
     rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
     rest_token_file: str = documented_path("", "file with that token, read anew at every change")
@@ -303,22 +274,12 @@ class SlurmApplySettings(Section, name="apply_slurm"):
     requeue_behind_others: bool = documented(
         False, "requeue a running job even while others wait for its nodes and may start first"
     )
-    timeout_seconds: float = documented(
-        10.0, "time for one command or request, s", above=0, maximum=60
-    )
     pending_seconds: float = documented(
         120.0,
         "time a requeued job may wait to start again before the change counts as failing, s",
         minimum=0,
         maximum=604_800,
     )
-
-    def _check(self) -> None:
-        self.require(
-            self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
-            "rest_url",
-            "an http:// or https:// address when apply_slurm.mode is rest",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,15 +289,3 @@ class PowerApplySettings(Section, name="apply_power"):
     enabled: bool = documented(False, "second switch: let agents set power limits")
     directory: str = documented_path("", "folder shared with the agents: caps/ and reports/")
     secret_file: str = documented_path("", "file with the secret that signs caps and reports")
-    lease_seconds: float = documented(
-        900.0, "time after which a cap that is not renewed ends, s", minimum=60, maximum=86_400
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedApplySettings(Section, name="apply_simulated"):
-    """Changes to the simulated cluster; never beside a real source or a real target."""
-
-    enabled: bool = documented(
-        False, "second switch: apply changes to the simulated cluster of simulated_fleet.state_file"
-    )

@@ -1,7 +1,8 @@
 """The settings of energy: what turns board power into site energy, emissions and money."""
 
+import re
 from dataclasses import dataclass
-from datetime import timedelta, timezone, tzinfo
+from datetime import UTC, timedelta, timezone, tzinfo
 
 from data.base.clock import find_zone
 from data.base.state_folder import USUAL
@@ -14,8 +15,10 @@ from data.settings.fields import (
     numbers_in,
 )
 
+PUE_UNCERTAINTY = 0.1
+"""Half-width of the range of a PUE: season and load."""
+_OFFSET = re.compile(r"([+-])(0\d|1[0-4]):([0-5]\d)")
 CARBON_PROVIDERS = ("electricity-maps", "uk-carbon-intensity", "watttime")
-PRICE_PROVIDERS = ("entsoe",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +37,6 @@ class GridSettings(Section, name="grid"):
     token_file: str = documented_path(
         "", "file with the token of electricity-maps or the password of watttime, read anew"
     )
-    price: str = documented(
-        "",
-        "who tells day-ahead prices: entsoe; empty: nobody",
-        choices=(*PRICE_PROVIDERS, ""),
-    )
     price_zone: str = documented(
         "", "EIC code of the bidding zone, such as 10Y1001A1001A82H (Germany and Luxembourg)"
     )
@@ -49,12 +47,10 @@ class GridSettings(Section, name="grid"):
         minimum=0,
         maximum=100,
     )
-    interval_minutes: float = documented(
-        60.0, "age of what was told from which it is asked for anew, min", minimum=5, maximum=1440
-    )
-    timeout_seconds: float = documented(20.0, "total time for one request, s", above=0, maximum=600)
     carbon_url: str = documented("", "address of the provider of carbon, or of a proxy before it")
-    price_url: str = documented("", "address of the provider of prices, or of a proxy before it")
+    price_url: str = documented(
+        "", "address of ENTSO-E, who tells day-ahead prices, or of a proxy before it; empty: nobody"
+    )
     file: str = documented_path(
         f"{USUAL}/grid_forecast.json", "file that keeps what was told, in the form of a forecast"
     )
@@ -62,7 +58,6 @@ class GridSettings(Section, name="grid"):
     def _check(self) -> None:
         needs = {
             "carbon_url": bool(self.carbon),
-            "price_url": bool(self.price),
             "zone": self.carbon in ("electricity-maps", "watttime"),
             "token_file": self.carbon in ("electricity-maps", "watttime"),
             "user": self.carbon == "watttime",
@@ -81,6 +76,11 @@ class GridSettings(Section, name="grid"):
             )
 
     @property
+    def price(self) -> str:
+        """Return the provider of day-ahead prices: entsoe, where it has an address, else ''."""
+        return "entsoe" if self.price_url else ""
+
+    @property
     def in_use(self) -> bool:
         """Return whether any provider is asked."""
         return bool(self.carbon or self.price)
@@ -94,7 +94,6 @@ class EnergySettings(Section, name="energy"):
     pue: float = documented(
         1.54, "power usage effectiveness of the site (Uptime 2025 average)", minimum=1, maximum=4
     )
-    pue_uncertainty: float = documented(0.1, "half-width of the PUE range", minimum=0, maximum=1)
     electricity_price_per_kwh: float = documented(
         0.20, "electricity price, currency per kWh", minimum=0, maximum=100
     )
@@ -105,16 +104,11 @@ class EnergySettings(Section, name="energy"):
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
     hours_zone: str = documented(
-        "", "IANA zone of these hours, such as Europe/Berlin, summer time too; empty: hour_offset"
-    )
-    hour_offset: float = documented(
-        0.0, "hours that these are ahead of UTC all year", minimum=-14, maximum=14
+        "",
+        "zone of these hours, such as Europe/Berlin, or +01:00 all year; empty: UTC",
     )
     forecast_file: str = documented_path(
         "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
-    )
-    forecast_max_age_hours: float = documented(
-        36.0, "age of its newest issue from which plans do without it, h", above=0, maximum=8760
     )
     carbon_price_per_tonne: float = documented(
         0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
@@ -124,12 +118,6 @@ class EnergySettings(Section, name="energy"):
         "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known",
         minimum=-1e4,
         maximum=1e4,
-    )
-    hardware_life_years: float = documented(
-        5.0,
-        "life over which the footprint of making a GPU is spread, years (±20 %)",
-        above=0,
-        maximum=50,
     )
     embodied_kgco2e: str = documented_list(
         "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
@@ -147,9 +135,9 @@ class EnergySettings(Section, name="energy"):
             "embodied_kgco2e",
             "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
         )
-        stated = not self.hours_zone or (find_zone(self.hours_zone) and not self.hour_offset)
-        zones = "an IANA zone such as Europe/Berlin, without hour_offset beside it, or empty"
-        self.require(bool(stated), "hours_zone", zones)
+        stated = not self.hours_zone or _OFFSET.fullmatch(self.hours_zone)
+        zones = "an IANA zone such as Europe/Berlin, hours ahead of UTC such as +01:00, or empty"
+        self.require(bool(stated or find_zone(self.hours_zone)), "hours_zone", zones)
         for name, highest in (("electricity_price_by_hour", 100), ("carbon_by_hour", 1e4)):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
             self.require(
@@ -161,7 +149,10 @@ class EnergySettings(Section, name="energy"):
     @property
     def zone(self) -> tzinfo:
         """Return the zone of the hours of the day."""
-        return find_zone(self.hours_zone) or timezone(timedelta(hours=self.hour_offset))
+        if (offset := _OFFSET.fullmatch(self.hours_zone)) is None:
+            return find_zone(self.hours_zone) or UTC
+        ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return timezone(-ahead if offset[1] == "-" else ahead)
 
     @property
     def prices_by_hour(self) -> tuple[float, ...]:

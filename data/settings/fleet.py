@@ -8,6 +8,9 @@ from datetime import datetime
 
 from data.settings.fields import Section, documented, documented_rows, require
 
+BORROW_PRICE, GUARANTEE_PRICE = 0.05, 20.0
+"""Per board and hour, of a borrowed one and of one that a guarantee lacks: the first breaks ties
+for the owner of a quota, the second is dearer than any board."""
 TENANT_KEYS = ("namespace", "account", "owner", "none")
 
 
@@ -131,12 +134,6 @@ class NodeSettings(Section, name="nodes"):
         minimum=0,
         maximum=525_600,
     )
-    hot_celsius: float = documented(
-        85.0, "from this temperature on a GPU is called hot, °C", minimum=30, maximum=150
-    )
-    hot_memory_celsius: float = documented(
-        95.0, "from this temperature on a GPU's memory is called hot, °C", minimum=30, maximum=150
-    )
     maintenance: tuple[Maintenance, ...] = documented_rows(
         Maintenance, "times at which nodes are away: tables of nodes, start, end"
     )
@@ -167,18 +164,12 @@ class PowerSettings(Section, name="power"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSettings(Section, name="tenants"):
-    """Tenants of the fleet, and the cost of borrowing and going without, per board and hour."""
+    """Tenants of the fleet, and their shares of it."""
 
     by: str = documented(
         "namespace",
         "what a tenant is: namespace (or partition), account, owner or none",
         choices=TENANT_KEYS,
-    )
-    borrow_price: float = documented(
-        0.05, "price of a borrowed board, per hour", minimum=0, maximum=1e6
-    )
-    guarantee_price: float = documented(
-        20.0, "price of a board missing of a guarantee, per hour", minimum=0, maximum=1e6
     )
     over_quota_penalty: float = documented(
         50.0,
@@ -192,9 +183,9 @@ class TenantSettings(Section, name="tenants"):
 
     def _check(self) -> None:
         self.require(
-            self.over_quota_penalty == 0 or self.over_quota_penalty >= self.borrow_price,
+            self.over_quota_penalty == 0 or self.over_quota_penalty >= BORROW_PRICE,
             "over_quota_penalty",
-            "at least tenants.borrow_price, or 0",
+            f"at least {BORROW_PRICE:g}, the price of a borrowed board, or 0",
         )
 
 

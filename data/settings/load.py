@@ -20,15 +20,24 @@ from data.base.files import read_small_file, require_own
 from data.base.state_folder import EARLIER, USUAL, state_folder
 from data.settings.all_settings import Settings
 from data.settings.fields import LIST, PATH, shown_value
-from data.settings.renamed import RENAMED, current_name, current_value, in_minutes, warn_once
+from data.settings.renamed import (
+    MERGED,
+    RENAMED,
+    WITHOUT_EFFECT,
+    current_name,
+    has_no_effect,
+    warn_once,
+    with_merged,
+)
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
 _DEFAULT_HERE = "default, found in the working directory"
-_SLOT_MINUTES = "planning.slot_minutes"
 _CLUSTERS = "clusters.others"
 _STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
+_MERGED_KINDS = {old: kind for merge in MERGED.values() for old, kind in merge.kinds.items()}
+_MERGED_PATHS = {old for merge in MERGED.values() if merge.are_paths for old in merge.kinds}
 _TOO_LARGE = 2**63
 _LONG_NUMBER = re.compile(r"[0-9_]{4300}")
 REDACTED = "***"
@@ -87,7 +96,7 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
     if folder == Path.cwd():
         return values
     settings = dict(values)
-    for name in _marked(PATH) & values.keys():
+    for name in (_marked(PATH) | _MERGED_PATHS) & values.keys():
         text, where = values[name]
         path = _relative_path(text)
         if path is None:
@@ -241,6 +250,8 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
             _require_known(section, kinds, where)
             continue
         for field, value in body.items():
+            if has_no_effect(f"{section}.{field}", where):
+                continue
             name = current_name(f"{section}.{field}", where)
             _require_known(name, kinds, where)
             if name in values:
@@ -253,7 +264,7 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
                 if rows is None
                 else _rows_from_toml(name, value, rows, where)
             )
-            values[name] = (current_value(f"{section}.{field}", read), where)
+            values[name] = (read, where)
     return _from_folder(values, source.absolute().parent)
 
 
@@ -289,7 +300,7 @@ def _variable(name: str) -> str:
 def _environment_values(
     environ: Mapping[str, str], kinds: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {_variable(name): name for name in (*kinds, *RENAMED)}
+    by_variable = {_variable(name): name for name in (*kinds, *RENAMED, *WITHOUT_EFFECT)}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
@@ -300,13 +311,16 @@ def _environment_values(
                 f"unknown environment variable {variable}",
                 f"Did you mean {hits[0]}?" if hits else "`trimtab settings` lists all settings.",
             )
-        name = current_name(by_variable[variable], f"the environment ({variable})")
+        source = f"the environment ({variable})"
+        if has_no_effect(by_variable[variable], source):
+            continue
+        name = current_name(by_variable[variable], source)
         new = _variable(name)
         if variable != new and new in environ:
             continue  # the new name wins
         where = f"environment {variable}"
         read = _from_text(name, text, kinds[name], where)
-        values[name] = (current_value(by_variable[variable], read), where)
+        values[name] = (read, where)
     return values
 
 
@@ -323,8 +337,9 @@ def load_settings(
     and the command line from the working directory. Defaults stand in the state folder.
     """
     kinds = _all_kinds()
-    values = (
-        _state_values(environ) | _file_values(path, kinds) | _environment_values(environ, kinds)
+    every = kinds | _MERGED_KINDS
+    values = with_merged(
+        _state_values(environ) | _file_values(path, every) | _environment_values(environ, every)
     )
     for name, text in (overrides or {}).items():
         _require_known(name, kinds, "the command line")
@@ -335,10 +350,9 @@ def load_settings(
             f"moved to {USUAL}, it is found from every directory"
         )
     settings = Settings()
-    slot_minutes, _origin = values.get(_SLOT_MINUTES, (settings.planning.slot_minutes, ""))
     for section in fields(Settings):
         changed = {
-            name.partition(".")[2]: in_minutes(value, slot_minutes)
+            name.partition(".")[2]: value
             for name, (value, _origin) in values.items()
             if name.partition(".")[0] == section.name
         }

@@ -26,7 +26,6 @@ OWN_SECTIONS = (
     "apply_git",
     "apply_slurm",
     "apply_power",
-    "apply_simulated",
 )
 """Sections in the file of a further cluster. All others are common, in the main file.
 

@@ -51,9 +51,6 @@ class ReportSettings(Section, name="report"):
     week_ends: str = documented(
         "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
     )
-    send_hour: int = documented(
-        7, "hour of that day from which it is sent, 0..23; working days", minimum=0, maximum=23
-    )
     mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
     teams: str = documented_list(

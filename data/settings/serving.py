@@ -10,12 +10,6 @@ from data.settings.fields import Section, documented
 class ServingSettings(Section, name="serving"):
     """The replicas that inference services need. Used where Prometheus scrapes their engines."""
 
-    cold_start_minutes: float = documented(
-        8.0,
-        "from the order of a replica to its first request, until nine starts of it were seen, min",
-        minimum=0,
-        maximum=120,
-    )
     wait_seconds: float = documented(
         2.0, "how long a request may wait for its admission, s", minimum=0, maximum=3600
     )
@@ -24,12 +18,6 @@ class ServingSettings(Section, name="serving"):
         "share of the requests that must start within it, on average over ten minutes",
         above=0,
         maximum=0.9999,
-    )
-    reactive_ratio: float = documented(
-        0.7,
-        "share of its requests at once to which the reactive rule fills a replica, 0..1",
-        above=0,
-        maximum=1,
     )
     stale_minutes: float = documented(
         30.0, "no number of replicas from readings older than this, min", above=0, maximum=1440

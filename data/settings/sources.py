@@ -46,19 +46,9 @@ class PrometheusSettings(SourceSection, name="prometheus"):
     client_key_file: str = documented_path(
         "", "its private key, PEM; empty: in the certificate's file"
     )
-    timeout_seconds: float = documented(30.0, "total time for one request, s", above=0, maximum=600)
-    budget_seconds: float = documented(
-        300.0, "time for all requests of one collection, s", above=0, maximum=86_400
-    )
     step_seconds: int = documented(60, "resolution asked for, s", minimum=1, maximum=3600)
     lookback_hours: float = documented(
         24.0, "how far the first collection reaches back, h", above=0, maximum=9600
-    )
-    max_series: int = documented(
-        100_000,
-        "series read of one metric and day; further ones are left out and counted",
-        minimum=1,
-        maximum=10_000_000,
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
     progress_metric: str = documented(
@@ -125,9 +115,6 @@ class SlurmSettings(SourceSection, name="slurm"):
     gpu_models: str = documented(
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
-    timeout_seconds: float = documented(
-        30.0, "time for one command or request, s", above=0, maximum=600
-    )
     mig_layouts_file: str = documented_path(
         "",
         "file of nvidia-mig-parted whose layouts an administrator can give to a node; empty: no "
@@ -150,8 +137,6 @@ class KubernetesSettings(SourceSection, name="kubernetes"):
     kubeconfig: str = documented_path("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
     context: str = documented("", "context of the kubeconfig; empty: its current one")
     namespaces: str = documented_list("", "namespaces to read, comma-separated; empty: all")
-    page_size: int = documented(500, "objects asked for at once", minimum=1, maximum=5000)
-    timeout_seconds: float = documented(30.0, "time for one request, s", above=0, maximum=600)
     mig_layouts: str = documented(
         "",
         "NAMESPACE/NAME of the ConfigMap of the GPU operator's MIG manager, such as "
@@ -174,9 +159,6 @@ class NvmlSettings(SourceSection, name="nvml"):
     )
     node: str = documented("", "this machine's name with its scheduler; empty: its host name")
     proc_root: str = documented_path("/proc", "proc file system of the host, such as /host/proc")
-    interval_seconds: float = documented(
-        10.0, "how often `serve` reads between two cycles, s", above=0, maximum=3600
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +170,9 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
         7, "seed of the fleet; same seed, same fleet", minimum=0, maximum=2**32 - 1
     )
     nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
-    slow_jobs: bool = documented(
-        False, "its training jobs are slow for known causes; off: they keep their boards busy"
-    )
     state_file: str = documented_path(
-        "", "file with the changes that were made to it, which it obeys; empty: none ever is"
+        "",
+        "file of the changes made to it; with apply.enabled it lets more be made; empty: none is",
     )
 
 

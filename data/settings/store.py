@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data.base.errors import StoreError, scrub
 from data.base.state_folder import USUAL
-from data.settings.fields import Section, documented, documented_path, require
+from data.settings.fields import Section, documented_path, require
 
 _PREFIX = "duckdb:///"
 _ADDRESSES = "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
@@ -17,12 +17,6 @@ class StoreSettings(Section, name="store"):
     """The location of facts, plans and decisions."""
 
     url: str = documented_path(f"duckdb:///{USUAL}/trimtab.duckdb", _ADDRESSES)
-    min_free_mib: float = documented(
-        500.0,
-        "free space of a DuckDB file's disk below which nothing is collected, MiB",
-        minimum=0,
-        maximum=1e15,
-    )
 
     def _check(self) -> None:
         address = scrub(self.url)  # it may hold a password

@@ -32,12 +32,6 @@ class SubmitSettings(Section, name="submit"):
     tolerate: str = documented_list(
         WHOLE_GPU, "keys of the nodes' taints that jobs may tolerate, comma-separated"
     )
-    keep_finished_hours: float = documented(
-        168.0,
-        "Kubernetes deletes a finished job after so long, h; 0: never",
-        minimum=0,
-        maximum=8760,
-    )
     partition: str = documented("", "Slurm partition; empty: the default one")
     account: str = documented("", "Slurm account; empty: the default one")
     slurm_user: str = documented(

@@ -17,6 +17,8 @@ from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
 from forecasting.series.demand_series import DemandSeries, Values, regular_series
 
+MIN_HISTORY_HOURS = 6.0
+"""Fewer show no course of a day: a job then borrows the forecast of similar ones."""
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 
@@ -99,7 +101,7 @@ def _task(
         if np.isfinite(amounts).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
-    young = hours < settings.min_history_hours
+    young = hours < MIN_HISTORY_HOURS
     return JobTask(job=job, series=series, young=young, power_forgotten=forgotten, **counts)
 
 
@@ -117,11 +119,10 @@ def _power_of_now(job: Job, rows: JobHistory, settings: PlanningSettings) -> tup
     other = ~np.isnan(gpus) & ~same if same.any() else gpus > job.gpu_count + SAME_BOARDS
     current = np.where(other, np.nan, power)
     hours = float((~np.isnan(current)).sum()) * settings.slot_minutes / 60
-    if hours >= settings.min_history_hours or np.isnan(power[other]).all():
+    if hours >= MIN_HISTORY_HOURS or np.isnan(power[other]).all():
         return current, ""
     return np.full(len(power), np.nan), (
-        f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {settings.min_history_hours:g} h "
-        "are needed (planning.min_history_hours)"
+        f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {MIN_HISTORY_HOURS:g} h are needed"
     )
 
 

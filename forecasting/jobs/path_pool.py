@@ -26,6 +26,8 @@ from data.settings.all_settings import PlanningSettings
 from forecasting.distributed.ray_pool import by_ray
 from forecasting.jobs.forecast_path import MIX, PathTask, forecast_path, mixed_paths
 
+SERIES_SECONDS = 60.0
+"""For one series of Prophet: the whole cycle waits for it."""
 _MIN_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
 _BATCH = 64
@@ -45,7 +47,7 @@ def paths_of(
     """Return the path of each series, in order; on a Ray cluster when its address is given."""
     show = progress or (lambda _done, _total: None)
     show(0, len(tasks))
-    workers = settings.workers or os.cpu_count() or 1
+    workers = os.cpu_count() or 1
     results: list[QuantilePath] = []
     for path in _answers(tasks, settings, workers, ray_address):
         results.append(path)
@@ -115,10 +117,10 @@ def _by_one_pool(
             waiting = [pool.submit(forecast_path, task, settings.model) for task in tasks]
             for task, answer in zip(tasks, waiting, strict=True):
                 try:
-                    yield answer.result(settings.series_seconds)
+                    yield answer.result(SERIES_SECONDS)
                 except TimeoutError:
-                    limit = f"{settings.series_seconds:g} s (planning.series_seconds)"
-                    yield _by_the_mix(task, f"{settings.model} took longer than {limit}")
+                    why = f"{settings.model} took longer than {SERIES_SECONDS:g} s"
+                    yield _by_the_mix(task, why)
                 except BrokenProcessPool:
                     yield _by_the_mix(task, f"a process of {settings.model} was killed")
         finally:

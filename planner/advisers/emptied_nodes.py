@@ -10,6 +10,7 @@ from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.plans import NodePlan, Plan
 from data.records.recommendations import Savings
+from data.settings.energy import PUE_UNCERTAINTY
 from planner.advisers.nodes_that_may_go import nodes_that_may_go
 from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.cost import ChangeTime, move_costs
@@ -232,9 +233,9 @@ def _node_energy(
     site = board_hours / 1000 * energy.pue
     central = site * (board.mean + base)
     per_pue = central / energy.pue
-    below = min(energy.pue_uncertainty, energy.pue - 1)
+    below = min(PUE_UNCERTAINTY, energy.pue - 1)
     return central, [
         Error(kwh=either_side(site * (board.mean - board.low), site * (board.high - board.mean))),
         Error(kwh=either_side(site * spread, site * spread)),
-        Error(kwh=either_side(per_pue * below, per_pue * energy.pue_uncertainty)),
+        Error(kwh=either_side(per_pue * below, per_pue * PUE_UNCERTAINTY)),
     ]

@@ -25,6 +25,7 @@ from planner.jobs.elasticity import Elasticity
 from planner.jobs.expected_value import mean_of
 from planner.jobs.job_end import likely_ends, told_end
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.guardrails import HYSTERESIS_RATIO
 from planner.proposals.job_advice import job_advice
 from planner.proposals.proposal import Proposal
 from planner.proposals.suppressions import Rejections, rejected
@@ -147,7 +148,7 @@ def _grown(proposal: Proposal, growing: Growing) -> Recommendation | str:
         if change.gain is None:
             return f"its end is not known: {change.by}"
         takes = mean_of(*change.costs.seconds) / SECONDS_PER_HOUR
-        if change.gain.earlier.low >= problem.planning.hysteresis_ratio * takes:
+        if change.gain.earlier.low >= HYSTERESIS_RATIO * takes:
             why = _why_grown(change, change.gain, most, problem.terms.horizon_hours)
             row = _recommendation(Action.GROW, change, why, growing)
             no = rejected(growing.rejections, job.job_id, Action.GROW, row.savings)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.base.units import MIN_COVERAGE_RATIO
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import JobState, WorkloadKind
 from data.records.feasible_changes import counts_below, why_not, why_not_later
@@ -66,10 +67,10 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
         return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
     if catalogue.find(demand.job.gpu_model) is None:
         return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
-    if demand.coverage_ratio < planning.min_coverage_ratio:
+    if demand.coverage_ratio < MIN_COVERAGE_RATIO:
         return (
             f"only {100 * demand.coverage_ratio:.0f} % of its history is known, "
-            f"{100 * planning.min_coverage_ratio:.0f} % are needed"
+            f"{100 * MIN_COVERAGE_RATIO:.0f} % are needed"
         )
     if demand.memory_mib is None:
         return "its memory use was never reported"

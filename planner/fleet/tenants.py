@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data.base.errors import ImpossibleProblemError
 from data.facts.jobs import Job
 from data.records.plans import TenantPlan
-from data.settings.fleet import TenantSettings, TenantShare
+from data.settings.fleet import BORROW_PRICE, GUARANTEE_PRICE, TenantSettings, TenantShare
 from planner.slots.coupling_rows import coupling_rows
 from planner.slots.free_plan import free_use
 from planner.slots.slot_problem import NOTHING, SlotProblem, TenantQuotas
@@ -102,9 +102,9 @@ def with_quotas(
     quotas = TenantQuotas(
         names=tuple(share.name for share in tenants.shares),
         guaranteed=np.zeros(shape),
-        guarantee_price=np.full(shape[0], settings.guarantee_price * slot_hours),
+        guarantee_price=np.full(shape[0], GUARANTEE_PRICE * slot_hours),
         quota=per_slot([share.quota for share in tenants.shares]),
-        borrow_price=np.full(shape[0], settings.borrow_price * slot_hours),
+        borrow_price=np.full(shape[0], BORROW_PRICE * slot_hours),
         borrowable=per_slot([share.borrowable for share in tenants.shares]),
         over_penalty=np.full(shape[0], over),
     )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
-from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
+from data.base.units import IDLE_RATIO, SAME_BOARDS, SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import BoardShare
 from data.facts.job_history import JobHistory
@@ -101,7 +101,7 @@ class JobDemand:
     def may_stop(self, planning: PlanningSettings) -> bool:
         """Return whether it is idle for long enough, and its work unlikely to return."""
         long_idle = self.idle_hours >= planning.reclaim_idle_hours
-        return long_idle and self.work_return.may_stop(planning.max_return_chance)
+        return long_idle and self.work_return.may_stop()
 
 
 def job_demand(
@@ -344,6 +344,6 @@ def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
         return True
     age = rows.slot_start[valid][-1] - rows.slot_start[valid]
     slot = timedelta(minutes=planning.slot_minutes)
-    busy = rows.utilization_max_ratio[valid] > planning.idle_utilization_ratio
+    busy = rows.utilization_max_ratio[valid] > IDLE_RATIO
     worked = (busy & (age < _WEEK)).sum() >= _work_slots(planning)
     return bool(worked or age[0].item() + slot < _MIN_SEEN)

@@ -26,6 +26,8 @@ from planner.solver.solved_plan import Effort, SolvedPlan, Start
 
 Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
+FROZEN_MINUTES = 30
+"""A new plan keeps what the last one said for so long, in whole slots: two cycles of peace."""
 _DIGITS = 6
 _ALIKE, _FEW_JOBS = 0.9, 500
 _STALE = 0.002
@@ -73,10 +75,13 @@ def rolling(
     mapping: SlotMapping,
     last: Plan | None,
     reconsidered: Collection[str] = (),
+    *,
+    keeps_first: bool = True,
 ) -> Rolling | None:
     """Return the start from the last plan; None without one, or one of another grid of slots.
 
-    `reconsidered` are jobs that left their forecast, ran out of memory, or changed otherwise.
+    Its first slots are frozen where `keeps_first`. `reconsidered` are jobs that left their
+    forecast, ran out of memory, or changed otherwise.
     """
     elapsed = None if last is None else _elapsed(problem, last)
     if last is None or elapsed is None:
@@ -100,7 +105,7 @@ def rolling(
         kept=unchanged,
         churn_price=problem.planning.churn_ratio * abs(last.cost) / max(1, len(last.jobs)),
     )
-    count = min(problem.planning.frozen_minutes // problem.planning.slot_minutes, slots)
+    count = min(FROZEN_MINUTES // problem.planning.slot_minutes, slots) if keeps_first else 0
     pinned = frozen(mapping.slots, announced, count)
     required = pinned.jobs.required
     if required is not None:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from data.base.units import IDLE_RATIO
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from data.catalogue.grid_forecast import GridOutlook
@@ -213,7 +214,7 @@ def make_problem(
         job.job_id: rests_of(
             by_job.get(job.job_id, NO_HISTORY),
             slot_hours=terms.slot_hours,
-            idle_ratio=planning.idle_utilization_ratio,
+            idle_ratio=IDLE_RATIO,
             restart_slots=restart_slots(job, planning),
         )
         for job in jobs
@@ -348,7 +349,7 @@ def _past_rests(
     evidence = evidence_of_many(
         history,
         slot_hours=planning.slot_minutes / 60,
-        idle_ratio=planning.idle_utilization_ratio,
+        idle_ratio=IDLE_RATIO,
         restart_slots={job.job_id: restart_slots(job, planning) for job in jobs},
     )
     for job in jobs:

@@ -8,6 +8,7 @@ from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
 from data.records.recommendations import Evidence, Savings
 from data.records.target_facts import TARGET_FACTS, target_facts
+from data.settings.energy import PUE_UNCERTAINTY
 from planner.costs.cost import change_costs
 from planner.costs.terms import Terms
 from planner.jobs.job_end import waits_for_start
@@ -162,7 +163,7 @@ def _energy_factors(problem: PlanningProblem) -> list[tuple[str, str]]:
     )
     factors = [
         ("electricity", f"{_span(price.min(), price.max())} {energy.currency}/kWh"),
-        ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g}"),
+        ("PUE", f"{energy.pue:g} ± {PUE_UNCERTAINTY:g}"),
         ("grid carbon, location-based", grid_text),
     ]
     if text := tariff.grid.describe():

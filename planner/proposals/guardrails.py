@@ -9,9 +9,12 @@ from planner.costs.cost import needed_service
 from planner.costs.terms import Terms
 from planner.jobs.job_demand import JobDemand
 from planner.jobs.job_end import waits_for_start
+from planner.jobs.work_returns import MAX_RETURN_CHANCE
 from planner.proposals.proposal import STEADY_SHARE, Proposal, steady_proposal
 from planner.proposals.savings import ProposalOutcome
 
+HYSTERESIS_RATIO = 2.0
+"""A change must save this many times its own cost: what barely pays is not worth its risk."""
 _MIN_HOURS = 1.0
 """A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""
 _BUSY, _COOL = 0.9, 0.15
@@ -115,7 +118,7 @@ def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
         return ""
     if demand.idle_hours < planning.reclaim_idle_hours:
         return f"{idle}; a service is reclaimed after a week without work"
-    limit = f"a job is stopped at most at {100 * planning.max_return_chance:g} %"
+    limit = f"a job is stopped at most at {100 * MAX_RETURN_CHANCE:g} %"
     return f"{idle}, but {demand.work_return.describe()}: {limit}, in no rest that it had before"
 
 
@@ -217,10 +220,10 @@ def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, margin: fl
                 f"it would save {100 * ratio:.1f} %, less than the "
                 f"{100 * planning.min_saving_ratio:g} % that are worth a change"
             )
-    if saved + cost < margin * planning.hysteresis_ratio * cost:
+    if saved + cost < margin * HYSTERESIS_RATIO * cost:
         return (
             f"it would save {saved + cost:.3g} {terms.energy.currency}, less than "
-            f"{planning.hysteresis_ratio:g} times the {cost:.3g} that the change costs"
+            f"{HYSTERESIS_RATIO:g} times the {cost:.3g} that the change costs"
         )
     return ""
 

@@ -25,6 +25,8 @@ _KEPT_UP = tuple(
     if (spec.resizes or spec.caps_power or spec.takes_all) and action not in NOT_FOR_SAVING
 )
 """Changes of one job for good, to save."""
+ENTRY_MARGIN_RATIO = 0.1
+"""By it a change keeps its limits to be proposed, or misses them to be withdrawn."""
 _SOON = timedelta(hours=2)
 """A peak that comes before it is worth a proposal at once."""
 
@@ -36,7 +38,7 @@ def margin_of(proposal: Proposal, before: ProposedBefore | None, terms: Terms) -
     """
     if before is None or proposal.action is None:
         return 0.0
-    margin = terms.planning.entry_margin_ratio
+    margin = ENTRY_MARGIN_RATIO
     led_to = before.get((proposal.job.demand.job.job_id, proposal.action))
     same = led_to is not None and (
         proposal.action not in _KEPT_UP or led_to == proposal.chosen.configuration
@@ -55,7 +57,7 @@ def kept_up(
     if earlier is None or earlier.option == proposal.option:
         return proposal
     runs = past_runs.get(proposal.job.demand.job.job_id, ())
-    margin = terms.planning.entry_margin_ratio
+    margin = ENTRY_MARGIN_RATIO
     worth, other = _worth(earlier, terms, runs, -margin), _worth(proposal, terms, runs, margin)
     if worth is None:
         return proposal

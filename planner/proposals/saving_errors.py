@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from data.settings.energy import PUE_UNCERTAINTY
 from planner.costs.cost import (
     SLOWER,
     ChangeTime,
@@ -148,8 +149,8 @@ def _power_errors(proposal: Proposal, hold: Values, terms: Terms) -> Iterator[Er
         at_once = float(np.interp(hold.sum() * terms.slot_hours, _HOURS, _AT_ONCE))
         yield Error(kwh=either_side((middle - low) * at_once, (high - middle) * at_once))
     pue = terms.energy.pue
-    below = pue - max(1.0, pue - terms.energy.pue_uncertainty)
-    yield Error(kwh=either_side(middle / pue * below, middle / pue * terms.energy.pue_uncertainty))
+    below = pue - max(1.0, pue - PUE_UNCERTAINTY)
+    yield Error(kwh=either_side(middle / pue * below, middle / pue * PUE_UNCERTAINTY))
     if proposal.chosen.paused:
         return
     cap = proposal.chosen.configuration.power_cap_watts

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from data.base.units import IDLE_RATIO
 from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
@@ -155,7 +156,7 @@ def _idle(proposal: Proposal, problem: PlanningProblem) -> str:
     return (
         f"It held {proposal.present.configuration.describe()} for the last "
         f"{proposal.job.demand.idle_hours:.1f} h with utilization of at most "
-        f"{100 * problem.planning.idle_utilization_ratio:g} %. Risk: "
+        f"{100 * IDLE_RATIO:g} %. Risk: "
         f"{proposal.job.demand.work_return.describe()}."
     )
 

@@ -1,15 +1,18 @@
 """A store with one approved recommendation, a cluster in a file, and a worker on both."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 from beds.file_cluster import FileApplier, FileCluster
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
+from dashboard.apply.worker import guards
 from dashboard.apply.worker.worker import Worker
 from dashboard.decisions import approvals
 from data.records.changes import Change
@@ -21,6 +24,15 @@ from data.store.engine import tables
 
 JOB = "search/ranker-0"
 START = NOW + timedelta(minutes=10)
+
+
+@contextmanager
+def whatever_it_saves() -> Iterator[None]:
+    """Let no saving be too small while the block runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MIN_GPU_HOURS", "MIN_ENERGY_KWH"):
+            patch.setattr(guards, name, 0.0)
+        yield
 
 
 @dataclass

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from beds.api_clients import PROXY, clients, two_owners
 from httpx2 import Response
 from starlette.testclient import TestClient
 
+from dashboard.api.routes import chat_webhooks
 from dashboard.notify.chat_signing import slack_signature, teams_signature
 from dashboard.notify.webhook import APPROVE
 from data.base.clock import utc_now
@@ -24,7 +26,7 @@ from data.store import Store
 SECRET, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", base64.b64encode(b"k" * 32).decode()
 OBJECT = "47a1f28c-eaad-4a6e-bb12-605cc0cd047a"
 CHAT = ChatSettings(
-    slack_signing_secret=SECRET, teams_security_token=TOKEN, slack_answers="http://127.0.0.1:",
+    slack_signing_secret=SECRET, teams_security_token=TOKEN,
     people=f"slack:T01/U01=ann, slack:T01/U02=search, slack:T01/U03=vera, teams:{OBJECT}=ann",
 )  # fmt: skip
 
@@ -82,9 +84,11 @@ class Desk:
 def opened(folder: Path, chat: ChatSettings = CHAT) -> Iterator[Desk]:
     """A finding of each of two owners; ann approves, search owns, vera looks."""
     with (
+        pytest.MonkeyPatch.context() as patch,
         two_owners(folder) as store,
         clients(store, PROXY, settings=Settings(access=PROXY, chat=chat)) as client,
     ):
+        patch.setattr(chat_webhooks, "SLACK_ANSWERS", "http://127.0.0.1:")
         yield Desk(client, store)
 
 

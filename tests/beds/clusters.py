@@ -17,17 +17,12 @@ seed = {seed}
 nodes = {nodes}
 state_file = "{name}.json"
 
-[apply_simulated]
-enabled = true
 """
 _APPLY = """
 [apply]
 enabled = true
 max_namespace_share_ratio = 1
 stop_file = "STOP"
-
-[planning]
-min_history_hours = 3
 """
 
 

@@ -61,7 +61,6 @@ def run(store: Store, cluster: FileCluster, fate: Fate, folder: Path) -> None:
         settings.apply,
         enabled=True,
         stop_file=str(folder / "STOP"),
-        poll_seconds=0.05,
         watch_minutes=0.0,
     )
     settings = replace(settings, apply=apply)

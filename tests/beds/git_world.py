@@ -47,11 +47,8 @@ def git_settings(server: GitServer, folder: Path, **changes: Any) -> GitApplySet
         "enabled": True,
         "repository": server.repository,
         "api_url": server.api_url,
-        "forge": server.kind,
         "token_file": str(token),
         "paths": "argo-cd:shop=apps",
-        "poll_seconds": 60.0,
-        "timeout_seconds": 20.0,
     }
     return GitApplySettings(**(values | changes))
 

@@ -22,9 +22,7 @@ def settings_of(bed: KubernetesBed, *, user: str = "admin", **submission: Any) -
     """Settings that read as the reader and submit as a user."""
     values: dict[str, Any] = {"enabled": True, "kubeconfig": str(bed.kubeconfig(user))}
     return Settings(
-        kubernetes=KubernetesSettings(
-            enabled=True, kubeconfig=str(bed.kubeconfig("reader")), timeout_seconds=20.0
-        ),
+        kubernetes=KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("reader"))),
         submit=SubmitSettings(**(values | submission)),
     )
 

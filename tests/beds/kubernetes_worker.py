@@ -85,7 +85,6 @@ class Play:
         apply = ApplySettings(
             enabled=True,
             stop_file=str(self.folder / "STOP"),
-            min_gpu_hours=0,
             max_per_hour=10_000,
             max_namespace_share_ratio=1.0,
             cool_down_minutes=0,

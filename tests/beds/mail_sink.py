@@ -20,7 +20,7 @@ class Kept:
 class MailSink:
     """Where mails arrive; `refusing` answers every mail with a temporary failure."""
 
-    port: int = 0
+    url: str = ""
     mails: list[Kept] = field(default_factory=list)
     refusing: bool = False
 
@@ -68,7 +68,7 @@ def running_mail_sink() -> Iterator[MailSink]:
                     self.say("250 kept")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
-        sink.port = server.server_address[1]
+        sink.url = f"smtp://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

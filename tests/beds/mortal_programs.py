@@ -22,11 +22,8 @@ _SETTINGS = {
     "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
     "TRIMTAB_SIMULATED_FLEET_NODES": "1",
     "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2",
-    "TRIMTAB_PLANNING_WORKERS": "1",
     "TRIMTAB_PLANNING_BUDGET_SECONDS": "0.05",
     "TRIMTAB_PLANNING_HORIZON_SLOTS": "8",
-    "TRIMTAB_RETENTION_FORECAST_HOURS": "1000",
-    "TRIMTAB_RETENTION_PLAN_HOURS": "1000",
 }
 """A fleet of one node, whose cycle takes half a second; no thought is forgotten."""
 _LARGER = {"TRIMTAB_SIMULATED_FLEET_NODES": "4", "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "12"}
@@ -113,7 +110,9 @@ def running_mortals(folder: Path, *, makes_reports: bool = True) -> Iterator[Mor
 def _warm(store: str, *, makes_reports: bool) -> None:
     """Run cycles and a report here, and close what they opened, before anything is forked."""
     from dashboard.cli import main
+    from data.store.results import plan_retention
 
+    plan_retention.FORECAST_HOURS = plan_retention.PLAN_HOURS = 1000
     for hour in (12, 13):
         now = f"2024-01-08T{hour}:00:00+00:00"
         assert main(["--quiet", "--store", store, "cycle", "--now", now]) == 0

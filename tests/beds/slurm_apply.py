@@ -17,6 +17,7 @@ from data.records.changes import Change, ReadBack, StepOutcome, StepResult, Veri
 from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 MODEL = "H100-SXM5-80GB"
 GPU_MODELS = f"h100={MODEL},a100=A100-SXM4-80GB"
@@ -29,13 +30,12 @@ def applier_of(
     settings = SlurmApplySettings(
         enabled=True,
         mode=mode,
-        conf_file=str(bed.conf),
-        rest_url=bed.rest_url,
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",
         **changes,
     )
-    return SlurmApplier(settings, gpu_models=gpu_models)
+    source = SlurmSettings(conf_file=str(bed.conf), rest_url=bed.rest_url, gpu_models=gpu_models)
+    return SlurmApplier(settings, source=source)
 
 
 def proposal(job: str, has: int, gets: int, **changes: Any) -> Recommendation:

@@ -22,7 +22,6 @@ def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
             mode="commands",
             conf_file=str(bed.conf),
             gpu_models="h100=H100-SXM5-80GB,a100=A100-SXM4-40GB",
-            timeout_seconds=20.0,
         ),
         submit=SubmitSettings(
             # The bed runs as one user, who is SlurmUser too.

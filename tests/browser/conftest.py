@@ -56,7 +56,7 @@ def fill(
     url: str, *, nodes: int, days: int, extra: Callable[[datetime], Collected] | None = None
 ) -> None:
     """Keep days of a simulated fleet, and what `extra` gives, and run one full cycle on it."""
-    settings = Settings(store=StoreSettings(url=url), planning=PlanningSettings(workers=1))
+    settings = Settings(store=StoreSettings(url=url), planning=PlanningSettings())
     now = floor_to_slot(utc_now(), STEP_SECONDS)
     fleet = SimulatedFleet(seed=7, nodes=nodes)
     source = SimulatedFleetCollector(fleet=fleet, step_seconds=STEP_SECONDS)

@@ -66,7 +66,6 @@ def applying_server(
         TRIMTAB_APPLY_ENABLED="true",
         TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
         TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
-        TRIMTAB_APPLY_MIN_GPU_HOURS="0",
         **environ,
     ) as server:
         jobs = {stored.reference: stored.recommendation.job_id for stored in kept}

@@ -78,7 +78,7 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
             port=own_port,
             TRIMTAB_APPLY_ENABLED="true",
             TRIMTAB_APPLY_SLURM_ENABLED="true",
-            TRIMTAB_APPLY_SLURM_CONF_FILE=str(bed.conf),
+            TRIMTAB_SLURM_CONF_FILE=str(bed.conf),
             TRIMTAB_SLURM_GPU_MODELS=GPU_MODELS,
             TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
             TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",

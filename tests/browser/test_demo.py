@@ -70,7 +70,6 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
             env=environ
             | {
                 "TRIMTAB_SIMULATED_FLEET_NODES": str(nodes),
-                "TRIMTAB_PLANNING_WORKERS": "1",
                 "XDG_STATE_HOME": str(folder),
             }
             | settings,

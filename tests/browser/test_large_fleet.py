@@ -54,7 +54,7 @@ def large_server(nodes: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         write_facts(connection, fleet)
     engine.dispose()
     settings = Settings()
-    planning = replace(settings.planning, workers=1, budget_seconds=2.0)
+    planning = replace(settings.planning, budget_seconds=2.0)
     with open_store(f"duckdb:///{path}") as store:
         write_cycle(
             store,

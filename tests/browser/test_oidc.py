@@ -85,8 +85,7 @@ def signing(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "oidc_metadata_url": provider.metadata_url,
             "oidc_client_id": provider.client_id,
             "oidc_client_secret": provider.client_secret,
-            "oidc_cookie_secret": "canary-cookie-secret-of-forty-characters",
-            "oidc_redirect_uri": provider.redirect_uri,
+            "public_url": provider.redirect_uri.removesuffix("/oauth2callback"),
         }
         variables = {
             f"TRIMTAB_ACCESS_{name.upper()}": setting for name, setting in settings.items()

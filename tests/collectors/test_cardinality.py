@@ -9,6 +9,7 @@ import pytest
 from beds.faulty_server import POWER, Behaviour, FaultyServer, answers_series, faulty_server
 from reliability import Measured
 
+from collectors.prometheus import client, metrics
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import TOO_MANY, PrometheusDcgmCollector
 from collectors.shared.collector import Window
@@ -63,12 +64,15 @@ def collected_from(server: FaultyServer, **options: Any) -> Collected:
 
 
 @pytest.mark.parametrize("most", [8, 500])
-def test_series_beyond_the_limit_are_counted_and_other_metrics_are_whole(most: int) -> None:
+def test_series_beyond_the_limit_are_counted_and_other_metrics_are_whole(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first so many are read, the readings of the rest have a reason; no board is missing."""
     whole = answers_series(*(board(place) for place in range(8)))
     flood = answers_series(*(board(at, f"pod-{at}") for at in range(2000)))
     with faulty_server(when_asked_of(POWER, flood, whole), names=(POWER, MEMORY)) as server:
-        found = collected_from(server, max_series=most)
+        monkeypatch.setattr(metrics, "MAX_SERIES", most)
+        found = collected_from(server)
     assert dict(found.report.dropped)[TOO_MANY] == 10 * (2000 - most)
     assert found.samples["power_watts"].count() == 10 * most
     memory = found.samples[found.samples["memory_used_mib"].notna()]
@@ -78,14 +82,17 @@ def test_series_beyond_the_limit_are_counted_and_other_metrics_are_whole(most: i
 
 
 @pytest.mark.slow
-def test_a_million_series_are_a_gap_of_their_metric_alone(measured: Measured) -> None:
+def test_a_million_series_are_a_gap_of_their_metric_alone(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An answer of any size ends at 64 MiB; the metric is named, the others are whole."""
     whole = answers_series(*(board(place) for place in range(8)))
     with faulty_server(
         when_asked_of(POWER, streams(MILLION), whole), names=(POWER, MEMORY)
     ) as server:
         before = most_used_mib()
-        found = collected_from(server, budget_seconds=100.0)
+        monkeypatch.setattr(client, "BUDGET_SECONDS", 100.0)
+        found = collected_from(server)
         grown = most_used_mib() - before
     assert grown < 1024
     assert any(POWER in said and "64 MiB" in said for said in found.report.warnings)

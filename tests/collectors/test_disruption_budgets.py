@@ -73,9 +73,7 @@ def bed() -> Iterator[KubernetesBed]:
 @pytest.mark.slow
 def test_a_job_names_the_budget_that_holds_evictions_of_its_pods_back(bed: KubernetesBed) -> None:
     """The oracle: the API refuses to evict just the pods of those jobs that name a budget."""
-    settings = KubernetesSettings(
-        enabled=True, kubeconfig=str(bed.kubeconfig("reader")), page_size=2
-    )
+    settings = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("reader")))
     collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
     now = utc_now()
     told = collector.collect(Window(start=now, end=now))

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.grid import providers
 from collectors.grid.providers import _GridProvider, _of_period, _xml, carbon_ahead, price_ahead
 from data.base.errors import (
     CollectorError,
@@ -130,9 +131,7 @@ def token(tmp_path: Path) -> str:
 def settings_of(name: str, url: str, token: str) -> GridSettings:
     """The settings of one provider."""
     if name == "entsoe":
-        return GridSettings(
-            price=name, price_zone=ZONE, price_token_file=token, price_url=f"{url}/api"
-        )
+        return GridSettings(price_zone=ZONE, price_token_file=token, price_url=f"{url}/api")
     zone = "" if name == "uk-carbon-intensity" else "DE"
     return GridSettings(carbon=name, zone=zone, user="ada", token_file=token, carbon_url=url)
 
@@ -330,8 +329,8 @@ def test_a_refusal_names_the_provider_and_no_secret(name: str, token: str) -> No
     assert "s3cret" not in str(caught.value)
 
 
-def test_nobody_there_and_one_who_never_ends(token: str) -> None:
-    """Within the time that the settings allow."""
+def test_nobody_there_and_one_who_never_ends(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time of a request."""
     gone = settings_of("uk-carbon-intensity", "http://127.0.0.1:9", token)
     with pytest.raises(SourceUnreachableError, match="uk-carbon-intensity"):
         ask(gone)
@@ -341,9 +340,9 @@ def test_nobody_there_and_one_who_never_ends(token: str) -> None:
         return 200, b"{}"
 
     with provider(slow) as url:
-        settings = replace(settings_of("uk-carbon-intensity", url, token), timeout_seconds=0.2)
+        monkeypatch.setattr(providers, "TIMEOUT_SECONDS", 0.2)
         with pytest.raises(SourceUnreachableError):
-            ask(settings)
+            ask(settings_of("uk-carbon-intensity", url, token))
 
 
 AT = {"carbon_url": "http://grid.example"}
@@ -355,9 +354,8 @@ AT = {"carbon_url": "http://grid.example"}
         ({"carbon": "uk-carbon-intensity"}, "grid.carbon_url"),
         ({"carbon": "electricity-maps", **AT}, "grid.zone"),
         ({"carbon": "watttime", "zone": "X", "token_file": "t", **AT}, "grid.user"),
-        ({"price": "entsoe"}, "grid.price_url"),
-        ({"price": "entsoe", "price_url": "http://x"}, "grid.price_zone"),
-        ({"price": "entsoe", "price_url": "http://x", "price_zone": "X"}, "grid.price_token_file"),
+        ({"price_url": "http://x"}, "grid.price_zone"),
+        ({"price_url": "http://x", "price_zone": "X"}, "grid.price_token_file"),
         ({"carbon": "nobody"}, "grid.carbon"),
         ({"carbon_url": "ftp://x"}, "grid.carbon_url"),
     ],

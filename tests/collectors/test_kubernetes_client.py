@@ -61,11 +61,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second for a request."""
+    monkeypatch.setattr(api_module, "TIMEOUT_SECONDS", 0.5)
+
+
 def client_of(folder: Path, server: FaultyServer, **more: Any) -> KubernetesClient:
-    """A client of that server with little patience."""
+    """A client of that server."""
     path = kubeconfig(folder / "kubeconfig", server.url)
-    options = {"timeout_seconds": 0.5} | more
-    return KubernetesClient(KubernetesSettings(enabled=True, kubeconfig=str(path), **options))
+    return KubernetesClient(KubernetesSettings(enabled=True, kubeconfig=str(path), **more))
 
 
 @pytest.mark.parametrize(
@@ -82,11 +87,11 @@ def client_of(folder: Path, server: FaultyServer, **more: Any) -> KubernetesClie
         (says(200, b"[" * 200_000), UnexpectedAnswerError, "address of a Kubernetes"),
         (says(200, b'{"items": 3}'), UnexpectedAnswerError, "no list"),
         (says(200, b""), UnexpectedAnswerError, "answered 200"),
-        (hangs, SourceUnreachableError, "timeout_seconds"),
+        (hangs, SourceUnreachableError, "within 0.5 s"),
         (resets, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
         (truncates, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
-        (drips_body, SourceUnreachableError, "timeout_seconds"),
-        (drips_headers, SourceUnreachableError, "timeout_seconds"),
+        (drips_body, SourceUnreachableError, "within 0.5 s"),
+        (drips_headers, SourceUnreachableError, "within 0.5 s"),
         (broken_gzip, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
     ],
 )
@@ -108,11 +113,12 @@ def test_every_failure_is_named_with_a_way_out(
 def test_a_page_without_end_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed answer is measured by what it unpacks to."""
     monkeypatch.setattr(api_module, "MAX_BYTES", 4 << 20)
+    monkeypatch.setattr(api_module, "TIMEOUT_SECONDS", 20.0)
     with (
         faulty_server(gzip_bomb, names=()) as server,
-        pytest.raises(UnexpectedAnswerError, match=r"exceeds 4 MiB. Lower kubernetes.page_size"),
+        pytest.raises(UnexpectedAnswerError, match=r"exceeds 4 MiB. Narrow kubernetes.namespaces"),
     ):
-        client_of(folder, server, timeout_seconds=20).inventory()
+        client_of(folder, server).inventory()
 
 
 def test_a_server_that_is_gone_is_unreachable(folder: Path) -> None:
@@ -123,10 +129,11 @@ def test_a_server_that_is_gone_is_unreachable(folder: Path) -> None:
         client.inventory()
 
 
-def test_pages_are_put_together(folder: Path) -> None:
-    """The server says how to go on, and is asked for as many as the settings say."""
+def test_pages_are_put_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server says how to go on, and is asked for a page at a time."""
+    monkeypatch.setattr(api_module, "PAGE_SIZE", 2)
     with faulty_server(items("a", "b", then="t1"), items("c"), names=()) as server:
-        found = client_of(folder, server, page_size=2).listed("Pod")
+        found = client_of(folder, server).listed("Pod")
         asked = [query for _path, query, _headers in server.asked]
     assert [entry["metadata"]["name"] for entry in found or []] == ["a", "b", "c"]
     assert asked == [{"limit": "2"}, {"limit": "2", "continue": "t1"}]
@@ -170,7 +177,7 @@ def test_a_list_that_always_expires_is_given_up(folder: Path) -> None:
     """After three further attempts, with the setting that helps."""
     script = [items("a", then="t"), status(410, "too old")] * 4
     with faulty_server(*script, names=()) as server:
-        with pytest.raises(UnexpectedAnswerError, match="page_size"):
+        with pytest.raises(UnexpectedAnswerError, match=r"kubernetes\.namespaces"):
             client_of(folder, server).listed("Pod")
         assert len(server.asked) == len(script)
 

@@ -9,6 +9,7 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_replay import RECORDED, recorded_collector
 from recorded.record_kubernetes import tell_story
 
+from collectors.kubernetes import api
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
@@ -30,10 +31,17 @@ def bed() -> Iterator[KubernetesBed]:
         yield running
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _small_pages() -> Iterator[None]:
+    """Two objects at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "PAGE_SIZE", 2)
+        yield
+
+
 def settings_of(bed: KubernetesBed, user: str = "reader", **more: Any) -> KubernetesSettings:
-    """Settings that sign in as that user and ask for two objects at a time."""
-    options = {"page_size": 2} | more
-    return KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig(user)), **options)
+    """Settings that sign in as that user."""
+    return KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig(user)), **more)
 
 
 def read_live(settings: KubernetesSettings) -> Collected:
@@ -174,18 +182,17 @@ def test_all_was_read(told: Collected) -> None:
 
 @pytest.mark.kubernetes
 @pytest.mark.slow
-def test_the_same_window_again_is_the_same_batch(bed: KubernetesBed) -> None:
+def test_the_same_window_again_is_the_same_batch(
+    bed: KubernetesBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However large the pages are."""
     now = datetime.now(tz=UTC)
     window = Window(start=now - timedelta(hours=1), end=now)
-    batches = {
-        KubernetesCollector(
-            KubernetesClient(settings_of(bed, page_size=size)), load_gpu_catalogue()
-        )
-        .collect(window)
-        .batch_id
-        for size in (1, 3, 500)
-    }
+    collector = KubernetesCollector(KubernetesClient(settings_of(bed)), load_gpu_catalogue())
+    batches = set()
+    for size in (1, 3, 500):
+        monkeypatch.setattr(api, "PAGE_SIZE", size)
+        batches.add(collector.collect(window).batch_id)
     assert len(batches) == 1
 
 

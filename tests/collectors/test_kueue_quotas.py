@@ -37,10 +37,8 @@ def bed() -> Iterator[KubernetesBed]:
 
 
 def collected_from(bed: KubernetesBed) -> Collected:
-    """Return what the collector gives, with the reader's rights and small pages."""
-    settings = KubernetesSettings(
-        enabled=True, kubeconfig=str(bed.kubeconfig("reader")), page_size=2
-    )
+    """Return what the collector gives, with the reader's rights."""
+    settings = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("reader")))
     collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
     now = utc_now()
     return collector.collect(Window(start=now, end=now))

@@ -20,6 +20,8 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.prometheus import client as client_module
+from collectors.prometheus import session
 from collectors.prometheus.client import PrometheusClient, RangePart, parts_of, pushed_down
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.shared.collector import Window
@@ -31,9 +33,15 @@ END = datetime(2026, 1, 5, 12, tzinfo=UTC)
 START = END - timedelta(minutes=10)
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for a request."""
+    monkeypatch.setattr(session, "TIMEOUT_SECONDS", 1.0)
+
+
 def client(server: FaultyServer, **options: Any) -> PrometheusClient:
     """A client of the server that has begun a collection."""
-    one = PrometheusClient(PrometheusSettings(url=server.url, **{"timeout_seconds": 1.0} | options))
+    one = PrometheusClient(PrometheusSettings(url=server.url, **options))
     one.begin()
     return one
 
@@ -103,10 +111,11 @@ def test_a_named_wait_is_kept() -> None:
         assert len(server.ranges()) == 2
 
 
-def test_no_pause_goes_beyond_the_budget() -> None:
+def test_no_pause_goes_beyond_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait longer than the time left is not begun."""
     with faulty_server(says(429, b"", ("Retry-After", "9"))) as server:
-        one = client(server, budget_seconds=2.0)
+        monkeypatch.setattr(client_module, "BUDGET_SECONDS", 2.0)
+        one = client(server)
         began = time.monotonic()
         assert power(one) == []
         assert time.monotonic() - began < 2
@@ -114,17 +123,18 @@ def test_no_pause_goes_beyond_the_budget() -> None:
             one.answered()
 
 
-def test_used_up_time_is_a_gap_with_a_hint() -> None:
+def test_used_up_time_is_a_gap_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the budget is spent, what is left is not asked, and said to be so."""
     with faulty_server(answers_series(series("1"))) as server:
-        one = client(server, budget_seconds=0.2)
+        monkeypatch.setattr(client_module, "BUDGET_SECONDS", 0.2)
+        one = client(server)
         assert power(one)
         time.sleep(0.3)
         assert power(one) == []
         assert one.answered() == (pytest.approx(0.5), START)
         (warning,) = one.take_warnings()
         assert POWER in warning
-        assert "budget_seconds" in warning
+        assert "prometheus.selector" in warning
         assert len(server.ranges()) == 1
 
 
@@ -169,10 +179,11 @@ def test_a_hopeless_metric_is_given_up() -> None:
         assert "11:50 to 2026-01-05 12:00" in warning
 
 
-def test_a_server_that_never_answers_in_time_is_down() -> None:
+def test_a_server_that_never_answers_in_time_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three slow answers in a row end the collection; nothing waits for each question."""
     with faulty_server(hangs) as server:
-        one = client(server, timeout_seconds=0.3)
+        monkeypatch.setattr(session, "TIMEOUT_SECONDS", 0.3)
+        one = client(server)
         began = time.monotonic()
         for _metric in range(5):
             assert power(one) == []
@@ -230,11 +241,14 @@ def test_warnings_and_infos_are_told_once_and_bounded() -> None:
         assert len(told) == len(set(told)) == 20
 
 
-def test_a_hundred_thousand_series_are_read_in_bounded_time() -> None:
+def test_a_hundred_thousand_series_are_read_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A cardinality attack is an answer like any other."""
     flood = [series("1", board=f"GPU-{place:08x}") for place in range(100_000)]
     with faulty_server(answers_series(*flood)) as server:
-        one = client(server, timeout_seconds=30.0)
+        monkeypatch.setattr(session, "TIMEOUT_SECONDS", 30.0)
+        one = client(server)
         began = time.monotonic()
         assert len(power(one)) == 100_000
         assert time.monotonic() - began < 20

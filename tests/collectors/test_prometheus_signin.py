@@ -20,7 +20,7 @@ NO_METRICS: frozenset[str] = frozenset()
 
 def asked(url: str, **options: Any) -> frozenset[str]:
     """The metric names that one collection gets."""
-    client = PrometheusClient(PrometheusSettings(url=url, timeout_seconds=5.0, **options))
+    client = PrometheusClient(PrometheusSettings(url=url, **options))
     client.begin()
     return client.metric_names()
 

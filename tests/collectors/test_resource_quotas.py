@@ -25,9 +25,9 @@ NOW = utc_now()
 
 
 def settings_of(bed: KubernetesBed) -> KubernetesSettings:
-    """The reader's rights and small pages."""
+    """The reader's rights."""
     kubeconfig = str(bed.kubeconfig("reader"))
-    return KubernetesSettings(enabled=True, kubeconfig=kubeconfig, page_size=2)
+    return KubernetesSettings(enabled=True, kubeconfig=kubeconfig)
 
 
 def collected_from(bed: KubernetesBed) -> Collected:

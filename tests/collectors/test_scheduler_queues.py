@@ -32,9 +32,9 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 def collected_from(bed: KubernetesBed) -> Collected:
-    """Return what the collector gives, with the rights of deploy/ and small pages."""
+    """Return what the collector gives, with the rights of deploy/."""
     kubeconfig = str(bed.kubeconfig("reader"))
-    settings = KubernetesSettings(enabled=True, kubeconfig=kubeconfig, page_size=2)
+    settings = KubernetesSettings(enabled=True, kubeconfig=kubeconfig)
     collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
     now = utc_now()
     return collector.collect(Window(start=now, end=now))

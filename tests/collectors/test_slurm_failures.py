@@ -14,6 +14,7 @@ from beds.faulty_server import faulty_server, resets, says
 from beds.slurm_replay import answering, command_folder, recorded_commands, recorded_rest, refusal
 
 from collectors.shared.collector import Window
+from collectors.slurm import commands, rest
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.rest import SlurmRest
@@ -35,11 +36,9 @@ SOMEBODY = 4_000_000
 """A user id that is nobody's here."""
 
 
-def by_commands(folder: Path, timeout_seconds: float = 5.0) -> Collected:
+def by_commands(folder: Path) -> Collected:
     """What the commands of a folder give."""
-    settings = SlurmSettings(
-        mode="commands", bin_directory=str(folder), timeout_seconds=timeout_seconds
-    )
+    settings = SlurmSettings(mode="commands", bin_directory=str(folder))
     return slurm_collector(settings, load_gpu_catalogue()).collect(WINDOW)
 
 
@@ -50,7 +49,6 @@ def by_rest(url: str, **changes: object) -> Collected:
         "rest_url": url,
         "rest_user": "watcher",
         "rest_token": TOKEN,
-        "timeout_seconds": 2.0,
     }
     settings = SlurmSettings(**(values | changes))  # type: ignore[arg-type]
     return slurm_collector(settings, load_gpu_catalogue()).collect(WINDOW)
@@ -112,13 +110,14 @@ def test_errors_in_an_answer_count_though_the_command_succeeds(tmp_path: Path) -
         by_commands(folder)
 
 
-def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At its deadline."""
+    monkeypatch.setattr(commands, "TIMEOUT_SECONDS", 0.3)
     folder = recorded_commands(tmp_path / "bin", "22.05")
     command_folder(folder, squeue="exec sleep 60")
     began = time.monotonic()
     with pytest.raises(SourceUnreachableError, match=r"no answer in 0\.3 s"):
-        by_commands(folder, timeout_seconds=0.3)
+        by_commands(folder)
     assert time.monotonic() - began < 5
 
 
@@ -322,11 +321,12 @@ def dripping() -> Iterator[str]:
         thread.join()
 
 
-def test_a_server_that_drips_is_left_at_the_deadline() -> None:
+def test_a_server_that_drips_is_left_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte comes in time, the answer does not."""
+    monkeypatch.setattr(rest, "TIMEOUT_SECONDS", 1.0)
     began = time.monotonic()
     with dripping() as url, pytest.raises(SourceUnreachableError, match="no answer in 1 s"):
-        by_rest(url, timeout_seconds=1.0)
+        by_rest(url)
     assert time.monotonic() - began < 4
 
 

@@ -50,7 +50,6 @@ def told(bed: SlurmBed, mode: str) -> set[str]:
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",
         gpu_models="h100=H100-SXM5-80GB,a100=A100-SXM4-80GB",
-        timeout_seconds=20.0,
     )
     now = utc_now() + timedelta(seconds=1)
     window = Window(start=now - timedelta(hours=1), end=now)

@@ -192,7 +192,6 @@ def test_a_real_slurm_gives_out_shares_and_all_holders_are_told(bed: SlurmBed, m
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",
         gpu_models="a100=A100-SXM4-80GB,l40s=L40S-48GB",
-        timeout_seconds=20.0,
     )
     now = utc_now() + timedelta(seconds=1)
     window = Window(start=now - timedelta(hours=1), end=now)

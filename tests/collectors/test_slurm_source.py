@@ -33,7 +33,6 @@ def settings_of(bed: SlurmBed, mode: str = "commands") -> SlurmSettings:
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",
         gpu_models="h100=H100-SXM5-80GB",
-        timeout_seconds=20.0,
     )
 
 

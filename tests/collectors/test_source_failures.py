@@ -24,6 +24,7 @@ from beds.faulty_server import (
     truncates,
 )
 
+from collectors.prometheus import client, session
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.shared.collect import collect_all
@@ -74,9 +75,9 @@ def answering(status: int, body: bytes, *, delay: float = 0.0) -> Iterator[str]:
         thread.join()
 
 
-def collector(url: str, timeout_seconds: float = 5.0) -> PrometheusDcgmCollector:
+def collector(url: str) -> PrometheusDcgmCollector:
     """A collector of that address."""
-    settings = PrometheusSettings(url=url, timeout_seconds=timeout_seconds)
+    settings = PrometheusSettings(url=url)
     return PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
 
 
@@ -108,10 +109,11 @@ def test_every_other_answer_is_named(status: int, body: bytes, kind: type[Collec
     assert caught.value.hint
 
 
-def test_a_hanging_server_is_given_up() -> None:
-    """The deadline of the settings holds."""
+def test_a_hanging_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the deadline of a request."""
+    monkeypatch.setattr(session, "TIMEOUT_SECONDS", 0.3)
     with answering(200, b"{}", delay=20.0) as url, pytest.raises(SourceUnreachableError):
-        collector(url, timeout_seconds=0.3).collect(WINDOW)
+        collector(url).collect(WINDOW)
 
 
 def test_one_failing_source_is_a_report_and_no_error() -> None:
@@ -145,15 +147,19 @@ def test_one_failing_source_is_a_report_and_no_error() -> None:
 )  # fmt: skip
 @pytest.mark.usefixtures("no_garbage")
 def test_every_misbehaviour_is_named_in_bounded_time(
-    behave: Behaviour, kind: type[CollectorError], says_so: str, names: tuple[str, ...]
+    behave: Behaviour,
+    kind: type[CollectorError],
+    says_so: str,
+    names: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From the first question or only when asked for data: one error, and no endless wait."""
     with faulty_server(behave, names=names) as server:
         # Unpacking up to the limit takes a busy machine more than the patience with the others.
         timeout, budget = (5.0, 40.0) if behave is gzip_bomb else (0.7, 6.0)
-        settings = PrometheusSettings(
-            url=server.url, timeout_seconds=timeout, budget_seconds=budget
-        )
+        monkeypatch.setattr(session, "TIMEOUT_SECONDS", timeout)
+        monkeypatch.setattr(client, "BUDGET_SECONDS", budget)
+        settings = PrometheusSettings(url=server.url)
         one = PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
         began = time.monotonic()
         with pytest.raises(kind, match=says_so) as caught:

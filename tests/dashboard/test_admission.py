@@ -23,8 +23,7 @@ OIDC = AccessSettings(
     oidc_metadata_url="https://id.example",
     oidc_client_id="x",
     oidc_client_secret="x",  # noqa: S106 - no secret
-    oidc_cookie_secret="x" * 32,
-    oidc_redirect_uri="https://trimtab.example/oauth2callback",
+    public_url="https://trimtab.example",
 )
 MODES = {"local": LOCAL, "proxy": PROXY, "oidc": OIDC}
 each_mode = pytest.mark.parametrize("access", MODES.values(), ids=MODES)

@@ -8,6 +8,7 @@ from beds.apply_bench import JOB, Bench, sent
 from factories import H100, NOW, make_plan, make_recommendation
 
 from dashboard.apply.contract.kill_switch import resume, stop
+from dashboard.apply.worker import guards
 from dashboard.apply.worker.guards import require_within_limits
 from dashboard.decisions import approvals
 from dashboard.decisions.service import DecisionService
@@ -259,9 +260,11 @@ def test_boards_that_were_grown_into_are_given_back_whatever_the_limits(bench: B
     require_within_limits(bench.store.reader, back, [back], limits)
 
 
-def test_a_saving_below_the_minimum_is_refused(bench: Bench) -> None:
+def test_a_saving_below_the_minimum_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """48 GPU-hours are not worth it when a hundred are asked."""
-    bench.set(min_gpu_hours=100.0)
+    monkeypatch.setattr(guards, "MIN_GPU_HOURS", 100.0)
     bench.approve()
     bench.ask()
     bench.work(visits=3)

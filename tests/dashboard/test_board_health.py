@@ -11,7 +11,6 @@ from dashboard.charts.board_history import board_history
 from dashboard.resources.alerts import urgent_facts
 from dashboard.web.fleet.node_health import troubles
 from data.settings.all_settings import Settings
-from data.settings.fleet import NodeSettings
 from data.store import Store
 
 HOUR = {"start": NOW - timedelta(hours=1), "end": NOW}
@@ -35,7 +34,7 @@ def keep(store: Store, **told: tuple[float, ...]) -> None:
 def seen(store: Store) -> dict[str, list[tuple[str, str]]]:
     """What the page of the fleet says needs a look: places and reasons by what it is."""
     none = pd.DataFrame()
-    found = troubles(store.reader.boards(**HOUR), none, (), none, none, NodeSettings())
+    found = troubles(store.reader.boards(**HOUR), none, (), none, none)
     told: dict[str, list[tuple[str, str]]] = {}
     for what, where, why in found.itertuples(index=False):
         told.setdefault(what, []).append((where.rpartition(" ")[2], why))

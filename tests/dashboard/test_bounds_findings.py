@@ -9,6 +9,7 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
+from dashboard.apply.worker import guards
 from dashboard.apply.worker.change_file import change_for
 from dashboard.apply.worker.guards import require_within_limits, taken_gpus
 from dashboard.cycle.context import World
@@ -104,7 +105,7 @@ def test_a_cycle_plans_the_replicas_of_yesterday_s_hours(store_url: str) -> None
 
 @pytest.mark.parametrize(("least", "told"), [("4", True), ("1", False)])
 def test_a_cycle_tells_of_a_minimum_that_is_too_high(
-    store_url: str, least: str, told: bool
+    store_url: str, least: str, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the 4 kept where one is enough by night; not of what the autoscaler chose itself."""
     with open_store(store_url) as store:
@@ -127,8 +128,9 @@ def test_a_cycle_tells_of_a_minimum_that_is_too_high(
             (kept,) = store.reader.recommendations(now=NOW)
             assert kept.recommendation.digest == rows[0].digest
             assert f"patch {HOLDER} " in change_for(kept.recommendation, ()).text
-            reader, limits = store.reader, ApplySettings(min_gpu_hours=1)
+            reader, limits = store.reader, ApplySettings()
             require_within_limits(reader, rows[0], (), limits)
             assert taken_gpus(rows[0]) == 0
-            with pytest.raises(ChangeRefusedError, match=r"apply\.min_gpu_hours"):
-                require_within_limits(reader, rows[0], (), replace(limits, min_gpu_hours=10_000))
+            monkeypatch.setattr(guards, "MIN_GPU_HOURS", 10_000.0)
+            with pytest.raises(ChangeRefusedError, match="below 10000 GPU-h"):
+                require_within_limits(reader, rows[0], (), limits)

@@ -14,7 +14,7 @@ from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
-SETTINGS = ServingSettings(cold_start_minutes=5)
+SETTINGS = ServingSettings()
 CHANGED = NOW - timedelta(hours=3)
 DAYS, BEFORE, AFTER = 3, 3 * 288 - 36, 36
 

@@ -218,7 +218,7 @@ def test_each_week_is_reported_once_whatever_the_clock_does(store: Store) -> Non
     clock = datetime(2026, 3, 23, 8, tzinfo=UTC)
     with running_mail_sink() as sink:
         settings = Settings(
-            notify=NotifySettings(smtp_port=sink.port),
+            notify=NotifySettings(smtp_url=sink.url),
             report=ReportSettings(mail_to="ops@site.example", timezone="Europe/Berlin"),
         )
         rounds = ReportRounds(store=store, settings=lambda: settings, clock=lambda: clock)
@@ -243,7 +243,6 @@ def test_a_cycle_before_the_last_plan_still_plans(tmp_path: Path) -> None:
         "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
         "TRIMTAB_SIMULATED_FLEET_NODES": "1",
         "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "8",
-        "TRIMTAB_PLANNING_WORKERS": "1",
         "TRIMTAB_PLANNING_BUDGET_SECONDS": "0.05",
         "TRIMTAB_PLANNING_HORIZON_SLOTS": "8",
     }

@@ -26,6 +26,7 @@ from beds.prometheus import backfill
 from beds.prometheus_options import prometheus_with
 
 from benchmarks._exporter_dialects import openmetrics
+from collectors.prometheus import client, session
 from collectors.simulated.fleet import SimulatedFleet
 from dashboard.cli import main
 
@@ -35,15 +36,20 @@ BUDGET_SECONDS = 8.0
 KEY = ["sampled_at", "gpu_uuid", "mig_instance"]
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for a request, and some for a collection."""
+    monkeypatch.setattr(session, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(client, "BUDGET_SECONDS", BUDGET_SECONDS)
+
+
 def collect(
     folder: Path, url: str, now: datetime, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, Any]]:
     """Run the command as a person would; give its code and its row."""
-    settings = folder / "trimtab.toml"
-    settings.write_text(f"[prometheus]\ntimeout_seconds = 1.0\nbudget_seconds = {BUDGET_SECONDS}\n")
     code = main(
         [
-            *("--quiet", "--settings", str(settings), "--store", f"duckdb:///{folder}/t.duckdb"),
+            *("--quiet", "--store", f"duckdb:///{folder}/t.duckdb"),
             *("collect", "--prometheus", url, "--lookback", "3", "--now", now.isoformat()),
             *("--format", "json"),
         ]

@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("one")
     settings = Settings(
         store=StoreSettings(url=f"duckdb:///{folder}/t.duckdb"),
-        planning=PlanningSettings(workers=1),
+        planning=PlanningSettings(),
     )
     world = build_world(settings)
     job = make_job(owner="one", last_seen_at=NOW + timedelta(minutes=1))

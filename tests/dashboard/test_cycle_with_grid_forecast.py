@@ -21,9 +21,7 @@ from data.store import Store, open_store
 
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)
 SETTINGS = Settings(
-    planning=PlanningSettings(
-        slot_minutes=60, horizon_slots=12, history_days=2, budget_seconds=5, workers=1
-    )
+    planning=PlanningSettings(slot_minutes=60, horizon_slots=12, history_days=2, budget_seconds=5)
 )
 
 

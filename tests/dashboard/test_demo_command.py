@@ -54,7 +54,7 @@ def test_nothing_outside_is_taken_from_the_settings(tmp_path: Path) -> None:
         assert getattr(settings, section) == getattr(plain, section)
     assert settings.prometheus.url == ""
     assert not settings.apply_kubernetes.enabled
-    assert settings.apply_simulated.enabled
+    assert settings.changes_simulation
     assert settings.apply.enabled
     assert settings.energy.region == "DEU"
     assert settings.simulated_fleet.state_file == f"{tmp_path}/demo-cluster.json"
@@ -73,7 +73,7 @@ def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:
     settings = settings_with(tmp_path, TRIMTAB_SERVE_HOST="0.0.0.0", TRIMTAB_ACCESS_MODE="open")
     assert settings.access.mode == "open"
     assert not settings.apply.enabled
-    assert not settings.apply_simulated.enabled
+    assert not settings.changes_simulation
 
 
 def test_what_the_demo_decided_says_so(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_progress_is_said_when_a_stage_begins_and_every_few_seconds() -> None:
 @pytest.mark.slow
 def test_the_feed_collects_all_the_time_and_plans_when_it_is_due(tmp_path: Path) -> None:
     """A cycle at once, new samples at every turn, a second cycle after six hours of its time."""
-    settings = settings_with(tmp_path, TRIMTAB_PLANNING_WORKERS="1")
+    settings = settings_with(tmp_path)
     clock = Clock(datetime(2026, 1, 7, 12, tzinfo=UTC))
     with open_store(settings.store.url) as store:
         found: list[CycleOutcome] = []
@@ -158,7 +158,6 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_NODES", "1")
-    monkeypatch.setenv("TRIMTAB_PLANNING_WORKERS", "1")
     monkeypatch.setenv("TRIMTAB_PROMETHEUS_URL", "http://prometheus.invalid:9090")
     store = f"duckdb:///{tmp_path}/demo.duckdb"
     assert main(["--store", store, "demo", "--once", "--days", "2"]) == 0

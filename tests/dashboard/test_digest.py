@@ -30,7 +30,6 @@ MONDAY = datetime(2026, 1, 12, 7, tzinfo=UTC)
 URL = "https://t.example"
 OIDC = {
     "oidc_metadata_url": "https://id.example/d", "oidc_client_id": "x", "oidc_client_secret": "x",
-    "oidc_redirect_uri": f"{URL}/oauth2callback", "oidc_cookie_secret": "x" * 32,
 }  # fmt: skip
 NAMES = [*(f"search/job-{number}" for number in range(11)),
          "search/<!channel>\n[x](https://evil.example)"]  # fmt: skip
@@ -63,7 +62,7 @@ def settings_of(**notify: object) -> Settings:
     told = NotifySettings(mail_to="ops@site.example", webhook_url="http://127.0.0.1:9/x")
     return Settings(
         access=AccessSettings(public_url=URL), notify=replace(told, **notify),  # type: ignore[arg-type]
-        report=ReportSettings(send_hour=7),
+        report=ReportSettings(),
     )  # fmt: skip
 
 
@@ -119,7 +118,7 @@ def test_each_recipient_has_one_message(store: Store) -> None:
     )
     rounds(store, MONDAY).tell_due()
     with running_mail_sink() as sink:
-        settings = settings_of(smtp_port=sink.port, webhook_url="")
+        settings = settings_of(smtp_url=sink.url, webhook_url="")
         told = Notifier(store=store, settings=lambda: settings, clock=lambda: MONDAY)
         while told.deliver_once():
             pass
@@ -170,7 +169,7 @@ def test_a_team_has_a_digest_of_its_own(store: Store) -> None:
     assert rounds(store, MONDAY, teams=teams).tell_due() is True
     assert rounds(store, MONDAY, teams=teams).tell_due() is False
     with running_mail_sink() as sink:
-        settings = settings_of(smtp_port=sink.port, webhook_url="", teams=teams)
+        settings = settings_of(smtp_url=sink.url, webhook_url="", teams=teams)
         told = Notifier(store=store, settings=lambda: settings, clock=lambda: MONDAY)
         while told.deliver_once():
             pass
@@ -189,7 +188,7 @@ def test_a_team_alone_is_told_and_at_night_later(store: Store) -> None:
     night = {"teams": "search=ada@site.example", "mail_to": "", "webhook_url": ""}
     assert rounds(store, MONDAY, **night).tell_due() is True
     with running_mail_sink() as sink:
-        settings = settings_of(smtp_port=sink.port, quiet_time="22:00-08:00", **night)
+        settings = settings_of(smtp_url=sink.url, quiet_time="22:00-08:00", **night)
         clock = [MONDAY]
         told = Notifier(store=store, settings=lambda: settings, clock=lambda: clock[0])
         assert told.deliver_once() is False

@@ -32,7 +32,7 @@ def test_doctor_names_targets_that_cannot_be_reached(
     monkeypatch.setenv("TRIMTAB_APPLY_ENABLED", "true")
     assert main(["--store", url, "doctor", "--format", "csv"]) == 3
     rows = [line for line in capsys.readouterr().out.splitlines() if "changes of" in line]
-    settings = ("apply_kubernetes.kubeconfig", "apply_slurm.bin_directory", "apply_power.directory")
+    settings = ("apply_kubernetes.kubeconfig", "slurm.bin_directory", "apply_power.directory")
     assert len(rows) == len(settings)
     for row, setting in zip(rows, settings, strict=True):
         assert ",missing," in row

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from dashboard.cycle.cycle_thread import CycleState
 from dashboard.cycle.run_cycle import collect_and_keep
 from dashboard.cycle.wiring import build_world
 from dashboard.web.server.prometheus_metrics import OwnMetrics
-from data.base.errors import NoRoomError, SettingsError
-from data.settings.all_settings import Settings
+from data.base.errors import NoRoomError
 from data.settings.load import load_settings
-from data.settings.store import StoreSettings
 from data.store import open_store
+from data.store.engine import disk_space
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MEBIBYTE = 2**20
@@ -38,7 +36,9 @@ def filled(path: Path) -> Iterator[None]:
         path.unlink()
 
 
-def test_below_the_floor_nothing_is_collected_until_there_is_room(tmp_path: Path) -> None:
+def test_below_the_floor_nothing_is_collected_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The refusal has its numbers, reading goes on, and what was missed is fetched afterwards."""
     environ = {"TRIMTAB_SIMULATED_FLEET_ENABLED": "true", "TRIMTAB_SIMULATED_FLEET_NODES": "1",
                "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "1"}  # fmt: skip
@@ -46,12 +46,11 @@ def test_below_the_floor_nothing_is_collected_until_there_is_room(tmp_path: Path
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         free = store.reader.free_mib()
         assert free is not None
-        floor = free - FILLED_MIB / 2
-        settings = replace(settings, store=StoreSettings(min_free_mib=floor))
+        monkeypatch.setattr(disk_space, "MIN_FREE_MIB", free - FILLED_MIB / 2)
         world: World = build_world(settings, store=store)
         _reports, first = collect_and_keep(world, NOW)
         with filled(tmp_path / "filler"):
-            with pytest.raises(NoRoomError, match=r"below the \d+.* MiB of store.min_free_mib"):
+            with pytest.raises(NoRoomError, match=r"below the \d+.* MiB that a cycle needs"):
                 collect_and_keep(world, NOW + timedelta(minutes=15))
             assert store.reader.latest_sample_at() == NOW
         _reports, later = collect_and_keep(world, NOW + timedelta(minutes=30))
@@ -71,14 +70,8 @@ def test_doctor_says_that_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the room that is left and the floor, and ends with 3."""
-    monkeypatch.setenv("TRIMTAB_STORE_MIN_FREE_MIB", "1e12")
+    monkeypatch.setattr(disk_space, "MIN_FREE_MIB", 1e12)
     url = f"duckdb:///{tmp_path}/t.duckdb"
     open_store(url).close()
     assert main(["--store", url, "doctor"]) == 3
-    assert "MiB of store.min_free_mib" in capsys.readouterr().out
-
-
-def test_a_floor_below_zero_is_refused() -> None:
-    """No disk has less than nothing left."""
-    with pytest.raises(SettingsError, match="min_free_mib"):
-        Settings(store=StoreSettings(min_free_mib=-1))
+    assert "MiB that a cycle needs" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from dashboard.cli import main
 from dashboard.cycle import grid_refresh
 from dashboard.cycle.grid_refresh import refresh_grid
 from data.base.errors import SourceUnreachableError
+from data.catalogue import grid_forecast
 from data.catalogue.grid_forecast import current_outlook
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings, GridSettings
@@ -63,7 +64,6 @@ def settings(tmp_path: Path) -> Settings:
             carbon="uk-carbon-intensity",
             carbon_url="http://grid.example",
             price_url="http://prices.example/api",
-            price="entsoe",
             price_zone="X",
             price_token_file="t",  # noqa: S106 - the name of a file
             file=str(tmp_path / "state" / "grid.json"),
@@ -113,7 +113,10 @@ def test_they_are_asked_again_once_what_they_said_is_old(
 
 
 def test_who_fails_leaves_what_was_said_until_it_is_too_old(
-    providers: Providers, settings: Settings, caplog: pytest.LogCaptureFixture
+    providers: Providers,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Named in the log; then plans do without, and say why."""
     refresh_grid(settings, NOW)
@@ -124,12 +127,12 @@ def test_who_fails_leaves_what_was_said_until_it_is_too_old(
         assert refresh_grid(settings, NOW + HOUR) == ("price gave no answer",)
     assert "price gave no answer" in caplog.text
     assert Path(settings.grid.file).read_bytes() == before
-    late = replace(settings, energy=EnergySettings(forecast_max_age_hours=1))
-    outlook = current_outlook(late, NOW + 1.5 * HOUR)
+    monkeypatch.setattr(grid_forecast, "MAX_AGE_HOURS", 1.0)
+    outlook = current_outlook(settings, NOW + 1.5 * HOUR)
     assert outlook.forecast is None
     assert outlook.why_not.startswith("uk-carbon-intensity and entsoe: the newest issue in ")
-    refresh_grid(late, NOW + 1.5 * HOUR)
-    forecast = current_outlook(late, NOW + 1.5 * HOUR).forecast
+    refresh_grid(settings, NOW + 1.5 * HOUR)
+    forecast = current_outlook(settings, NOW + 1.5 * HOUR).forecast
     assert forecast is not None
     assert forecast.gco2e_per_kwh[0] == 200
     assert set(forecast.price_per_kwh) == {None}

@@ -31,7 +31,7 @@ from data.store import Store, open_store
 from data.store.facts.planning_view import PlanningView
 
 PLANNING = PlanningSettings(
-    slot_minutes=60, horizon_slots=6, budget_seconds=2, min_history_hours=3,
+    slot_minutes=60, horizon_slots=6, budget_seconds=2,
     grow_elastic_training="assumed",
 )  # fmt: skip
 HOURS = 30

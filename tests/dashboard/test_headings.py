@@ -36,9 +36,7 @@ WITH_TABLES = {"fleet", "jobs", "serving", "forecasts", "plan", "findings", "ene
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
     """Two days of a small fleet, a job whose two boards idle, and one cycle on them."""
     path = tmp_path_factory.mktemp("headings") / "t.duckdb"
-    loaded = load_settings(
-        environ={}, overrides={"store.url": f"duckdb:///{path}", "planning.workers": "1"}
-    )
+    loaded = load_settings(environ={}, overrides={"store.url": f"duckdb:///{path}"})
     settings = loaded.settings
     with open_store(settings.store.url) as store:
         source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=900)

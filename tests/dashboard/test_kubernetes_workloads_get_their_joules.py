@@ -77,11 +77,9 @@ def runs(pod: dict[str, Any]) -> bool:
 
 
 def settings_file(bed: KubernetesBed, folder: Path, user: str = "reader") -> Path:
-    """A settings file that reads the cluster as that user, two objects a page."""
+    """A settings file that reads the cluster as that user."""
     path = folder / "trimtab.toml"
-    path.write_text(
-        f'[kubernetes]\nenabled = true\nkubeconfig = "{bed.kubeconfig(user)}"\npage_size = 2\n'
-    )
+    path.write_text(f'[kubernetes]\nenabled = true\nkubeconfig = "{bed.kubeconfig(user)}"\n')
     return path
 
 

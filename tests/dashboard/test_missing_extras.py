@@ -29,8 +29,7 @@ OIDC = {
     "TRIMTAB_ACCESS_OIDC_METADATA_URL": "https://idp.example/.well-known/openid-configuration",
     "TRIMTAB_ACCESS_OIDC_CLIENT_ID": "trimtab",
     "TRIMTAB_ACCESS_OIDC_CLIENT_SECRET": "x" * 40,
-    "TRIMTAB_ACCESS_OIDC_COOKIE_SECRET": "y" * 40,
-    "TRIMTAB_ACCESS_OIDC_REDIRECT_URI": "https://trimtab.example/oauth2callback",
+    "TRIMTAB_ACCESS_PUBLIC_URL": "https://trimtab.example",
 }
 TRIED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "postgres": ((*POSTGRES, "jobs"), {}),

@@ -72,7 +72,7 @@ def test_the_command_says_how_old_the_readings_are_and_ends_as_partial(
     assert main([*asked, (NOW + timedelta(days=12)).isoformat()]) == 3
     err = capsys.readouterr().err
     assert "12.0 d old" in err
-    assert "planning.max_reading_age_minutes" in err
+    assert "older than 60 min" in err
     assert "trimtab doctor" in err
     assert "worth recommending" not in err
 

@@ -168,7 +168,7 @@ def test_a_report_killed_at_any_instant_is_filed_once_and_arrives(
                 ],
                 tmp_path,
                 kill_after=kill_after,
-                TRIMTAB_NOTIFY_SMTP_PORT=sink.port,
+                TRIMTAB_NOTIFY_SMTP_URL=sink.url,
                 TRIMTAB_REPORT_MAIL_TO="ops@site.example",
                 TRIMTAB_REPORT_TEAMS="search=s@site.example",
             )

@@ -54,7 +54,9 @@ def store(store_url: str) -> Iterator[Store]:
 def settings(sink: MailSink | None = None, *, webhook: str = "", **report: Any) -> Settings:
     """Reports to these people through the sink."""
     return Settings(
-        notify=NotifySettings(smtp_port=sink.port if sink else 1, webhook_url=webhook),
+        notify=NotifySettings(
+            smtp_url=sink.url if sink else "smtp://127.0.0.1:1", webhook_url=webhook
+        ),
         report=ReportSettings(**report),
     )
 
@@ -248,7 +250,6 @@ def test_the_webhook_gets_the_summary_and_the_tables(store: Store) -> None:
         {"teams": "search=x"},
         {"owners": "=a@b"},
         {"mail_to": "ops"},
-        {"send_hour": 24},
     ],
 )
 def test_recipients_that_are_no_addresses_are_refused(wrong: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from dashboard.accounting.savings.daily_savings import (
     summed,
 )
 from dashboard.accounting.savings.ledger import sum_of
+from dashboard.apply.worker import verification
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.records.actions import Action
@@ -100,6 +101,12 @@ class Past:
         return frame[~later] if stopped else frame
 
 
+@pytest.fixture(autouse=True)
+def _sure_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PUE that is known."""
+    monkeypatch.setattr(verification, "PUE_UNCERTAINTY", 0.0)
+
+
 def site(slot_minutes: int = 60) -> Settings:
     """Settings with a price for each hour (UTC) and no doubt about the site."""
     return replace(
@@ -107,7 +114,6 @@ def site(slot_minutes: int = 60) -> Settings:
         planning=PlanningSettings(slot_minutes=slot_minutes),
         energy=EnergySettings(
             pue=PUE,
-            pue_uncertainty=0.0,
             electricity_price_by_hour=",".join(map(str, PRICES)),
         ),
     )

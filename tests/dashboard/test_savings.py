@@ -19,6 +19,7 @@ from planning_cases import H100
 
 from dashboard.accounting.savings.daily_savings import saved_by_day, summed
 from dashboard.accounting.savings.ledger import ledger, total_energy, total_gpu_hours
+from dashboard.apply.worker import verification
 from dashboard.apply.worker.verification import compare, measure
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.actions import Action
@@ -93,9 +94,15 @@ def compared(  # type: ignore[no-untyped-def]
         settings=replace(
             Settings(),
             planning=PlanningSettings(slot_minutes=minutes, horizon_slots=24 * 60 // minutes),
-            energy=EnergySettings(pue=1.0, pue_uncertainty=0.0),
+            energy=EnergySettings(pue=1.0),
         ),
     )
+
+
+@pytest.fixture(autouse=True)
+def _sure_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PUE that is known."""
+    monkeypatch.setattr(verification, "PUE_UNCERTAINTY", 0.0)
 
 
 PROMISED = Savings(

@@ -41,7 +41,6 @@ def serving(part: str, url: str, folder: Path, *options: str) -> Iterator[HeardT
         "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
         "TRIMTAB_SIMULATED_FLEET_NODES": "1",
         "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2",
-        "TRIMTAB_PLANNING_WORKERS": "1",
     }
     words = ["--quiet", "--store", url, "serve", "--only", part, *options]
     with heard_trimtab(words, folder, folder / f"said-by-{part}", **settings) as process:

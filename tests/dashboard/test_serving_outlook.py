@@ -58,13 +58,16 @@ def test_the_peak_is_ordered_before_it_comes(store: Store) -> None:
     assert len(found.required_replicas) == len(found.slot_starts) == len(found.rates_q95) == 36
 
 
-def test_a_longer_cold_start_orders_earlier_and_for_the_high_forecast(store: Store) -> None:
+def test_a_longer_cold_start_orders_earlier_and_for_the_high_forecast(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """12 minutes are two slots ahead; beyond the readings' time nothing else differs."""
     store.keep(make_collected(serving=served(daily(3))))
-    at_once, ahead = (
-        foreseen_serving(store.reader, ServingSettings(cold_start_minutes=minutes), NOW)[0]
-        for minutes in (0, 12)
-    )
+    outlooks = []
+    for seconds in (0.0, 720.0):
+        monkeypatch.setattr(serving_outlook, "COLD_START_SECONDS", seconds)
+        outlooks += foreseen_serving(store.reader, SETTINGS, NOW)
+    at_once, ahead = outlooks
     needed = at_once.required_replicas
     assert ahead.required_replicas[4:] == tuple(
         max(needed[slot : slot + 3]) for slot in range(4, 36)
@@ -87,20 +90,22 @@ def started(seconds: list[float], *, job_id: str = "search/ranker") -> pd.DataFr
     return check_frame(frame.assign(ended_at=frame["seen_at"]), ALLOCATIONS)
 
 
-def test_a_cold_start_that_was_seen_is_the_lead_and_not_the_setting(store: Store) -> None:
+def test_a_cold_start_that_was_seen_is_the_lead_and_not_the_setting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nine starts of 11 to 19 minutes: two slots ahead of what no cold start orders."""
     store.keep(make_collected(serving=served(daily(3), label="search/ranker-1")))
-    no_start = ServingSettings(cold_start_minutes=0)
+    monkeypatch.setattr(serving_outlook, "COLD_START_SECONDS", 0.0)
     few = started([660.0, 700.0, 800.0])
     store.keep(make_collected(batch_id="few", allocations=few))
-    (found,) = foreseen_serving(store.reader, no_start, NOW)
+    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
     needed = found.required_replicas
     assert found.cold_start == ColdStart(
         seconds=0.0, typical_seconds=700.0, starts=3, source="setting"
     )
     many = started([660.0, 700.0, 800.0, *[900.0] * 5, 1140.0, float("nan")])
     store.keep(make_collected(batch_id="many", allocations=many))
-    (learnt,) = foreseen_serving(store.reader, no_start, NOW)
+    (learnt,) = foreseen_serving(store.reader, SETTINGS, NOW)
     assert learnt.cold_start == ColdStart(
         seconds=1140.0, typical_seconds=900.0, starts=9, source="pods"
     )

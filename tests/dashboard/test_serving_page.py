@@ -108,7 +108,7 @@ def test_rows_are_those_of_the_api_and_unknown_is_unknown(
         ),
         (
             ColdStart(seconds=480.0, typical_seconds=None, starts=0, source="setting"),
-            ("8 min", "serving.cold_start_minutes, until 9 starts were seen; so far 0"),
+            ("8 min", "assumed until 9 starts were seen; so far 0"),
         ),
         (None, ("—", "not told by the latest cycle")),
     ],

@@ -166,8 +166,7 @@ def test_roles_come_from_the_settings_and_the_highest_counts() -> None:
         oidc_metadata_url="x",
         oidc_client_id="x",
         oidc_client_secret="x",  # noqa: S106 - no secret
-        oidc_cookie_secret="x" * 32,
-        oidc_redirect_uri="x",
+        public_url="https://x.example",
         viewers="kim",
         approvers="group:ML-Ops",
         admins="Robin@site",
@@ -326,14 +325,14 @@ def test_claims_make_a_person() -> None:
         ({}, False),
         ({"public_url": "http://gpu.example"}, False),
         ({"public_url": "https://gpu.example"}, True),
-        ({"mode": "oidc", "oidc_redirect_uri": "https://gpu.example/oauth2callback"}, True),
-        ({"mode": "oidc", "oidc_redirect_uri": "http://127.0.0.1:8501/oauth2callback"}, False),
+        ({"mode": "oidc", "public_url": "https://gpu.example"}, True),
+        ({"mode": "oidc", "public_url": "http://127.0.0.1:8501"}, False),
     ],
 )
 def test_cookies_are_for_https_where_the_dashboard_is(fields: dict[str, Any], secure: bool) -> None:
     """Every cookie of an answer, each once; one that says so already stays as it is."""
     oidc = dict.fromkeys(("oidc_metadata_url", "oidc_client_id", "oidc_client_secret"), "x")
-    access = AccessSettings(**oidc, oidc_cookie_secret="x" * 32, **fields)
+    access = AccessSettings(**oidc, **fields)
     sent: list[Any] = []
 
     async def inside(_scope: Any, _receive: Any, send: Any) -> None:

@@ -56,6 +56,13 @@ def dripping(first: bytes) -> Iterator[int]:
         thread.join(PATIENCE)
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for a message."""
+    for module in (mail, webhook):
+        monkeypatch.setattr(module, "TIMEOUT_SECONDS", 1.0)
+
+
 HEADER = b"HTTP/1.1 200 OK\r\nX-Slow: "
 HANDSHAKE = b"\x16\x03\x03\x3f\xff"
 
@@ -64,7 +71,7 @@ HANDSHAKE = b"\x16\x03\x03\x3f\xff"
 def test_a_webhook_that_drips_is_given_up(scheme: str, first: bytes) -> None:
     """Its status line, its side of the handshake."""
     with dripping(first) as port:
-        slow = NotifySettings(webhook_url=f"{scheme}://127.0.0.1:{port}/x", timeout_seconds=1)
+        slow = NotifySettings(webhook_url=f"{scheme}://127.0.0.1:{port}/x")
         with pytest.raises(NotDeliveredError):
             webhook.send(MESSAGE, slow)
 
@@ -73,7 +80,7 @@ def test_a_webhook_that_took_a_message_and_drips_its_header_is_not_waited_for() 
     """It has said 200: the message has arrived, and nothing of the header is needed."""
     with dripping(HEADER) as port:
         address = f"http://127.0.0.1:{port}/x"
-        webhook.send(MESSAGE, NotifySettings(webhook_url=address, timeout_seconds=1))
+        webhook.send(MESSAGE, NotifySettings(webhook_url=address))
 
 
 @pytest.mark.parametrize("first", [b"", b"220-", b"220 sink\r\n250-"])
@@ -81,7 +88,7 @@ def test_a_mail_server_that_drips_is_given_up(first: bytes) -> None:
     """Its banner, and its answer to the first command."""
     with dripping(first) as port:
         slow = NotifySettings(
-            smtp_host="127.0.0.1", smtp_port=port, timeout_seconds=1, smtp_starttls=b"sink" in first
+            smtp_url=f"smtp{'+starttls' if b'sink' in first else ''}://127.0.0.1:{port}"
         )
         with pytest.raises(NotDeliveredError):
             mail.send(MESSAGE, slow)
@@ -97,8 +104,8 @@ def test_a_slow_webhook_delays_no_mail(tmp_path: Path) -> None:
         settings = {
             "TRIMTAB_APPLY_ENABLED": "true", "TRIMTAB_APPLY_STOP_FILE": f"{tmp_path}/STOP",
             "TRIMTAB_NOTIFY_WEBHOOK_URL": f"http://127.0.0.1:{port}/x",
-            "TRIMTAB_NOTIFY_TIMEOUT_SECONDS": "60", "TRIMTAB_NOTIFY_MAIL_TO": ADDRESS,
-            "TRIMTAB_NOTIFY_SMTP_PORT": str(sink.port),
+            "TRIMTAB_NOTIFY_MAIL_TO": ADDRESS,
+            "TRIMTAB_NOTIFY_SMTP_URL": sink.url,
         }  # fmt: skip
         with running_server(url, tmp_path, **settings) as server:
             answer(server, "/api/v1/stop", method="POST", body=body, X_Trimtab_By="Robin",

@@ -115,7 +115,9 @@ def test_an_approval_opens_one_ticket_whose_number_is_kept(
 ) -> None:
     """With the address of the finding; what others wrote is neither markup nor address."""
     desk.body = answer
-    settings = settings_of(desk, ticket_kind=kind, ticket_events="approved,urgent")
+    settings = settings_of(
+        desk, ticket_project="OPS" if kind == "jira" else "", ticket_events="approved,urgent"
+    )
     approve(store, HOSTILE)
     deliver(store, settings)
     ((headers, sent),) = desk.asked
@@ -172,8 +174,6 @@ def test_what_is_not_named_opens_none(store: Store, desk: Desk) -> None:
     "wrong",
     [
         {"ticket_url": "ftp://x"},
-        {"ticket_kind": "post-it"},
-        {"ticket_url": "https://h.example/x", "ticket_project": ""},
     ],
 )
 def test_settings_that_open_no_ticket_are_refused(wrong: dict[str, str]) -> None:

@@ -44,8 +44,6 @@ port = {port}
 nodes = 1
 [prometheus]
 lookback_hours = 2
-[planning]
-workers = 1
 """
 
 
@@ -131,9 +129,7 @@ def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
     """A source that takes the question and never answers: the server ends, and keeps nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with trimtab(
-            folder, "serve", TRIMTAB_PROMETHEUS_URL=url, TRIMTAB_PROMETHEUS_TIMEOUT_SECONDS="600"
-        ) as server:
+        with trimtab(folder, "serve", TRIMTAB_PROMETHEUS_URL=url) as server:
             server.wait_for("cycle started")
             silent.settimeout(PATIENCE)
             connection, _peer = silent.accept()

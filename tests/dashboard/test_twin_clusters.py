@@ -31,9 +31,7 @@ from data.store import Store, open_store
 
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)
 SETTINGS = Settings(
-    planning=PlanningSettings(
-        history_days=2, min_history_hours=3, model="seasonal-naive", budget_seconds=60, workers=1
-    )
+    planning=PlanningSettings(history_days=2, model="seasonal-naive", budget_seconds=60)
 )
 
 

@@ -24,9 +24,7 @@ from data.settings.sources import PrometheusSettings
 from data.store import open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
-SETTINGS = Settings(
-    planning=PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=1, workers=1)
-)
+SETTINGS = Settings(planning=PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=1))
 SAID = "lacks GPU model 'Voodoo2', of which 3 are here"
 
 

@@ -195,7 +195,7 @@ def test_people_are_told_once_a_day(store: Store, sink: MailSink) -> None:
     assert told.tell_new()
     assert [entry.event for entry in store.reader.audit()] == ["urgent"] * 4
     assert not store.reader.verify_audit()
-    notify = replace(NotifySettings(), mail_to="ops@site.example", smtp_port=sink.port)
+    notify = replace(NotifySettings(), mail_to="ops@site.example", smtp_url=sink.url)
     access = AccessSettings(public_url="https://trimtab.example.org")
     settings = replace(Settings(), notify=notify, access=access)
     notifier = Notifier(store=store, settings=lambda: settings, clock=clock)

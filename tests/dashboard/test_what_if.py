@@ -30,7 +30,7 @@ from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
-SETTINGS = Settings(planning=PlanningSettings(workers=1, history_days=2))
+SETTINGS = Settings(planning=PlanningSettings(history_days=2))
 
 
 @pytest.fixture(scope="module")

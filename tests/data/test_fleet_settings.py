@@ -96,7 +96,6 @@ def test_tables_become_rows(tmp_path: Path) -> None:
         ("[power]\nover_limit_penalty_per_kwh = -1", "power.over_limit_penalty_per_kwh"),
         ("[energy]\ncurrency = '<b>EUR'", "energy.currency"),
         ("[energy]\ncurrency = ''", "energy.currency"),
-        ("[planning]\nfrozen_minutes = -1", "planning.frozen_minutes"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from data.base.errors import SettingsError
+from data.catalogue import grid_forecast
 from data.catalogue.grid_forecast import grid_outlook, read_grid_forecast
 from data.settings.energy import EnergySettings
 
@@ -52,14 +53,18 @@ def test_json_says_the_same(tmp_path: Path) -> None:
     assert read_grid_forecast(path, NOW).gco2e_per_kwh == (250.0,)
 
 
-def test_an_old_issue_is_not_used_and_says_how_old_it_is(tmp_path: Path) -> None:
+def test_an_old_issue_is_not_used_and_says_how_old_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thirty hours and a half, where thirty are allowed; and one whose last hour is over."""
     path = written(tmp_path, "2026-01-04T06:00:00Z,2026-01-06T06:00:00Z,300,")
-    assert grid_outlook(energy(path, forecast_max_age_hours=31), NOW).forecast is not None
-    stale = grid_outlook(energy(path, forecast_max_age_hours=30), NOW)
+    monkeypatch.setattr(grid_forecast, "MAX_AGE_HOURS", 31.0)
+    assert grid_outlook(energy(path), NOW).forecast is not None
+    monkeypatch.setattr(grid_forecast, "MAX_AGE_HOURS", 30.0)
+    stale = grid_outlook(energy(path), NOW)
     assert stale.forecast is None
     assert "30.5 h old" in stale.why_not
-    assert "forecast_max_age_hours" in stale.describe()
+    assert "one is used for 30 h" in stale.describe()
     over = written(tmp_path, "2026-01-05T06:00:00Z,2026-01-05T11:00:00Z,300,", name="over.csv")
     assert "ended at 2026-01-05 12:00 UTC" in grid_outlook(energy(over), NOW).why_not
 

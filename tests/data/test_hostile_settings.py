@@ -262,20 +262,16 @@ WORK = {  # settings that say how much work a cycle is, or forbid it: their extr
         "planning.horizon_slots",
         "planning.slot_minutes",
     ),
-    *("planning.history_days", "planning.budget_seconds", "planning.series_seconds"),
-    *("planning.workers", "prometheus.step_seconds", "prometheus.lookback_hours"),
-    "store.min_free_mib",
+    *("planning.history_days", "planning.budget_seconds"),
+    *("prometheus.step_seconds", "prometheus.lookback_hours"),
 }
 SMALL = {
     "simulated_fleet.enabled": "true",
     "simulated_fleet.nodes": "1",
-    "planning.workers": "1",
     "planning.budget_seconds": "0.05",
-    "planning.min_history_hours": "1",
     "planning.model": "seasonal-naive",
     "prometheus.step_seconds": "300",
     "prometheus.lookback_hours": "6",
-    "store.min_free_mib": "0",
 }
 
 

@@ -20,7 +20,7 @@ DECLARED: list[tuple[Section, Field[Any]]] = [
 RANGES = [pair for pair in DECLARED if not pair[1].metadata["limits"].choices]
 TIED = {
     *("planning.slot_minutes", "retention.raw_days", "retention.five_minute_days"),
-    *("retention.hourly_days", "tenants.borrow_price"),
+    *("retention.hourly_days", "tenants.over_quota_penalty"),
 }
 """Settings whose ends other rules refuse: what divides a day, what is kept longer."""
 

@@ -1,5 +1,6 @@
 """A whole fleet's forecasts: one answer per job, none lost, none outside what a job can use."""
 
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -19,7 +20,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
 from forecasting.forecast import Forecast, forecast_demand
 from forecasting.jobs import forecast_path as paths
-from forecasting.jobs import path_pool
+from forecasting.jobs import job_tasks, path_pool
 from forecasting.jobs.path_pool import paths_of
 
 
@@ -108,9 +109,12 @@ def test_who_waits_or_is_suspended_has_not_ended(
 
 @pytest.mark.parametrize("model", ["mix", "seasonal-naive", "prophet"])
 @pytest.mark.parametrize("name", list(BROKEN))
-def test_no_series_gets_past_its_bounds_or_raises(name: str, model: str) -> None:
+def test_no_series_gets_past_its_bounds_or_raises(
+    name: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However broken a job's readings: a forecast within 0..its GPUs, or a reason."""
-    settings = replace(HOURLY, model=model, min_history_hours=1.0)
+    monkeypatch.setattr(job_tasks, "MIN_HISTORY_HOURS", 1.0)
+    settings = replace(HOURLY, model=model)
     rows = history("a/b", np.where(np.isnan(BROKEN[name]), np.nan, BROKEN[name]))
     found = run(rows, settings, gpu_count=4)
     if isinstance(found, ForecastSkipped):
@@ -199,16 +203,16 @@ def test_peaks_come_with_their_cohort() -> None:
     assert peaks[0].window_hours == 24
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker and two give the same forecasts in the same order."""
     rng = np.random.default_rng(2)
     jobs = [make_job(f"a/{index}") for index in range(9)]
     frame = pd.concat([history(job.job_id, rng.uniform(0, 1, 60)) for job in jobs])
-    one, two = (
-        forecast_demand(frame, jobs=jobs, as_of=AS_OF, settings=replace(HOURLY, workers=workers))
-        for workers in (1, 2)
-    )
-    assert one == two
+    told = []
+    for cores in (1, 2):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        told.append(forecast_demand(frame, jobs=jobs, as_of=AS_OF, settings=HOURLY))
+    assert told[0] == told[1]
 
 
 @pytest.mark.slow
@@ -230,29 +234,35 @@ def test_processes_give_what_one_gives_and_leave_no_files(
     settings = replace(HOURLY, model="prophet")
     before = set(Path(tempfile.gettempdir()).iterdir())
     shown: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     two = paths_of(
         tasks,
-        settings=replace(settings, workers=2),
+        settings=settings,
         progress=lambda done, total: shown.append((done, total)),
     )
     left = set(Path(tempfile.gettempdir()).iterdir()) - before
     assert not [name for name in left if name.name.startswith("trimtab-forecast-")]
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert two == paths_of(tasks, settings=settings)
     assert shown[0] == (0, 9)
     assert shown[-1] == (9, 9)
 
 
 @pytest.mark.slow
-def test_a_series_that_takes_too_long_is_forecast_by_the_mix(tmp_path: Path) -> None:
+def test_a_series_that_takes_too_long_is_forecast_by_the_mix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The limit is kept, the path says which model took over and why."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(path_pool, "SERIES_SECONDS", 0.001)
     tasks = [
         paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
         for seed in range(8)
     ]
-    settings = replace(HOURLY, model="prophet", workers=2, series_seconds=0.001)
+    settings = replace(HOURLY, model="prophet")
     found = paths_of(tasks, settings=settings)
     assert found[0].model == "mix"
-    assert "prophet took longer than 0.001 s (planning.series_seconds)" in found[0].notes
+    assert "prophet took longer than 0.001 s" in found[0].notes
 
 
 @pytest.mark.slow
@@ -260,11 +270,12 @@ def test_a_series_whose_process_is_killed_is_forecast_by_the_mix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing waits for an answer that cannot come, and the path says what happened."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(path_pool, "forecast_path", killed_path)
     tasks = [
         paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
         for seed in range(8)
     ]
-    found = paths_of(tasks, settings=replace(HOURLY, model="prophet", workers=2))
+    found = paths_of(tasks, settings=replace(HOURLY, model="prophet"))
     assert {path.model for path in found} == {"mix"}
     assert all("a process of prophet was killed" in path.notes for path in found)

@@ -50,7 +50,7 @@ def history(held: list[float], work: float, minutes: int) -> pd.DataFrame:
 def forecast_of(frame: pd.DataFrame, minutes: int, **job: Any) -> tuple[Job, DemandForecast]:
     """The forecast of the job."""
     made = make_job("a/b", **job)
-    settings = PlanningSettings(slot_minutes=minutes, horizon_slots=12 * 60 // minutes, workers=1)
+    settings = PlanningSettings(slot_minutes=minutes, horizon_slots=12 * 60 // minutes)
     (found,) = forecast_demand(frame, jobs=[made], as_of=AS_OF, settings=settings)
     assert isinstance(found, DemandForecast)
     return made, found
@@ -80,7 +80,7 @@ def test_until_enough_is_known_it_is_estimated_and_says_so(since: int, minutes: 
     assert found.path(Quantity.POWER) is None
     ((quantity, why),) = found.missing
     assert quantity is Quantity.POWER
-    assert why == f"only {since} h on 2 GPUs are known, 6 h are needed (planning.min_history_hours)"
+    assert why == f"only {since} h on 2 GPUs are known, 6 h are needed"
     signal = {"a/b": "sm_active"}
     models = power_models(make_samples(gpus=1, minutes=60), load_gpu_catalogue())
     (told,) = with_estimated_power([found], jobs=[job], models=models, signals=signal)
@@ -97,7 +97,7 @@ def test_until_enough_is_known_it_is_estimated_and_says_so(since: int, minutes: 
     [
         ([4.0] * 72, {"gpu_count": 8}),  # the others of its boards are read by nobody
         ([np.nan] * 72, {"gpu_count": 2}),
-        ([4.0] * 3, {"gpu_count": 4}),
+        ([4.0] * 6, {"gpu_count": 4}),
         *(
             ([8.0, 2.0] * 36, {"gpu_count": 2, "scheduler": SchedulerFacts(managed_by=(name,))})
             for name in AUTOSCALERS
@@ -109,7 +109,7 @@ def test_all_else_is_forecast_as_before(held: list[float], job: dict[str, Any]) 
     frame = history(held, 1.0, 60).assign(effective_gpus=1.0)
     frame["power_watts"] = frame["power_watts"].fillna(500.0)
     made = make_job("a/b", **job)
-    settings = PlanningSettings(slot_minutes=60, horizon_slots=12, workers=1, min_history_hours=2)
+    settings = PlanningSettings(slot_minutes=60, horizon_slots=12)
     (found,) = forecast_demand(frame, jobs=[made], as_of=AS_OF, settings=settings)
     assert isinstance(found, DemandForecast)
     path = found.path(Quantity.POWER)

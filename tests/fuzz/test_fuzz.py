@@ -95,7 +95,7 @@ def test_a_server_that_answers_hostile_bodies_is_a_report() -> None:
     window = Window(start=AT - timedelta(minutes=15), end=AT)
     states = set()
     with faulty_server(says(200)) as server:
-        settings = PrometheusSettings(url=server.url, timeout_seconds=5.0, step_seconds=300)
+        settings = PrometheusSettings(url=server.url, step_seconds=300)
         collector = PrometheusDcgmCollector(
             PrometheusClient(settings), settings, load_gpu_catalogue()
         )

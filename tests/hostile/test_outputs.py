@@ -171,7 +171,7 @@ def entry(text: str) -> AuditEntry:
 def test_mails_have_our_headers_and_one_plain_part() -> None:
     """324 mails through a real server: no header, recipient or part comes from a name."""
     with running_mail_sink() as sink:
-        settings = NotifySettings(mail_to=ADDRESS, smtp_port=sink.port)
+        settings = NotifySettings(mail_to=ADDRESS, smtp_url=sink.url)
         for text in TEXTS:
             for message in messages_for(entry(text), settings):
                 send(message, settings)

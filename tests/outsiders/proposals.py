@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from beds.apply_bench import whatever_it_saves
 from factories import make_collected, make_samples
 
 from collectors.shared.collector import Collector, Window
@@ -205,13 +206,10 @@ class Fleet:
         apply = ApplySettings(
             enabled=True,
             stop_file=str(self.folder / "STOP"),
-            poll_seconds=1.0,
             watch_minutes=0.0,
             cool_down_minutes=0.0,
             max_per_hour=10_000,
             max_namespace_share_ratio=1.0,
-            min_gpu_hours=0.0,
-            min_energy_kwh=0.0,
         )
         settings = replace(self.settings, apply=apply)
         worker = Worker(
@@ -220,14 +218,15 @@ class Fleet:
             appliers=lambda _settings: (self.applier,),
             clock=self.now,
         )
-        ends = time.monotonic() + _TO_ITS_END.total_seconds()
-        while time.monotonic() < ends:
-            states = self.store.reader.states()
-            if not any(State(states[digest]) in OPEN for digest in digests):
-                return
-            if not worker.work_once():
-                time.sleep(0.1)
-                self.skew += timedelta(seconds=1)
+        with whatever_it_saves():
+            ends = time.monotonic() + _TO_ITS_END.total_seconds()
+            while time.monotonic() < ends:
+                states = self.store.reader.states()
+                if not any(State(states[digest]) in OPEN for digest in digests):
+                    return
+                if not worker.work_once():
+                    time.sleep(0.1)
+                    self.skew += timedelta(seconds=1)
 
 
 def readings(

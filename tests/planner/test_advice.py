@@ -22,6 +22,7 @@ from planner.advise import Advice, advise
 from planner.costs.cost import SLOWER, longer_ratio
 from planner.costs.time_shift import waiting_stretch
 from planner.plan import build_plan
+from planner.proposals import guardrails
 from planner.proposals.guardrails import suspicion
 from planner.proposals.proposal import proposal_of
 from planner.proposals.savings import outcome_of
@@ -154,11 +155,12 @@ def test_a_service_gets_more_before_its_peak() -> None:
     assert found.portfolio.service > -one.savings.cost.central
 
 
-def test_hysteresis_keeps_what_barely_pays() -> None:
+def test_hysteresis_keeps_what_barely_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same change is refused when it must save a thousand times its price."""
     kinds = {}
     for ratio in (2.0, 1000.0):
-        planning = PlanningSettings(slot_minutes=60, horizon_slots=24, hysteresis_ratio=ratio)
+        monkeypatch.setattr(guardrails, "HYSTERESIS_RATIO", ratio)
+        planning = PlanningSettings(slot_minutes=60, horizon_slots=24)
         job = make_job("a/job/x", kind=WorkloadKind.TRAINING, gpu_count=2)
         problem = case((job, 0.4, 5_000.0, 500.0), gpus=boards(H100, 8), planning=planning)
         kinds[ratio] = advised(problem)

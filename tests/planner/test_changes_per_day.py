@@ -16,6 +16,7 @@ from benchmarks.exact_plan import exact_model, solve_with_highs
 from benchmarks.plan_instances import make_instance
 from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings
+from planner.nodes import rolling_plan
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.slots.slot_problem import Path, SlotProblem
@@ -139,9 +140,12 @@ def test_a_plan_of_three_days_keeps_the_limit_on_every_day(limit: int) -> None:
     assert plan.cost <= plan.cost_of_now
 
 
-def test_a_lower_limit_takes_effect_on_the_announced_plan() -> None:
+def test_a_lower_limit_takes_effect_on_the_announced_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What the last plan announced and froze gives way where it changes a job too often."""
     last = build_plan(bursts(60, max_changes_per_day=0), budget_seconds=60, created_at=AS_OF)
-    problem = bursts(60, max_changes_per_day=1, frozen_minutes=720)
+    monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 720)
+    problem = bursts(60, max_changes_per_day=1)
     plan = build_plan(problem, budget_seconds=60, created_at=AS_OF, last=last)
     assert changes_in_a_day(plan, 60) <= 1

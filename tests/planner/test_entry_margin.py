@@ -12,6 +12,7 @@ from data.settings.all_settings import PlanningSettings
 from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals import hysteresis
 
 DEMANDS = [0.5 + 0.02 * step for step in range(26)]
 Kinds = frozenset[tuple[str, Action]]
@@ -65,11 +66,13 @@ def test_what_is_new_is_better_than_its_limits(slot_minutes: int) -> None:
         assert 0.9 * 1.15 * demand <= 1.0 < 1.15 * demand
 
 
-def test_without_a_margin_nothing_is_asked_of_what_is_new() -> None:
-    """`planning.entry_margin_ratio` of 0."""
+def test_without_a_margin_nothing_is_asked_of_what_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A margin of 0."""
     problem = half_idle(60)
-    plain = replace(problem, planning=replace(problem.planning, entry_margin_ratio=0.0))
-    assert kinds(advised(plain, frozenset())) == kinds(advised(problem, None))
+    monkeypatch.setattr(hysteresis, "ENTRY_MARGIN_RATIO", 0.0)
+    assert kinds(advised(problem, frozenset())) == kinds(advised(problem, None))
 
 
 @pytest.mark.parametrize("proposed", [False, True])

@@ -16,6 +16,7 @@ from data.settings.all_settings import PlanningSettings
 from planner.advisers.time_limits import advised_limit, why_shorter
 from planner.jobs.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals import guardrails
 from planner.proposals.guardrails import refusal, saving_ratio, suspicion
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome, outcome_of
@@ -90,10 +91,11 @@ def saving(outcome: ProposalOutcome, money: float, **changes: Any) -> ProposalOu
 @pytest.mark.parametrize("margin", [0.0, 0.1])
 @pytest.mark.parametrize("ratio", [2.0, 3.5])
 def test_hysteresis_asks_for_what_is_saved_before_the_change_is_paid(
-    ratio: float, margin: float
+    ratio: float, margin: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A saving net of its change of (ratio - 1) times the change is just enough."""
-    problem = problem_of(training(), hysteresis_ratio=ratio, min_saving_ratio=0.0)
+    monkeypatch.setattr(guardrails, "HYSTERESIS_RATIO", ratio)
+    problem = problem_of(training(), min_saving_ratio=0.0)
     proposal = to_boards(problem, 2)
     outcome = outcome_of(proposal, problem.terms)
     assert outcome.transition is not None
@@ -109,9 +111,12 @@ def test_hysteresis_asks_for_what_is_saved_before_the_change_is_paid(
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1])
-def test_a_saving_is_a_share_of_what_the_job_costs(margin: float) -> None:
+def test_a_saving_is_a_share_of_what_the_job_costs(
+    margin: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tenth is asked for: of the cost of now; of a wait, of the electricity."""
-    problem = problem_of(training(), min_saving_ratio=0.1, hysteresis_ratio=0.0)
+    monkeypatch.setattr(guardrails, "HYSTERESIS_RATIO", 0.0)
+    problem = problem_of(training(), min_saving_ratio=0.1)
     proposal = to_boards(problem, 2)
     outcome = outcome_of(proposal, problem.terms)
     assert 0 < outcome.energy_bill < outcome.cost_of_now
@@ -176,12 +181,13 @@ def test_more_gpus_are_asked_to_serve_and_not_to_save() -> None:
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 @pytest.mark.parametrize(("minutes", "passes"), [(30, False), (55, False), (60, True), (90, True)])
 def test_a_change_is_held_for_an_hour_at_least(
-    slot_minutes: int, minutes: int, passes: bool
+    slot_minutes: int, minutes: int, passes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that is over sooner is left alone, whatever its slots."""
     end = AS_OF + timedelta(minutes=slot_minutes + minutes)
     job = training(started_at=AS_OF - timedelta(hours=9), ended_at=end)
-    problem = problem_of(job, slot_minutes=slot_minutes, min_saving_ratio=0, hysteresis_ratio=0)
+    monkeypatch.setattr(guardrails, "HYSTERESIS_RATIO", 0.0)
+    problem = problem_of(job, slot_minutes=slot_minutes, min_saving_ratio=0)
     proposal = to_boards(problem, 2)
     outcome = saving(outcome_of(proposal, problem.terms), 100.0)
     reason = why_not(problem, proposal, outcome)

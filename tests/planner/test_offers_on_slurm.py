@@ -152,8 +152,8 @@ def tried(
         rules=replace(FREE_NODES, may_requeue=requeue),
     )
     plan = build_plan(problem, budget_seconds=30, created_at=NOW)
-    settings = SlurmApplySettings(enabled=True, bin_directory=str(programs), allow_requeue=requeue)
-    applier = SlurmApplier(settings, gpu_models=GPU_MODELS, clock=lambda: NOW)
+    settings = SlurmApplySettings(enabled=True, allow_requeue=requeue)
+    applier = SlurmApplier(settings, source=source, clock=lambda: NOW)
     asked: Counter[str] = Counter()
     refused = []
     for recommendation in advise(plan, problem).recommendations:
@@ -199,7 +199,7 @@ def test_the_applier_takes_what_is_offered(
         ({}, True),
         ({"enabled": True}, False),
         ({"enabled": True, "allow_requeue": True}, True),
-        ({"enabled": True, "allow_requeue": True, "mode": "rest", "rest_url": "http://h:1"}, False),
+        ({"enabled": True, "allow_requeue": True, "mode": "rest"}, False),
         ({"allow_requeue": False}, True),
     ],
 )

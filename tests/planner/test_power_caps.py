@@ -20,6 +20,7 @@ from planner.costs.energy import expected_draw, power_under
 from planner.costs.power_caps import cap_effect
 from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals import saving_errors
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import outcome_of
 
@@ -104,7 +105,7 @@ def capped(model: str, *, drawn: float, ratio: float) -> tuple[Proposal, Plannin
         planning=PlanningSettings(
             slot_minutes=60, horizon_slots=24, power_cap_ratios=str(ratio), min_saving_ratio=0.0
         ),
-        energy=EnergySettings(region="DEU", pue=1.0, pue_uncertainty=0.0),
+        energy=EnergySettings(region="DEU", pue=1.0),
     )
     (job,) = problem.jobs
     (option,) = [
@@ -133,8 +134,11 @@ def capped(model: str, *, drawn: float, ratio: float) -> tuple[Proposal, Plannin
         *product(("L40S-48GB", "V100-SXM2-32GB", "T4-16GB"), (0.6, 0.7, 0.8, 0.9)),
     ],
 )
-def test_a_cap_is_promised_over_how_much_longer_work_may_take(model: str, ratio: float) -> None:
+def test_a_cap_is_promised_over_how_much_longer_work_may_take(
+    model: str, ratio: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Slowdowns are drawn as the law tells them: their mean is central, 80 % lie in the range."""
+    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.0)
     proposal, problem = capped(model, drawn=0.95, ratio=ratio)
     watts = proposal.job.demand.power_q50
     assert watts is not None

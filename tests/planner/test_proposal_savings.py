@@ -21,6 +21,7 @@ from planner.costs.free_boards import freed_board
 from planner.jobs.job_end import Remaining
 from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals import saving_errors
 from planner.proposals.path_costs import path_cost
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome, outcome_of
@@ -33,6 +34,12 @@ LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])
 """Seconds of a restart: checkpoint and lost work on the boards of now, a start on those to come."""
 
 
+@pytest.fixture(autouse=True)
+def _sure_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PUE that is known."""
+    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.0)
+
+
 def mean(seconds: Any) -> float:
     """What seconds of which q10, q50 and q90 are known are in the mean."""
     return float(np.dot([0.3, 0.4, 0.3], seconds))
@@ -43,7 +50,7 @@ def halved(
     first: int | None = None, last: int | None = None, watts: float | None = WATTS, **energy: Any,
 ) -> tuple[Proposal, PlanningProblem]:  # fmt: skip
     """Four boards of a day made two, for good or from slot `first` to `last`; little is to do."""
-    values = {"pue": PUE, "pue_uncertainty": 0.0, "electricity_price_per_kwh": PRICE}
+    values = {"pue": PUE, "electricity_price_per_kwh": PRICE}
     slots = 24 * 60 // slot_minutes
     job_id = "a/job/x" if kind is WorkloadKind.TRAINING else "a/deployment/x"
     problem = case(
@@ -261,9 +268,11 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
     assert found.cost.central == pytest.approx(stays - path_cost(job, path, terms).money)
 
 
-def test_the_site_overhead_is_unsure_on_both_sides() -> None:
+def test_the_site_overhead_is_unsure_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is saved by the board is saved by the site, by a PUE that is not below 1."""
-    sure, unsure = outcome(worst=1.0), outcome(worst=1.0, pue=1.05, pue_uncertainty=0.5)
+    sure = outcome(worst=1.0)
+    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.5)
+    unsure = outcome(worst=1.0, pue=1.05)
     for number in (sure, unsure):
         assert number.savings.energy_kwh is not None
     assert unsure.savings.energy_kwh.high > sure.savings.energy_kwh.central
@@ -332,7 +341,6 @@ def width(*, idle: float = 1.0, forecast: float = 1.0, **changes: Any) -> float:
     [
         ("forecast", (1.0, 3.0, 5.0)),
         ("idle", (0.5, 1.0, 1.3)),
-        ("pue_uncertainty", (0.0, 0.1, 0.3)),
     ],
 )
 def test_an_interval_grows_with_what_is_unsure(unsure: str, levels: tuple[float, ...]) -> None:
@@ -344,7 +352,6 @@ def test_an_interval_grows_with_what_is_unsure(unsure: str, levels: tuple[float,
 def test_the_mean_of_few_hours_errs_like_its_slots() -> None:
     """Slots of six hours err together, those of a day a little less: an hour of it is surer."""
     short, long = (
-        width(forecast=9.0, first=0, last=last, pue_uncertainty=0.0) / hours
-        for hours, last in ((6, 5), (24, None))
+        width(forecast=9.0, first=0, last=last) / hours for hours, last in ((6, 5), (24, None))
     )
     assert short > 1.1 * long > 0

@@ -21,7 +21,6 @@ from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import SolvedPlan
 
-DEFAULT = PlanningSettings()
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
@@ -70,7 +69,7 @@ def test_a_kept_plan_is_read_back_whole() -> None:
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 def test_the_first_slots_are_kept_and_later_ones_are_not(slot_minutes: int) -> None:
     """A job that needs more gets it once the frozen minutes have passed, in whole slots."""
-    frozen = DEFAULT.frozen_minutes // slot_minutes
+    frozen = rolling_plan.FROZEN_MINUTES // slot_minutes
     first = plan_of(wave(1.0, slot_minutes=slot_minutes))
     assert first.jobs[0].steps[0].gpu_count == 2
     again = plan_of(wave(3.5, slot_minutes=slot_minutes), first)
@@ -89,14 +88,15 @@ def test_a_job_that_left_its_forecast_is_planned_anew_at_once(slot_minutes: int)
     assert [step.gpu_count for step in again.jobs[0].steps] == [4] * 12
 
 
-def test_a_small_saving_changes_no_announced_path() -> None:
+def test_a_small_saving_changes_no_announced_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job leaves its path only for more than the churn price."""
-    calm = plan_of(wave(1.5, frozen_minutes=0))
+    monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 0)
+    calm = plan_of(wave(1.5))
     assert {step.gpu_count for step in calm.jobs[0].steps} == {2}
-    stay = plan_of(wave(0.8, frozen_minutes=0, churn_ratio=1.0), calm)
+    stay = plan_of(wave(0.8, churn_ratio=1.0), calm)
     assert {step.gpu_count for step in stay.jobs[0].steps} == {2}
     assert stay.revised_jobs == 0
-    leave = plan_of(wave(0.8, frozen_minutes=0, churn_ratio=0.0), calm)
+    leave = plan_of(wave(0.8, churn_ratio=0.0), calm)
     assert leave.revised_jobs == 1
 
 
@@ -111,7 +111,7 @@ def surprised(seed: int, factor: float, slot_minutes: int) -> tuple[PlanningProb
     problem = case(
         *((make_job(name, gpu_count=2), 0.5, 10_000.0, None) for name in names),
         gpus=boards(H100, 36),
-        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24, frozen_minutes=0),
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24),
         demand=dict(zip(names, demand.tolist(), strict=True)),
     )
     return problem, [name for name, rose in zip(names, rises, strict=True) if rose]
@@ -120,9 +120,10 @@ def surprised(seed: int, factor: float, slot_minutes: int) -> tuple[PlanningProb
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 @pytest.mark.parametrize("factor", [2.0, 4.0])
 def test_after_a_surprise_a_plan_is_as_good_as_one_from_nothing(
-    factor: float, slot_minutes: int
+    factor: float, slot_minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prices of a demand that is gone lead to no dearer plan, the churn of all jobs apart."""
+    monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 0)
     for seed in (1, 4):
         first = plan_of(surprised(seed, 1.0, slot_minutes)[0])
         problem, risen = surprised(seed, factor, slot_minutes)
@@ -132,8 +133,11 @@ def test_after_a_surprise_a_plan_is_as_good_as_one_from_nothing(
         assert again.lower_bound >= fresh.lower_bound - 0.003 * fresh.cost
 
 
-def test_a_last_plan_far_from_its_bound_hides_no_surprise() -> None:
+def test_a_last_plan_far_from_its_bound_hides_no_surprise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its gap is no measure of that of few jobs, also where nobody says which of them changed."""
+    monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 0)
     for seed in (45, 62, 99):
         first = plan_of(surprised(seed, 1.0, 60)[0])
         assert first.gap_ratio > 0.1

@@ -14,7 +14,7 @@ from planning_cases import A100, AS_OF, H100, L40S, boards, case
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings
-from data.settings.energy import EnergySettings
+from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from planner.advise import Advice, advise
 from planner.jobs.job_end import Remaining, remaining_of
 from planner.plan import build_plan
@@ -128,7 +128,7 @@ def test_no_promise_reaches_beyond_the_end_of_its_job(source: str, slot_minutes:
     for seed in range(4 if slot_minutes == 5 else 8):
         jobs, problem, advice = drawn(seed, source, slot_minutes)
         by_id = {job.job.job_id: job for job in jobs}
-        pue = problem.energy.pue + problem.energy.pue_uncertainty
+        pue = problem.energy.pue + PUE_UNCERTAINTY
         dearest = float(problem.tariff.per_kwh.max())
         could_hold = 0.0
         for recommendation in advice.recommendations:

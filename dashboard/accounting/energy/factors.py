@@ -9,8 +9,10 @@ from datetime import tzinfo
 
 from data.catalogue.carbon_table import HOURLY_SPREAD_RATIO, GridCarbon
 from data.catalogue.embodied_table import LIFE_SPREAD_RATIO, EmbodiedCarbon, load_embodied_carbon
-from data.settings.energy import EnergySettings
+from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 
+_LIFE_YEARS = 5.0
+"""Over which the footprint of making a GPU is spread."""
 SENSOR_ERROR_RATIO = 0.05
 """Board power sensor error that the vendor states (NVML: +-5 %)."""
 
@@ -49,7 +51,7 @@ class Factors:
 
 def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
     """Return the factors that the settings and the grid of their region make."""
-    half = energy.pue_uncertainty
+    half = PUE_UNCERTAINTY
     return Factors(
         pue=(max(1.0, energy.pue - half), energy.pue, energy.pue + half),
         carbon=energy.carbon_hours or (grid.gco2e_per_kwh,) * 24,
@@ -59,7 +61,7 @@ def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
         currency=energy.currency,
         market=energy.market_factor,
         embodied=load_embodied_carbon(energy.stated_footprints),
-        life_years=energy.hardware_life_years,
+        life_years=_LIFE_YEARS,
         zone=energy.zone if energy.carbon_hours or energy.electricity_price_by_hour else None,
         entries=_factors(energy, grid),
     )
@@ -76,7 +78,7 @@ def _factors(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
         ),
         Factor(
             name="PUE",
-            value=f"{energy.pue:g} ± {energy.pue_uncertainty:g}",
+            value=f"{energy.pue:g} ± {PUE_UNCERTAINTY:g}",
             year=None,
             source="setting energy.pue; its default is the average of the Uptime Institute's 2025 "
             "survey",
@@ -85,9 +87,9 @@ def _factors(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
         _market_factor(energy),
         Factor(
             name="life of a GPU",
-            value=f"{energy.hardware_life_years:g} years ± {100 * LIFE_SPREAD_RATIO:g} %",
+            value=f"{_LIFE_YEARS:g} years ± {100 * LIFE_SPREAD_RATIO:g} %",
             year=None,
-            source="setting energy.hardware_life_years; spread over calendar hours",
+            source="usual depreciation of servers; spread over calendar hours",
         ),
         Factor(
             name="electricity price",

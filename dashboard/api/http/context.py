@@ -21,6 +21,8 @@ from data.records.commands import Person
 from data.records.plans import Plan
 from data.store.handles.cached_reader import CachedReader
 
+REQUESTS_PER_MINUTE = 1200
+"""Twenty a second: more than pages and scripts of one person send."""
 LIMITED = frozenset({"proxy", "token", "oidc"})
 """Ways in by which others come than who has the store's file: these have a limit of requests."""
 
@@ -51,8 +53,7 @@ class ApiWorld:
         """
         who = self.known(request)
         if who.person.via in LIMITED:
-            most = self.service.settings().access.requests_per_minute
-            self.limit.take((bucket, who.person.via, who.person.name), most)
+            self.limit.take((bucket, who.person.via, who.person.name), REQUESTS_PER_MINUTE)
         names = [name for name, _ in request.query_params.multi_items()]
         if len(set(names)) < len(names):
             raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")

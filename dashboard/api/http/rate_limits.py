@@ -47,11 +47,9 @@ class RequestLimit:
         self,
         caller: Hashable,
         per_minute: int,
-        what: str = "requests in a minute (access.requests_per_minute)",
+        what: str = "requests in a minute",
     ) -> None:
-        """Count a request; 0 a minute is no limit. Errors: TooManyRequestsError."""
-        if not per_minute:
-            return
+        """Count a request. Errors: TooManyRequestsError."""
         each = _MINUTE_SECONDS / per_minute
         with self._lock:
             now = self._clock()

@@ -42,6 +42,9 @@ _WISH = re.compile(r"approve\s+(TT-\d{1,9})\s+([0-9a-f]{12,64})", re.IGNORECASE 
 _MENTION = re.compile(r"<at>[^<]{0,200}</at>|&nbsp;|</?(?:p|div|span)>", re.IGNORECASE)
 _NO_WISH = "To approve, write: approve TT-12 and the digest that the message shows."
 _ANSWER_SECONDS = 5
+_SLACK_HOST = "hooks.slack.com"
+SLACK_ANSWERS = f"https://{_SLACK_HOST}/"
+"""Where answers to a button are posted: an address from elsewhere is none of Slack's."""
 _BODY = {
     "requestBody": {
         "required": True,
@@ -90,7 +93,7 @@ class ChatDoor:
         )
         require_fresh(_of_epoch(at), now)
         self.signatures.take(signature, now)
-        return _pressed(body, settings.slack_answers)
+        return _pressed(body)
 
     def from_teams(self, request: Request, body: bytes) -> Wished | None:
         """Return the request of a message to the webhook. Errors: TrimtabError."""
@@ -170,7 +173,7 @@ async def _heard(
     return await run_in_threadpool(answered)
 
 
-def _pressed(body: bytes, answers: str) -> Wished | None:
+def _pressed(body: bytes) -> Wished | None:
     """Return the approval that a payload of Slack holds, None for another press."""
     try:
         form = parse_qs(body.decode(), strict_parsing=True, max_num_fields=10)
@@ -191,7 +194,7 @@ def _pressed(body: bytes, answers: str) -> Wished | None:
         account=f"slack:{workspace}/{_text(user, 'id')}",
         finding=wish[1].upper(),
         digest=wish[2].lower(),
-        answer_to=to if to.startswith(answers) else "",
+        answer_to=to if to.startswith(SLACK_ANSWERS) else "",
     )
 
 

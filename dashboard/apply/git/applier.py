@@ -42,11 +42,13 @@ from data.facts.fleet import Gpu
 from data.facts.jobs import Job, Platform
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.recommendations import Range, Recommendation
-from data.settings.apply import GitApplySettings, KubernetesApplySettings
+from data.settings.apply import BRANCH_PREFIX, GitApplySettings, KubernetesApplySettings
 
 CARRIERS = frozenset({"Argo CD", "Flux", "Helm"})
 """Who brings a change of the repository into the cluster."""
 _DIGEST_LENGTH = 16
+_POLL = timedelta(minutes=1)
+"""People merge, which takes them longer; forges count requests."""
 _NOTHING_YET = (
     "A pull request against {base} is opened; nothing changes in the cluster until it is merged."
 )
@@ -80,7 +82,7 @@ class GitApplier:
 
     def looks_every(self) -> timedelta:
         """Return the time between two looks at a request."""
-        return timedelta(seconds=self._settings.poll_seconds)
+        return _POLL
 
     def covers(self, recommendation: Recommendation) -> bool:
         """Return whether it makes this change: where both ways are on, of what `paths` names.
@@ -234,7 +236,7 @@ class GitApplier:
         return {"repository": self._settings.repository, "base": self._settings.base_branch}
 
     def _branch(self, digest: str) -> str:
-        return f"{self._settings.branch_prefix}{digest[:_DIGEST_LENGTH]}"
+        return f"{BRANCH_PREFIX}{digest[:_DIGEST_LENGTH]}"
 
 
 def _holder(recommendation: Recommendation) -> str:

@@ -14,7 +14,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.shared.http_deadline import sent, whole_body
-from dashboard.apply.git.repository import token_of
+from dashboard.apply.git.repository import TIMEOUT_SECONDS, token_of
 from data.base.errors import ApplyError, scrub
 from data.settings.apply import GitApplySettings
 
@@ -117,14 +117,13 @@ class Forge(ABC):
         content: dict[str, str] | None = None,
     ) -> ForgeAnswer:
         settings, token = self._settings, token_of(self._settings)
-        seconds = settings.timeout_seconds
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + TIMEOUT_SECONDS
         headers = {"Authorization": f"{self.scheme} {token}", "Accept": _ACCEPT}
         try:
             with sent(
                 method,
                 f"{settings.api_url.rstrip('/')}/{path}",
-                seconds=seconds,
+                seconds=TIMEOUT_SECONDS,
                 params=query,
                 json=content,
                 headers=headers,

@@ -23,6 +23,8 @@ from data.base.errors import ApplyError, ChangeRefusedError, scrub
 from data.records.changes import StepOutcome, StepResult
 from data.settings.apply import GitApplySettings
 
+TIMEOUT_SECONDS = 30.0
+"""Of one git command or request of the forge: the copy is shallow."""
 _MAX_FILE_BLOCKS = 1024 * 1024
 """Of 512 bytes: 512 MiB for a pack."""
 _MAX_ALLOCATION = "64m"
@@ -249,15 +251,13 @@ class GitCopy:
                 start_new_session=True,
             ) as process:
                 try:
-                    process.communicate(sent, timeout=self._settings.timeout_seconds)
+                    process.communicate(sent, timeout=TIMEOUT_SECONDS)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
                     raise GitCutError(
-                        f"git {words[0]} did not finish within "
-                        f"{self._settings.timeout_seconds:g} s",
-                        "Is the repository reachable, and small enough for "
-                        "apply_git.timeout_seconds?",
+                        f"git {words[0]} did not finish within {TIMEOUT_SECONDS:g} s",
+                        "Is the repository reachable? A shallow copy of it must take less.",
                     ) from None
             stdout.seek(0)
             complaint.seek(0)

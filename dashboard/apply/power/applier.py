@@ -28,6 +28,8 @@ from data.records.recommendations import Recommendation
 from data.settings.apply import PowerApplySettings
 
 KIND = "gpus"
+_LEASE = timedelta(minutes=15)
+"""Life of a cap that nobody renews: no job is slow for longer after the death of Trimtab."""
 _FRESH = timedelta(minutes=2)
 """An agent reports every few seconds: after this it is taken for stopped."""
 
@@ -151,7 +153,7 @@ class PowerCapApplier:
             cap = None
             if order["watts"] is not None:
                 cap = Cap(gpu_uuid=uuid, watts=order["watts"], job_id=order["job_id"])
-            exchange.set_cap(node, uuid, cap, now=self._clock(), lease=self._lease)
+            exchange.set_cap(node, uuid, cap, now=self._clock(), lease=_LEASE)
         except ApplyError as error:
             # Orders are written whole or not at all.
             return StepResult(outcome=StepOutcome.REFUSED, detail=str(error))
@@ -176,10 +178,10 @@ class PowerCapApplier:
     def renew(self, *, live_jobs: Collection[str]) -> int:
         """Prolong the caps of jobs that still live, and drop the others; give how many are held.
 
-        To be called well within `apply_power.lease_seconds`, by whoever knows the jobs that run.
+        To be called well within `_LEASE`, by whoever knows the jobs that run.
         Errors: ApplyError.
         """
-        return self._exchange().renew(now=self._clock(), lease=self._lease, live_jobs=live_jobs)
+        return self._exchange().renew(now=self._clock(), lease=_LEASE, live_jobs=live_jobs)
 
     def access(self) -> tuple[bool, str]:
         """Return whether agents report. Errors: ApplyError."""
@@ -195,10 +197,6 @@ class PowerCapApplier:
             return True, "; ".join((summary, *silent[:3]))
         hint = "Start `trimtab agent` on the nodes: docs/power-agent.md."
         return False, f"{summary} in {self._settings.directory}. {hint}"
-
-    @property
-    def _lease(self) -> timedelta:
-        return timedelta(seconds=self._settings.lease_seconds)
 
     def _exchange(self) -> SignedFolder:
         settings = self._settings

@@ -14,6 +14,8 @@ from data.records.recommendations import Range, Recommendation
 from data.settings.apply import ApplySettings
 from data.store import StoreReader
 
+MIN_GPU_HOURS, MIN_ENERGY_KWH = 1.0, 1.0
+"""The smallest saving worth a change, by either: less is lost in what is not known of it."""
 _SHARE_WINDOW = timedelta(hours=24)
 
 
@@ -65,14 +67,14 @@ def require_within_limits(
     """
     savings = recommendation.savings
     worth = (
-        (savings.gpu_hours, limits.min_gpu_hours),
-        (savings.energy_kwh, limits.min_energy_kwh),
+        (savings.gpu_hours, MIN_GPU_HOURS),
+        (savings.energy_kwh, MIN_ENERGY_KWH),
     )
     saves = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
     if saves and not any(_reaches(value, least) for value, least in worth):
         raise ChangeRefusedError(
-            "the saving is below apply.min_gpu_hours and apply.min_energy_kwh",
-            "A change this small is not worth its risk; lower the limits if it is.",
+            f"the saving is below {MIN_GPU_HOURS:g} GPU-h and {MIN_ENERGY_KWH:g} kWh",
+            "A change this small is not worth its risk: make it by hand if it is.",
         )
     _require_share(reader, recommendation, others, limits)
 

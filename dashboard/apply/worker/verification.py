@@ -16,7 +16,7 @@ from dashboard.apply.worker.counterfactual import NO_WORK_RATIO, HeldBoards, Sin
 from dashboard.apply.worker.progress import Progress
 from dashboard.apply.worker.task import Task
 from data.base.clock import floor_to_slot
-from data.base.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
+from data.base.units import GRAMS_PER_KILOGRAM, MIN_COVERAGE_RATIO, SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.facts.jobs import Job
@@ -26,8 +26,8 @@ from data.records.feasible_changes import unit_of
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
 from data.records.recommendations import Range, Recommendation
-from data.settings.all_settings import PlanningSettings, Settings
-from data.settings.energy import EnergySettings
+from data.settings.all_settings import Settings
+from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
 from planner.costs.free_boards import freed_board
@@ -162,7 +162,7 @@ def compare(
     slot_hours = slot_seconds / SECONDS_PER_HOUR
     stopped = recommendation.proposed.gpu_count == 0 and not len(after) and is_over
     hours = slots * slot_hours if stopped else len(after) * slot_hours
-    reasons = _too_little(before, hours, slots, slot_seconds, settings.planning)
+    reasons = _too_little(before, hours, slots, slot_seconds)
     if reasons:
         return _unmeasured(hours, reasons)
     now, then, why = _sides(recommendation, catalogue)
@@ -223,16 +223,15 @@ def _measured(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _too_little(
-    before: pd.DataFrame, hours: float, slots: int, slot_seconds: int, planning: PlanningSettings
+    before: pd.DataFrame, hours: float, slots: int, slot_seconds: int
 ) -> tuple[str, ...]:
     """Return the reasons that too little is known to measure by, () for none."""
     slot_hours = slot_seconds / SECONDS_PER_HOUR
-    least = planning.min_coverage_ratio
     measured = len(before) * slot_hours
     reasons = [] if len(before) else ["no history"]
-    if measured < least * (BEFORE / timedelta(hours=1)) and measured < hours:
+    if measured < MIN_COVERAGE_RATIO * (BEFORE / timedelta(hours=1)) and measured < hours:
         reasons.append("too little is known of the time before the change")
-    if hours < least * slots * slot_hours:
+    if hours < MIN_COVERAGE_RATIO * slots * slot_hours:
         share = 100 * hours / (slots * slot_hours) if slots else 0
         reasons.append(f"only {share:.0f} % of the slots after are known")
     return tuple(reasons)
@@ -324,8 +323,8 @@ def _saturated(after: pd.DataFrame) -> bool | None:
 
 
 def _pue(energy: EnergySettings) -> tuple[float, float, float]:
-    low = max(1.0, energy.pue - energy.pue_uncertainty)
-    return low, energy.pue, energy.pue + energy.pue_uncertainty
+    low = max(1.0, energy.pue - PUE_UNCERTAINTY)
+    return low, energy.pue, energy.pue + PUE_UNCERTAINTY
 
 
 def _unmeasured(hours: float, reasons: tuple[str, ...]) -> Measurement:

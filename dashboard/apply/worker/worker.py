@@ -63,6 +63,8 @@ from data.store import Store
 from data.store.engine.record_json import to_json
 
 logger = logging.getLogger(__name__)
+_POLL = timedelta(seconds=2)
+"""Between two looks at a change under way."""
 _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
@@ -389,7 +391,7 @@ def _usual_pace(task: Task) -> Pace:
     # A pause ends by design, and a Slurm job that was cancelled does not come back.
     passing = over or recommendation.cancels_job or recommendation.action.spec.pauses
     return Pace(
-        poll=timedelta(seconds=apply.poll_seconds),
+        poll=_POLL,
         rollout_timeout=timedelta(minutes=apply.rollout_timeout_minutes),
         watch=timedelta(minutes=apply.watch_minutes),
         measure_after=slots,

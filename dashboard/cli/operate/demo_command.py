@@ -33,7 +33,6 @@ from data.base.errors import SettingsError
 from data.base.state_folder import state_folder
 from data.settings.access import AccessSettings, is_loopback
 from data.settings.all_settings import Settings
-from data.settings.apply import SimulatedApplySettings
 from data.settings.fleet import PowerDomain, TenantShare
 from data.settings.load import LoadedSettings
 from data.settings.sources import PrometheusSettings
@@ -228,7 +227,6 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
         apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
-        apply_simulated=SimulatedApplySettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )
     origins = {

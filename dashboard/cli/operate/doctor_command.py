@@ -41,7 +41,7 @@ _RAY_SECONDS = 2.0
 def _check_store(settings: Settings) -> tuple[str, str]:
     with open_or_ask(settings.store.url) as store:
         free = store.reader.free_mib()
-        require_room(free, settings.store.min_free_mib)
+        require_room(free)
         if store.losses:
             accept = "`trimtab store check --accept` ends this warning."
             return "missing", ". ".join((*store.losses, accept))

@@ -16,6 +16,8 @@ from data.settings.reports import ReportSettings
 from data.store.record.report_log import COURTESY, ReportLog
 
 _CAUGHT_UP = timedelta(days=28)
+_SEND_HOUR = 7
+"""Before people begin to work."""
 _FRIDAY = 4
 
 
@@ -61,7 +63,7 @@ def _before(week: Week, settings: ReportSettings) -> Week:
 
 def send_at(week: Week, settings: ReportSettings) -> datetime:
     """Return the first working hour at which the week's report may go out."""
-    at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=settings.send_hour)
+    at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=_SEND_HOUR)
     while at.weekday() > _FRIDAY:
         at += timedelta(days=1)
     return at

@@ -38,6 +38,9 @@ from planner.memory.estimate.training_plans import GpuType, TrainingPlan
 from planner.memory.estimate.training_time import hours_range
 from planner.scheduling.arrival import WaitingJob
 
+_KEEP_FINISHED_SECONDS = 7 * 86_400
+"""Kubernetes deletes a finished job after so long: a week to read its logs."""
+
 
 class _PlanLimits(TypedDict):
     """Limits and corrections of the plans of a job."""
@@ -134,7 +137,7 @@ def propose(
         partition=settings.partition,
         account=settings.account,
         raised_host=learned.host_raised,
-        keep_finished_seconds=round(settings.keep_finished_hours * 3600) or None,
+        keep_finished_seconds=_KEEP_FINISHED_SECONDS,
     )
     manifest = target.manifest(job, placement, order)
     offers = offered(plans, fleet, host)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collectors.shared.collector import Window
-from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.commands import TIMEOUT_SECONDS, SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
 from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
@@ -222,12 +222,12 @@ class SlurmTarget:
                 env=environment,
                 # Another user may have no right to be where Trimtab was started.
                 cwd="/" if prefix else None,
-                timeout=self._slurm.timeout_seconds,
+                timeout=TIMEOUT_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise SourceUnreachableError(
-                f"{command} gave no answer in {self._slurm.timeout_seconds:g} s",
+                f"{command} gave no answer in {TIMEOUT_SECONDS:g} s",
                 "The job may have been taken: its mark is looked for before it is sent again.",
             ) from error
         except OSError as error:

@@ -14,6 +14,7 @@ from dashboard.web.jobs.memory_line import memory_section
 from data.base.counts import count_text
 from data.facts.fleet import SourceState
 from data.records.actions import Action
+from data.store.engine.disk_space import MIN_FREE_MIB
 
 _ALWAYS = ("kind", "found", "open")
 
@@ -83,9 +84,8 @@ xid_section(reader, world.clock())
 st.subheader("Store")
 free = reader.free_mib()
 if free is not None:
-    least = world.settings.settings.store.min_free_mib
-    (st.write if free >= least else st.error)(
-        f"{free:,.0f} MiB are free on its disk; below {least:,.0f} MiB nothing is collected."
+    (st.write if free >= MIN_FREE_MIB else st.error)(
+        f"{free:,.0f} MiB are free on its disk; below {MIN_FREE_MIB:,.0f} MiB nothing is collected."
     )
 counts = reader.counts()
 table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")

@@ -99,7 +99,7 @@ def _decisions(stored: StoredRecommendation) -> None:
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
         st.caption(markdown(why))
-    if service.settings().apply_simulated.enabled and service.can_apply(stored.recommendation):
+    if service.settings().changes_simulation and service.can_apply(stored.recommendation):
         st.caption("Applied to the simulated cluster: no real job is touched.")
 
 

@@ -9,6 +9,7 @@ from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
+from dashboard.web.fleet.node_health import HOT_CELSIUS
 from dashboard.web.frame.page import (
     UNKNOWN,
     empty_state,
@@ -107,7 +108,7 @@ if not empty_state():
     heat_kw = None if watts != watts else watts * (1 + settings.power.host_ratio) / 1000
     finding(answer_of(heat_kw, racks))
     first = None if warm.empty else warm.iloc[0]
-    hot = int((warm["temperature_celsius"] >= settings.nodes.hot_celsius).sum())
+    hot = int((warm["temperature_celsius"] >= HOT_CELSIUS).sum())
     spots = int((warm[HOT_SPOT] >= _WARMER).sum())
     silent = int(boards["power_watts"].isna().sum())
     figures(
@@ -130,7 +131,7 @@ if not empty_state():
             if first is None
             else (
                 f"{spots:,}",
-                f"{_WARMER:g} °C above their usual; {hot:,} from {settings.nodes.hot_celsius:g} °C",
+                f"{_WARMER:g} °C above their usual; {hot:,} from {HOT_CELSIUS:g} °C",
             ),
         }
     )

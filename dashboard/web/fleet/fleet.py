@@ -19,6 +19,7 @@ from dashboard.web.frame.page import chart, empty_state, figures, finding, numbe
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.clock import utc_now
 from data.base.counts import count_text
+from data.base.units import IDLE_RATIO
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.columns import ACTIVITY
 from data.facts.gpu_resources import NOT_READ
@@ -182,7 +183,6 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
         reader.nodes(),
         reader.energy_disagreements(**day),
         worth_a_look(xids, since=day["start"]),
-        world.settings.settings.nodes,
     )
     if rows.empty:
         st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
@@ -200,7 +200,7 @@ if not empty_state():
     boards = boards_now(end)
     busy = boards[boards["allocated_ratio"] > 0]
     silent = int(boards["power_watts"].isna().sum())
-    idle = busy[busy["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
+    idle = busy[busy["work"] < 100 * IDLE_RATIO]
     finding(
         f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
         f"{len(busy):,} held in the last hour, {len(idle):,} of them idle."

@@ -10,9 +10,10 @@ from dashboard.resources.alerts import MEMORY_FAILS, REPLACE, slowed_text
 from data.base.counts import count_text
 from data.catalogue.xid_table import meaning_of
 from data.facts.fleet import Node
-from data.settings.fleet import NodeSettings
 
 _COLUMNS = ["what", "where", "since or why"]
+HOT_CELSIUS, _HOT_MEMORY_CELSIUS = 85.0, 95.0
+"""Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
 _SLOWED = 0.1
 """Of an hour; less is a short peak."""
 
@@ -23,14 +24,13 @@ def troubles(
     nodes: Sequence[Node],
     jumps: pd.DataFrame,
     xids: pd.DataFrame,
-    limits: NodeSettings,
 ) -> pd.DataFrame:
     """Return a row per trouble: what, where, since when or why.
 
     `boards` are those of the last hour (StoreReader.boards), `silent` those that were seen before
     it alone (silent_boards), `jumps` the boards whose energy counter contradicts their power
     (energy_disagreements), and `xids` the errors of boards that are worth a look (xid_errors).
-    Hot is what has reached `limits`.
+    Hot is what has reached a limit.
     """
     mute = boards[boards["power_watts"].isna()]
     closed = [node for node in nodes if node.gpu_count and not node.schedulable]
@@ -47,7 +47,7 @@ def troubles(
             )
             for row in xids.to_dict("records")
         ),
-        *_unwell(boards, limits),
+        *_unwell(boards),
         *(
             ("node takes no jobs", node.name, f"{node.state} {node.reason}".strip() or "not said")
             for node in closed
@@ -68,7 +68,7 @@ def troubles(
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, str, str]]:
+def _unwell(boards: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     """Yield the boards' own reports of bad health in the last hour."""
     for board in boards.to_dict("records"):
         place = _place(board)
@@ -80,8 +80,8 @@ def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, s
         if board["throttled_ratio"] >= _SLOWED:
             yield "clocks are slowed", place, slowed_text(board)
         for name, limit, what in (
-            ("temperature_celsius", limits.hot_celsius, "GPU is hot"),
-            ("memory_temperature_celsius", limits.hot_memory_celsius, "memory is hot"),
+            ("temperature_celsius", HOT_CELSIUS, "GPU is hot"),
+            ("memory_temperature_celsius", _HOT_MEMORY_CELSIUS, "memory is hot"),
         ):
             if board[name] >= limit:
                 yield what, place, f"{board[name]:.0f} °C in the last hour, hot from {limit:.0f} °C"

@@ -39,7 +39,7 @@ class Step:
 def simulated_banner() -> None:
     """Say on every page that the cluster is simulated, and how fast its time runs."""
     world = current_world()
-    if not world.decision_service.settings().apply_simulated.enabled:
+    if not world.decision_service.settings().changes_simulation:
         return
     text = "**Simulated cluster**: no real job is reached."
     if world.demo_pace is not None:

@@ -63,12 +63,7 @@ def loss_banner() -> None:
 def old_readings_banner() -> None:
     """Say on every page that nothing is proposed, where the newest reading is too old for it."""
     world = current_world()
-    reason = why_too_old(
-        world.reader,
-        world.settings.settings,
-        as_of=world.reader.latest_sample_at(),
-        now=world.clock(),
-    )
+    reason = why_too_old(world.reader, as_of=world.reader.latest_sample_at(), now=world.clock())
     if reason:
         st.warning(markdown(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
 

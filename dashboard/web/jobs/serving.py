@@ -157,7 +157,7 @@ _STARTS = {
     "longer; half took {typical}",
     "boards": "nine of ten of the last {count}, from the first reading of their boards to the "
     "first tokens served, took no longer; half took {typical}",
-    "setting": "serving.cold_start_minutes, until {enough} starts were seen; so far {count}",
+    "setting": "assumed until {enough} starts were seen; so far {count}",
 }
 
 

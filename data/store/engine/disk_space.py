@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from data.base.errors import NoRoomError
 from data.store.engine.dialects import is_postgres
 
+MIN_FREE_MIB = 500.0
+"""With less, the store could soon not keep a decision, nor the machine do its other work."""
 _MEBIBYTE = 2**20
 
 
@@ -28,11 +30,11 @@ def free_mib(engine: sa.Engine) -> float | None:
         return None
 
 
-def require_room(free: float | None, least_mib: float) -> None:
-    """Refuse to collect (NoRoomError) while less than `least_mib` is free; unknown is enough."""
-    if free is not None and free < least_mib:
+def require_room(free: float | None) -> None:
+    """Refuse to collect (NoRoomError) below `MIN_FREE_MIB`; unknown is enough."""
+    if free is not None and free < MIN_FREE_MIB:
         raise NoRoomError(
             f"nothing is collected: the disk of the store has {free:.0f} MiB left, below the "
-            f"{least_mib:g} MiB of store.min_free_mib",
-            "Free space or lower it; the next cycle goes on by itself and fetches what was missed.",
+            f"{MIN_FREE_MIB:g} MiB that a cycle needs",
+            "Free space; the next cycle goes on by itself and fetches what was missed.",
         )

@@ -251,7 +251,7 @@ class Store:
         """Delete what is beyond its retention, and prepared answers; give the rows by table."""
         with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
             forget_answers(connection)
-            return forget(connection, retention, now) | forget_plans(connection, retention, now)
+            return forget(connection, retention, now) | forget_plans(connection, now)
 
     def keep_cycle(
         self,

@@ -8,15 +8,17 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from data.settings.all_settings import RetentionSettings
 from data.store.engine import tables
 
+FORECAST_HOURS = 6
+"""Superseded forecasts are some 11 kB a job and cycle: of a thousand jobs a gigabyte a day."""
+PLAN_HOURS = 24
+_UNDECIDED_HOURS = 7 * 24
+"""A week, so that whoever was away on holiday still finds by what a finding was supported."""
 _DECIDED = sa.union(sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest))
 
 
-def forget_plans(
-    connection: sa.Connection, retention: RetentionSettings, now: datetime
-) -> dict[str, int]:
+def forget_plans(connection: sa.Connection, now: datetime) -> dict[str, int]:
     """Delete superseded forecasts, plans and undecided recommendations; give the rows by table.
 
     The newest cycle keeps all of its own, however old it is.
@@ -40,19 +42,18 @@ def forget_plans(
     )
     kept_plans = sa.select(advice.c.plan_id).where(advice.c.digest.in_(_DECIDED))
     gone = (
-        (forecasts, forecasts.c.cycle_id.in_(old(retention.forecast_hours))),
-        (groups, groups.c.cycle_id.in_(old(retention.forecast_hours))),
-        (memory, memory.c.cycle_id.in_(old(retention.forecast_hours))),
-        (serving, serving.c.cycle_id.in_(old(retention.forecast_hours))),
-        (slow, slow.c.cycle_id.in_(old(retention.forecast_hours))),
+        (forecasts, forecasts.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (groups, groups.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (memory, memory.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (serving, serving.c.cycle_id.in_(old(FORECAST_HOURS))),
+        (slow, slow.c.cycle_id.in_(old(FORECAST_HOURS))),
         (
             plans,
-            plans.c.cycle_id.in_(old(retention.plan_hours)) & plans.c.plan_id.not_in(kept_plans),
+            plans.c.cycle_id.in_(old(PLAN_HOURS)) & plans.c.plan_id.not_in(kept_plans),
         ),
         (
             advice,
-            advice.c.cycle_id.in_(old(24 * retention.undecided_days))
-            & advice.c.digest.not_in(_DECIDED),
+            advice.c.cycle_id.in_(old(_UNDECIDED_HOURS)) & advice.c.digest.not_in(_DECIDED),
         ),
     )
     return {table.name: _delete(connection, table, which) for table, which in gone}

@@ -106,8 +106,7 @@ def test_where_people_sign_in_by_oidc_a_token_is_needed(store: Store) -> None:
     """A page's session is no way in."""
     access = replace(
         PROXY, mode="oidc", oidc_metadata_url="https://i", oidc_client_id="i",
-        oidc_client_secret="s" * 1, oidc_redirect_uri="https://t/oauth2callback",
-        oidc_cookie_secret="c" * 32,
+        oidc_client_secret="s" * 1, public_url="https://t",
     )  # fmt: skip
     service = DecisionService(store=store, settings=lambda: Settings(access=access))
     _, text = service.make_token(

@@ -40,9 +40,7 @@ def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:
     now = utc_now()
     frame = climbing(f"slurm:{job}", gpu_model=MODEL, memory_mib=MEMORY, end=now)
     store.keep(make_collected(frame, jobs=()))
-    source = SlurmSettings(
-        mode="commands", conf_file=str(bed.conf), gpu_models=GPU_MODELS, timeout_seconds=20.0
-    )
+    source = SlurmSettings(mode="commands", conf_file=str(bed.conf), gpu_models=GPU_MODELS)
     world = world_of(store, OlderJobs(slurm_collector(source, load_gpu_catalogue())))
     outcome = run_cycle(world, now=utc_now() + timedelta(seconds=1))
     (found,) = (

@@ -29,7 +29,6 @@ from data.settings.apply import (
     ApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
-    SimulatedApplySettings,
     SlurmApplySettings,
 )
 from data.settings.load import load_settings
@@ -177,7 +176,7 @@ def test_advice_and_nodes_are_left_to_people(cluster: SimulatedCluster) -> None:
 
 
 FLEET = SimulatedFleetSettings(enabled=True, state_file="cluster.json")
-ON = SimulatedApplySettings(enabled=True)
+ON = ApplySettings(enabled=True)
 
 
 @pytest.mark.parametrize(
@@ -191,13 +190,12 @@ ON = SimulatedApplySettings(enabled=True)
         {"apply_slurm": SlurmApplySettings(enabled=True)},
         {"apply_power": PowerApplySettings(enabled=True)},
         {"simulated_fleet": SimulatedFleetSettings(enabled=False, state_file="cluster.json")},
-        {"simulated_fleet": SimulatedFleetSettings(enabled=True)},
     ],
 )
 def test_it_is_refused_beside_anything_real(real: dict[str, object]) -> None:
     """One source or target that is no simulation, or no simulation at all: a settings error."""
-    given: dict[str, object] = {"simulated_fleet": FLEET, "apply_simulated": ON} | real
-    with pytest.raises(SettingsError, match=r"apply_simulated\.enabled"):
+    given: dict[str, object] = {"simulated_fleet": FLEET, "apply": ON} | real
+    with pytest.raises(SettingsError, match=r"simulated_fleet\.state_file"):
         Settings(**given)  # type: ignore[arg-type]
 
 
@@ -206,10 +204,9 @@ def test_it_needs_both_switches(tmp_path: Path) -> None:
     environ = {
         "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
         "TRIMTAB_SIMULATED_FLEET_STATE_FILE": str(tmp_path / "cluster.json"),
-        "TRIMTAB_APPLY_SIMULATED_ENABLED": "true",
         "TRIMTAB_APPLY_ENABLED": "true",
     }
-    for missing in (None, "TRIMTAB_APPLY_SIMULATED_ENABLED", "TRIMTAB_APPLY_ENABLED"):
+    for missing in (None, "TRIMTAB_SIMULATED_FLEET_STATE_FILE", "TRIMTAB_APPLY_ENABLED"):
         chosen = {name: value for name, value in environ.items() if name != missing}
         found = build_appliers(load_settings(environ=chosen).settings)
         assert [applier.name for applier in found] == ([] if missing else ["simulated"])
@@ -257,7 +254,6 @@ def test_what_was_promised_is_measured_in_the_simulation(
             max_namespace_share_ratio=1,
             stop_file=str(tmp_path / "STOP"),
         ),
-        apply_simulated=ON,
     )
     with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
         fill(store, cluster, clock)

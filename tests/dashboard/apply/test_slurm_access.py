@@ -8,14 +8,20 @@ from beds.slurm import SlurmBed
 from dashboard.apply.slurm.change.applier import SlurmApplier
 from data.base.errors import ApplyError
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 pytestmark = pytest.mark.slurm
+_OF_ACCOUNT = ("mode", "rest_user", "rest_token")
 
 
 def applier_of(bed: SlurmBed, **changes: object) -> SlurmApplier:
     """Return an applier by the client programs."""
-    values = {"enabled": True, "conf_file": str(bed.conf), "timeout_seconds": 30.0} | changes
-    return SlurmApplier(SlurmApplySettings(**values))  # type: ignore[arg-type]
+    account = {name: changes.pop(name) for name in tuple(changes) if name in _OF_ACCOUNT}
+    source = {"conf_file": str(bed.conf), "rest_url": bed.rest_url} | changes
+    return SlurmApplier(
+        SlurmApplySettings(enabled=True, **account),  # type: ignore[arg-type]
+        source=SlurmSettings(**source),  # type: ignore[arg-type]
+    )
 
 
 def test_an_operator_is_told_from_one_who_is_none(
@@ -34,19 +40,14 @@ def test_an_operator_is_told_from_one_who_is_none(
 
 def test_slurmrestd_does_not_tell_who_is_an_operator(bed: SlurmBed) -> None:
     """Unknown is said."""
-    rest = {"mode": "rest", "rest_url": bed.rest_url, "rest_user": bed.plan.user}
+    rest = {"mode": "rest", "rest_user": bed.plan.user}
     usable, found = applier_of(bed, **rest, rest_token=bed.token()).access()
     assert usable
     assert "is not known" in found
 
 
-@pytest.mark.parametrize(
-    "changes", [{"mode": "rest", "rest_url": "http://127.0.0.1:9"}, {"bin_directory": "/nowhere"}]
-)
-def test_what_is_missing_is_named_by_the_settings_of_applying(
-    bed: SlurmBed, changes: dict[str, str]
-) -> None:
-    """`slurm.rest_url` is the collector's."""
+def test_what_is_missing_is_named_by_the_settings_of_applying(bed: SlurmBed) -> None:
+    """`slurm.rest_user` is the collector's."""
     with pytest.raises(ApplyError, match=r"apply_slurm\.") as caught:
-        applier_of(bed, **changes).access()
+        applier_of(bed, mode="rest", rest_url="http://127.0.0.1:9").access()
     assert " slurm." not in str(caught.value)

@@ -12,18 +12,21 @@ from beds.slurm_apply import GPU_MODELS, prepared, proposal
 from beds.slurm_replay import NOW, RECORDED, command_folder, recorded_commands, recorded_job
 
 from dashboard.apply.slurm.change.applier import SlurmApplier
+from dashboard.apply.slurm.client import programs
 from dashboard.apply.slurm.client.responses import CommandOutcome, answer_of
 from dashboard.apply.slurm.client.rest import rest_answer
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 
 def applier_in(folder: Path, **changes: Any) -> SlurmApplier:
     """An applier whose programs are those of a folder."""
-    settings = SlurmApplySettings(enabled=True, bin_directory=str(folder), **changes)
-    return SlurmApplier(settings, gpu_models=GPU_MODELS, clock=lambda: NOW)
+    source = SlurmSettings(bin_directory=str(folder), gpu_models=GPU_MODELS)
+    settings = SlurmApplySettings(enabled=True, **changes)
+    return SlurmApplier(settings, source=source, clock=lambda: NOW)
 
 
 @pytest.mark.parametrize(("release", "prefix"), [("22.05", "gres:"), ("24.11", "gres/")])
@@ -134,13 +137,16 @@ def test_a_value_that_stays_decides_with_the_words(
     assert answer.outcome is (outcome if code else StepOutcome.REFUSED)
 
 
-def test_a_program_that_hangs_is_unknown_within_its_timeout(tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_unknown_within_its_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command may have been taken: only a look can tell."""
+    monkeypatch.setattr(programs, "TIMEOUT_SECONDS", 0.5)
     folder = recorded_commands(tmp_path / "bin", "24.11")
     nodes = f"case \"$*\" in *nodes*) cat '{RECORDED}/24.11/nodes.json'; exit;; esac; "
     command_folder(folder, scontrol=f"{nodes}exec sleep 60")
     job = recorded_job("24.11", "waiting")
-    applier = applier_in(folder, timeout_seconds=0.5)
+    applier = applier_in(folder)
     change = prepared(applier, proposal(str(job["job_id"]), 12, 6, created_at=NOW))
     answer = applier.execute(change.steps[0], change)
     assert (answer.outcome, answer.detail) == (StepOutcome.UNKNOWN, "no answer in 0.5 s")

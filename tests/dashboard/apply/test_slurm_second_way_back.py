@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from beds.apply_bench import whatever_it_saves
 from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, proposal, running
 from factories import make_plan
@@ -20,6 +21,13 @@ from data.store import Store, open_store
 pytestmark = pytest.mark.slurm
 
 
+@pytest.fixture(autouse=True)
+def _whatever_it_saves() -> Iterator[None]:
+    """No saving is too small."""
+    with whatever_it_saves():
+        yield
+
+
 class Trial:
     """Recommendations of one job, each approved, applied and taken back by the real worker."""
 
@@ -31,9 +39,9 @@ class Trial:
         settings = replace(
             settings,
             apply=replace(
-                settings.apply, enabled=True, stop_file=str(folder / "STOP"), poll_seconds=1.0,
+                settings.apply, enabled=True, stop_file=str(folder / "STOP"),
                 watch_minutes=0.0, cool_down_minutes=0.0, max_per_hour=1000,
-                max_namespace_share_ratio=1.0, min_gpu_hours=0.0, min_energy_kwh=0.0,
+                max_namespace_share_ratio=1.0,
             ),
         )  # fmt: skip
         self._bed, self._store, self._appliers = bed, store, (applier,)

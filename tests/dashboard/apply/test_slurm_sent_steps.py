@@ -13,6 +13,7 @@ from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 
 class Playing:
@@ -45,7 +46,9 @@ class Playing:
 
 def played(*records: dict[str, Any], said: str = "") -> tuple[SlurmApplier, Playing]:
     """An applier at such a cluster."""
-    applier = SlurmApplier(SlurmApplySettings(), gpu_models=GPU_MODELS, clock=lambda: NOW)
+    applier = SlurmApplier(
+        SlurmApplySettings(), source=SlurmSettings(gpu_models=GPU_MODELS), clock=lambda: NOW
+    )
     cluster = Playing(*records, said=said)
     applier._client = lambda: cluster  # type: ignore[method-assign]
     return applier, cluster

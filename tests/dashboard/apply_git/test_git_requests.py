@@ -11,6 +11,7 @@ from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.contract.applier import Left
+from dashboard.apply.git import repository
 from dashboard.apply.git.applier import GitApplier, request_body
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy
@@ -204,7 +205,7 @@ def test_the_base_is_refused_by_the_server_and_by_the_settings(
     applier: GitApplier, server: GitServer, tmp_path: Path
 ) -> None:
     """No branch of Trimtab can be the base; a server that refuses a branch is a refusal."""
-    with pytest.raises(SettingsError, match="branch_prefix"):
+    with pytest.raises(SettingsError, match="base_branch"):
         git_settings(server, tmp_path, base_branch="trimtab/main")
     change = planned(applier)
     result = applier.execute(change.steps[0], change)
@@ -420,9 +421,12 @@ def test_no_program_of_the_user_runs_and_no_word_of_the_token_comes_out(
         raise AssertionError
 
 
-def test_a_silent_server_is_given_up(server: GitServer, tmp_path: Path) -> None:
+def test_a_silent_server_is_given_up(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A git that waits is ended with all its children at the deadline."""
-    settings = git_settings(server, tmp_path, timeout_seconds=0.001)
+    monkeypatch.setattr(repository, "TIMEOUT_SECONDS", 0.001)
+    settings = git_settings(server, tmp_path)
     with pytest.raises(ApplyError, match=r"did not finish within 0\.001 s"), base_copy(settings):
         raise AssertionError
 

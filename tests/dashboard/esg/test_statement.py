@@ -107,7 +107,7 @@ def test_an_hour_emits_by_its_own_carbon(state: State) -> None:
     hours = [100.0] * 24
     hours[13] = 900.0
     energy = replace(
-        GERMANY.energy, carbon_by_hour=",".join(map(str, hours)), hour_offset=2.0, pue=1.0
+        GERMANY.energy, carbon_by_hour=",".join(map(str, hours)), hours_zone="+02:00", pue=1.0
     )
     made = state(samples_of(), settings=replace(GERMANY, energy=energy))
     assert made.total.location_kgco2e is not None

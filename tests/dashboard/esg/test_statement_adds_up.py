@@ -31,7 +31,7 @@ WATT_HOUR = 1e-3
 HOURS = ",".join(str(200 + 15 * hour) for hour in range(24))
 SETTINGS = Settings(
     energy=EnergySettings(
-        region="DEU", carbon_by_hour=HOURS, hour_offset=1.0, market_gco2e_per_kwh=50.0
+        region="DEU", carbon_by_hour=HOURS, hours_zone="+01:00", market_gco2e_per_kwh=50.0
     ),
     report=ReportSettings(timezone="Europe/Berlin"),
 )

@@ -22,6 +22,7 @@ from beds.mig_manager import LABEL, OFFERS, StandInMigManager, install_layouts, 
 from beds.steps import send_step
 
 from dashboard.apply.contract.applier import Left
+from dashboard.apply.kubernetes.change import applier
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change.change_text import kubernetes_change
 from data.base.errors import ApplyError
@@ -51,7 +52,9 @@ def cutter(bed: KubernetesBed) -> Iterator[KubernetesApplier]:
     bind_cordon(bed)
     install_layouts(bed)
     path = account_kubeconfig(bed, "trimtab-applier")
-    yield KubernetesApplier(settings_of(path, cut_nodes=True, cut_seconds=60.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(applier, "CUT_SECONDS", 60.0)
+        yield KubernetesApplier(settings_of(path, cut_nodes=True))
     bed.api_versions["ClusterRoleBinding"] = "rbac.authorization.k8s.io/v1"
     bed.delete("ClusterRoleBinding", "trimtab-applier-cordon")
 
@@ -170,12 +173,14 @@ def test_a_cut_that_fails_or_never_ends_is_taken_back(
     outcome: str,
     cordoned: bool,
     said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The old layout is named again; a node that does not come back stays cordoned, as is said."""
     manager = managed(fate.replace(" ", "-"), fate=fate)
     if fate == "stays pending":  # its limit is counted by the server's clock
         path = account_kubeconfig(manager.bed, "trimtab-applier")
-        cutter = KubernetesApplier(settings_of(path, cut_nodes=True, cut_seconds=2.0))
+        monkeypatch.setattr(applier, "CUT_SECONDS", 2.0)
+        cutter = KubernetesApplier(settings_of(path, cut_nodes=True))
     play = play_of(manager, cutter, store, tmp_path)
     play.ask()
     assert play.settle(manager.work) == outcome, play.said

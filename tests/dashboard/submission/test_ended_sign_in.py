@@ -16,8 +16,8 @@ from data.store import open_store
 PAGE = Path(__file__).parents[3] / "dashboard/web/new_job/new_job.py"
 OIDC = AccessSettings(
     mode="oidc", oidc_metadata_url="https://idp.example/m", oidc_client_id="trimtab",
-    oidc_client_secret="x" * 40, oidc_cookie_secret="y" * 40, admins="ada",
-    oidc_redirect_uri="https://trimtab.example/oauth2callback",
+    oidc_client_secret="x" * 40, admins="ada",
+    public_url="https://trimtab.example",
 )  # fmt: skip
 
 

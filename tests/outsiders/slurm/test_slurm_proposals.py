@@ -114,7 +114,6 @@ def judge_fleet(bed: SlurmBed, number: int, folder: Path, proposals: Proposals) 
                         mode="commands",
                         conf_file=str(bed.conf),
                         gpu_models=GPU_MODELS,
-                        timeout_seconds=20.0,
                     ),
                     load_gpu_catalogue(),
                 )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock, Timer
 
+from beds.apply_bench import whatever_it_saves
 from beds.slurm_apply import GPU_MODELS, MODEL
 from factories import make_plan, make_recommendation
 from outsiders.slurm import oracle
@@ -25,6 +26,7 @@ from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import Settings
 from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 from data.store import Store, open_store
 
 PATIENCE_SECONDS = 240.0
@@ -270,14 +272,13 @@ class Trial(Judged):
             SlurmApplySettings(
                 enabled=True,
                 mode=self.scenario.mode,
-                conf_file=str(self.bed.conf),
-                rest_url=self.bed.rest_url,
                 rest_user=self.bed.plan.user,
                 rest_token=self.bed.token() if rest else "",
                 allow_requeue=self.scenario.consent,
-                timeout_seconds=30.0,
             ),
-            gpu_models=GPU_MODELS,
+            source=SlurmSettings(
+                conf_file=str(self.bed.conf), rest_url=self.bed.rest_url, gpu_models=GPU_MODELS
+            ),
         )
         made.aim(self)
         return made
@@ -286,9 +287,9 @@ class Trial(Judged):
         """Let workers work until the outcome is known, and return it."""
         settings = Settings()
         apply = replace(
-            settings.apply, enabled=True, stop_file=str(self.folder / "STOP"), poll_seconds=1.0,
+            settings.apply, enabled=True, stop_file=str(self.folder / "STOP"),
             watch_minutes=0.0, cool_down_minutes=0.0, max_per_hour=1000,
-            max_namespace_share_ratio=1.0, min_gpu_hours=0.0, min_energy_kwh=0.0,
+            max_namespace_share_ratio=1.0,
         )  # fmt: skip
         settings = replace(settings, apply=apply)
 
@@ -304,7 +305,8 @@ class Trial(Judged):
         working, ends = worker(), time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                busy = working.work_once()
+                with whatever_it_saves():
+                    busy = working.work_once()
             except DiedError:
                 # Nobody renews its lease: the next worker takes over once that has run out.
                 working, busy, self.skew = worker(), True, self.skew + timedelta(minutes=4)

@@ -89,9 +89,7 @@ class Trial:
 
     def __init__(self, bed: KubernetesBed, scenario: SubmissionScenario, folder: Path) -> None:
         self.bed, self.scenario, self.folder = bed, scenario, folder
-        source = KubernetesSettings(
-            enabled=True, kubeconfig=str(bed.kubeconfig("admin")), timeout_seconds=60.0
-        )
+        source = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("admin")))
         self.submit = SubmitSettings(enabled=True, kubernetes_kind=scenario.kind)
         self.target = KubernetesTarget(source, self.submit, load_gpu_catalogue())
 

@@ -21,6 +21,8 @@ from data.settings.apply import KubernetesApplySettings
 _PATH = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _ASKED = {"group": "apps", "resource": "deployments", "verb": "patch"}
 _FIX = "Give the account the rights of deploy/kubernetes-applier.yaml."
+CUT_SECONDS = 900.0
+"""For a node's MIG manager, which stops its clients, cuts, and may start the node anew."""
 _MAX_NOTE = 1000
 
 
@@ -33,7 +35,7 @@ class KubernetesApplier:
         self._api = applying_account(KubernetesWriter, settings)
         self._rollout_timeout = timedelta(seconds=settings.pending_seconds)
         self._cuts_nodes = settings.cut_nodes
-        self._cutting = timedelta(seconds=settings.cut_seconds)
+        self._cutting = timedelta(seconds=CUT_SECONDS)
         self._catalogue = catalogue or load_gpu_catalogue()
 
     @property

@@ -80,20 +80,20 @@ _NUMBER = re.compile(r"slurm:([1-9]\d{0,9})")
 class SlurmApplier:
     """Makes approved changes in one Slurm cluster.
 
-    `gpu_models` is the setting slurm.gpu_models: the site's gres types as models of the catalogue.
+    `source` says where its programs or its slurmrestd are, and what its gres types are.
     """
 
     def __init__(
         self,
         settings: SlurmApplySettings,
         *,
-        gpu_models: str = "",
+        source: SlurmSettings,
         catalogue: GpuCatalogue | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._settings = settings
-        self._reading_settings = _reading(settings)
-        self._gpu_models = gpu_models_of(gpu_models)
+        self._reading_settings = _reading(settings, source)
+        self._gpu_models = gpu_models_of(source.gpu_models)
         self._catalogue = catalogue or load_gpu_catalogue()
         self._clock = clock
 
@@ -288,9 +288,7 @@ class SlurmApplier:
         client = self._client()
         if change.target.kind == node_changes.KIND:
             return node_changes.send_to_node(client, step, change)
-        sender = StepSender(
-            client, timeout_seconds=self._settings.timeout_seconds, clock=self._clock
-        )
+        sender = StepSender(client, clock=self._clock)
         return sender.send(step, change)
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
@@ -376,17 +374,14 @@ class SlurmApplier:
         return nodes, ModelNames(self._gpu_models, self._catalogue, nodes)
 
 
-def _reading(settings: SlurmApplySettings) -> SlurmSettings:
-    """Return the applying account as settings of the readers."""
-    return SlurmSettings(
+def _reading(settings: SlurmApplySettings, source: SlurmSettings) -> SlurmSettings:
+    """Return the applying account as settings of the readers. Errors: SettingsError."""
+    return replace(
+        source,
         mode=settings.mode,
-        bin_directory=settings.bin_directory,
-        conf_file=settings.conf_file,
-        rest_url=settings.rest_url,
         rest_user=settings.rest_user,
         rest_token=settings.rest_token,
         rest_token_file=settings.rest_token_file,
-        timeout_seconds=settings.timeout_seconds,
     )
 
 

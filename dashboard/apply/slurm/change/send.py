@@ -11,6 +11,7 @@ from datetime import datetime
 from dashboard.apply.slurm.change.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.client.client import JobReading, SlurmClient, explained, find_job
 from dashboard.apply.slurm.client.job_state import JobFacts
+from dashboard.apply.slurm.client.programs import TIMEOUT_SECONDS
 from dashboard.apply.slurm.client.requests import payload_of
 from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome
 from data.base.errors import ApplyError, CollectorError
@@ -59,9 +60,8 @@ def is_later_run(change: Change, facts: JobFacts) -> bool:
 class StepSender:
     """Sends the steps of changes to jobs through one client."""
 
-    def __init__(self, client: SlurmClient, *, timeout_seconds: float, clock: Clock) -> None:
+    def __init__(self, client: SlurmClient, *, clock: Clock) -> None:
         self._client = client
-        self._timeout = timeout_seconds
         self._clock = clock
 
     def send(self, step: ChangeStep, change: Change) -> StepResult:
@@ -85,7 +85,7 @@ class StepSender:
 
     def _wait(self, change: Change) -> StepResult:
         """Wait until a requeued job has let go of its nodes: only then it can be changed."""
-        ends = time.monotonic() + self._timeout
+        ends = time.monotonic() + TIMEOUT_SECONDS
         state = "unknown"
         while True:
             try:

@@ -159,7 +159,6 @@ def explained(error: CollectorError | ApplyError) -> str:
 
 
 def _own_settings(text: str) -> str:
-    for name in ("mode", "bin_directory", "conf_file", "rest_url", "rest_user", "rest_token_file",
-                 "rest_token", "timeout_seconds"):  # fmt: skip
+    for name in ("mode", "rest_user", "rest_token_file", "rest_token"):
         text = text.replace(f" slurm.{name}", f" apply_slurm.{name}")
     return text

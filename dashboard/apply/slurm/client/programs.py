@@ -27,6 +27,9 @@ from data.facts.quotas import Quota
 MAX_WORDS = 64 * 1024
 """Of what a changing program says, in bytes; a sentence is what it has to say."""
 
+TIMEOUT_SECONDS = 10.0
+"""Of what changes a job: less than of what reads, a look tells whether it was taken."""
+
 _PROGRAMS = ("scontrol", "scancel")
 _NODES_BY_SCONTROL = (23, 2)
 _UNKNOWN_JOB = "Invalid job id specified"
@@ -162,13 +165,12 @@ class SlurmPrograms:
                     stdout=words,
                     stderr=subprocess.STDOUT,
                     env=_environment(self._reading.settings.conf_file),
-                    timeout=self._reading.settings.timeout_seconds,
+                    timeout=TIMEOUT_SECONDS,
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                seconds = self._reading.settings.timeout_seconds
                 return CommandAnswer(
-                    outcome=CommandOutcome.NOTHING, words=f"no answer in {seconds:g} s"
+                    outcome=CommandOutcome.NOTHING, words=f"no answer in {TIMEOUT_SECONDS:g} s"
                 )
             except OSError as error:
                 return CommandAnswer(

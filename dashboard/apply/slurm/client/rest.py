@@ -15,6 +15,7 @@ from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.rest import SlurmRest
 from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.client import Partition, Records, explained
+from dashboard.apply.slurm.client.programs import TIMEOUT_SECONDS
 from dashboard.apply.slurm.client.requests import Payload, interface_name
 from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome, answer_of
 from data.base.errors import CollectorError, scrub
@@ -106,14 +107,13 @@ class SlurmRestWriter(SlurmRest):
             headers = self._headers()
         except CollectorError as error:
             return CommandAnswer(outcome=CommandOutcome.LATER, words=explained(error))
-        seconds = self.settings.timeout_seconds
         try:
             with requests.request(
                 payload["method"],
                 self.settings.rest_url.rstrip("/") + path,
                 json=payload["body"] or None,
                 headers=headers,
-                timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                timeout=(min(_CONNECT_SECONDS, TIMEOUT_SECONDS), TIMEOUT_SECONDS),
                 allow_redirects=False,
                 stream=True,
             ) as response:
