@@ -239,7 +239,7 @@ def _fields(row: DecisionRow, at: datetime) -> list[FormField]:
         options = tuple((end, title) for title, end in ends.items())
         fields.append(
             FormField(
-                name="until", label="For", kind="radio", options=options, chosen=ends["a week"]
+                name="until", label="For", kind="radio", options=options, choice=ends["a week"]
             )
         )
     if "reason" in row.fields:

@@ -25,7 +25,7 @@ function inputOf(field) {
 function rowOf(field) {
   if (field.kind === "radio") {
     const choices = field.options.map(([value, text]) => {
-      const checked = value === field.chosen;
+      const checked = value === field.choice;
       const input = element("input", { type: "radio", name: field.name, value, checked });
       return element("label", {}, input, text);
     });

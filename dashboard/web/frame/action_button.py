@@ -42,7 +42,7 @@ class FormField:
     label: str
     kind: Literal["text", "select", "radio", "tick"] = "text"
     options: tuple[tuple[str, str], ...] = ()
-    chosen: str = ""
+    choice: str = ""
     placeholder: str = ""
 
 
