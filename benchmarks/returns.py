@@ -19,12 +19,13 @@ from benchmarks._return_fleets import draw_return_fleet
 from benchmarks._return_sets import WorkSet, genai_pods, servegen_clients, university_servers
 from data.facts.job_history import JobHistory
 from data.settings.all_settings import PlanningSettings
-from planner.jobs.work_returns import MAX_RETURN_CHANCE, Rests, rests_of, return_of, similar_rests
+from planner.jobs.work_returns import Rests, rests_of, return_of, similar_rests
 
 Values = npt.NDArray[np.float64]
 RESULTS = Path(__file__).parent / "results" / "returns.md"
 HORIZONS = (6.0, 12.0, 24.0)
 LONG_IDLE = PlanningSettings().reclaim_idle_hours
+MOST = PlanningSettings().max_return_chance
 TUNED, JUDGED = range(300), range(1000, 1500)
 """Seeds of fleets on which constants were fitted, and of those on which none was."""
 _HISTORY_DAYS = PlanningSettings().history_days
@@ -81,7 +82,7 @@ def judged(
                     ahead,
                 ),
                 came=came,
-                may_stop=found.may_stop(),
+                may_stop=found.may_stop(MOST),
                 dead=not (future == 1).any(),
             )
 
@@ -144,7 +145,7 @@ def table(rows: Sequence[Judged]) -> list[str]:
     lines += ["|---|---:|---:|---:|---:|"]
     rules = (
         ("chance and own rests (ours)", chance, np.array([row.may_stop for row in rows])),
-        ("similar jobs' rests alone", similar, similar <= MAX_RETURN_CHANCE),
+        ("similar jobs' rests alone", similar, similar <= MOST),
         ("idle for 4 h", np.zeros(len(rows)), np.ones(len(rows), dtype=np.bool_)),
     )
     for name, stated, stops in rules:

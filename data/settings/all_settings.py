@@ -81,6 +81,12 @@ class PlanningSettings(Section, name="planning"):
         above=0,
         maximum=9600,
     )
+    max_return_chance: float = documented(
+        0.1,
+        "chance that a job's work returns within the horizon above which it is not stopped, 0..1",
+        minimum=0,
+        maximum=1,
+    )
     shortfall_weight: float = documented(
         20.0,
         "price of a missing GPU-hour of work, in prices of a GPU-hour",

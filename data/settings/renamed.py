@@ -62,7 +62,6 @@ WITHOUT_EFFECT = {
     "planning.hysteresis_ratio": "a change must save twice what making it costs",
     "planning.idle_utilization_ratio": "a GPU counts as idle up to a utilization of 1 %",
     "planning.max_reading_age_minutes": "nothing is proposed from readings older than an hour",
-    "planning.max_return_chance": "a job is stopped where its work returns with a chance of 10 %",
     "planning.min_coverage_ratio": "half of a job's history must be known",
     "planning.min_history_hours": "jobs of less than 6 h of known history borrow a forecast",
     "planning.minimum_coverage_ratio": "half of a job's history must be known",

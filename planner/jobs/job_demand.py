@@ -101,7 +101,7 @@ class JobDemand:
     def may_stop(self, planning: PlanningSettings) -> bool:
         """Return whether it is idle for long enough, and its work unlikely to return."""
         long_idle = self.idle_hours >= planning.reclaim_idle_hours
-        return long_idle and self.work_return.may_stop()
+        return long_idle and self.work_return.may_stop(planning.max_return_chance)
 
 
 def job_demand(

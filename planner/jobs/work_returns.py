@@ -29,8 +29,6 @@ from data.facts.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-MAX_RETURN_CHANCE = 0.1
-"""Chance of work within the horizon above which no job is stopped."""
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
 _PRIOR = 0.2
@@ -214,9 +212,9 @@ class WorkReturn:
     longest: float
     events: float
 
-    def may_stop(self) -> bool:
+    def may_stop(self, max_chance: float) -> bool:
         """Return whether the job may be stopped: for good, so not in a rest as it had before."""
-        return not self.earlier and self.chance <= MAX_RETURN_CHANCE
+        return not self.earlier and self.chance <= max_chance
 
     def describe(self) -> str:
         """Return the chance and what it rests on, in words."""

@@ -9,7 +9,6 @@ from planner.costs.cost import needed_service
 from planner.costs.terms import Terms
 from planner.jobs.job_demand import JobDemand
 from planner.jobs.job_end import waits_for_start
-from planner.jobs.work_returns import MAX_RETURN_CHANCE
 from planner.proposals.proposal import STEADY_SHARE, Proposal, steady_proposal
 from planner.proposals.savings import ProposalOutcome
 
@@ -118,7 +117,7 @@ def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
         return ""
     if demand.idle_hours < planning.reclaim_idle_hours:
         return f"{idle}; a service is reclaimed after a week without work"
-    limit = f"a job is stopped at most at {100 * MAX_RETURN_CHANCE:g} %"
+    limit = f"a job is stopped at most at {100 * planning.max_return_chance:g} %"
     return f"{idle}, but {demand.work_return.describe()}: {limit}, in no rest that it had before"
 
 

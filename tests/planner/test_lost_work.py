@@ -18,7 +18,6 @@ from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from planner.costs.cost import change_cost, change_costs
-from planner.jobs import work_returns
 from planner.jobs.expected_value import mean_of
 from planner.jobs.lost_work import lost_work_of
 from planner.problem.planning_problem import PlanningProblem
@@ -135,6 +134,7 @@ def stopped(
         slot_minutes=slot_minutes,
         horizon_slots=24 * 60 // slot_minutes,
         checkpointed_jobs="*" if signs else "none",
+        max_return_chance=0.6,
     )
     job = run_of(hours)
     slot = timedelta(minutes=slot_minutes)
@@ -149,13 +149,6 @@ def stopped(
     return problem, stops
 
 
-@pytest.fixture
-def _stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a job whose work returns with a chance of 60 %."""
-    monkeypatch.setattr(work_returns, "MAX_RETURN_CHANCE", 0.6)
-
-
-@pytest.mark.usefixtures("_stops")
 @pytest.mark.parametrize("slot_minutes", [15, 60])
 @pytest.mark.parametrize(("hours", "rest_hours"), [(40.0, 5), (30.4, 9), (30.4, 20), (30.4, 40)])
 def test_a_stop_counts_the_run_that_is_done_again_if_work_returns(
@@ -184,7 +177,6 @@ def test_a_stop_counts_the_run_that_is_done_again_if_work_returns(
     assert "done again" not in free.why
 
 
-@pytest.mark.usefixtures("_stops")
 @pytest.mark.parametrize("slot_minutes", [15, 60])
 def test_a_run_that_is_dearer_than_its_rest_is_not_stopped(slot_minutes: int) -> None:
     """The reason says what would be lost, and its chance."""

@@ -16,7 +16,6 @@ from data.facts.job_history import NO_HISTORY, job_histories
 from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from planner.advise import advise
-from planner.jobs import work_returns
 from planner.jobs.work_returns import (
     RestEvidence,
     Rests,
@@ -126,7 +125,7 @@ def test_a_job_that_comes_back_gets_what_is_safe_instead() -> None:
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 @pytest.mark.parametrize("facts", [{}, {"scales_to_zero": "yes"}, {"managed_by": ("Argo CD",)}])
 def test_a_service_that_comes_back_is_to_start_on_demand(
-    kind: str, facts: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    kind: str, facts: dict[str, object]
 ) -> None:
     """Not stopped, and no more than the chance that it rests on is counted; once, and by its owner.
 
@@ -138,8 +137,8 @@ def test_a_service_that_comes_back_is_to_start_on_demand(
     job = make_job(f"lab/{kind}/books", gpu_count=1, gpu_model=H100, scheduler=told,
                    platform=Platform.KUBERNETES, kind=WorkloadKind.INFERENCE)  # fmt: skip
     # A week without work makes even a service idle; its work may return at any time.
-    monkeypatch.setattr(work_returns, "MAX_RETURN_CHANCE", 0.01)
-    problem = case((job, 0.0, 9_000.0, 90.0), gpus=boards(H100, 8), planning=day_in_slots(60),
+    planning = replace(day_in_slots(60), max_return_chance=0.01)
+    problem = case((job, 0.0, 9_000.0, 90.0), gpus=boards(H100, 8), planning=planning,
                    history=history_in_turns(job, 60, turn=60, busy=2.0, hours=720, rest=172.8),
                    )  # fmt: skip
     advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
