@@ -48,7 +48,12 @@ def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
     span = {"start": START - timedelta(days=1), "end": floor_to_slot(NOW, 3600)}
     return {
         "jobs": store.reader._frame(
-            samples_sql.JOB_HISTORY, **span, slot_seconds=slot_seconds, job_id="", seen_since=START
+            samples_sql.JOB_HISTORY,
+            **span,
+            slot_seconds=slot_seconds,
+            job_id="",
+            whenever=True,
+            seen_since=START,
         ),
         "groups": store.reader._frame(samples_sql.GROUP_HISTORY, **span, slot_seconds=3600),
     }

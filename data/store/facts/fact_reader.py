@@ -289,6 +289,7 @@ class FactReader(QuotaReader, ContradictionReader):
             window["end"],
             slot_seconds=slot_seconds,
             job_id=job_id,
+            whenever=seen_since == EPOCH,
             seen_since=seen_since,
         )
 

@@ -7,7 +7,7 @@ back what they can change, and the next cycle makes it anew.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import lcm
 
 import sqlalchemy as sa
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from data.base.clock import floor_to_slot
 from data.base.units import SECONDS_PER_HOUR
 from data.facts.columns import GROUP_HISTORY, HISTORY, FrameColumns
-from data.store.engine.dialects import in_dialect
+from data.store.engine.dialects import EPOCH, in_dialect
 from data.store.facts import samples_sql
 from data.store.rollups.rollup import roll_up
 
@@ -97,7 +97,7 @@ JOB_SLOTS = SlotTable(
     lag=_HOUR,
     least=_HOUR,
     which=samples_sql.OF_THESE_JOBS,
-    all_of_them={"job_id": "", "seen_since": datetime(1970, 1, 1, tzinfo=UTC)},
+    all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH},
 )
 _ALL = (GROUP_HOURS, JOB_SLOTS)
 

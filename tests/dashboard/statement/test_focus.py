@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -247,7 +247,7 @@ def test_electricity_in_the_price_of_a_board_is_not_charged_again(store: Store) 
 
 def test_allocations_are_those_of_opencost(made: CostStatement) -> None:
     """A map per period; idle boards under OpenCost's name; costs add up, unknown is null."""
-    document = json.loads(json.dumps(allocation_document(made)))
+    document = json.loads(json.dumps(asdict(allocation_document(made))))
     assert (document["code"], document["status"]) == (200, "success")
     found = [entry for period in document["data"] for entry in period.values()]
     assert len(document["data"]) == len({row.start for row in made.rows})
