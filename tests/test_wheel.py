@@ -144,7 +144,8 @@ def test_every_command_answers_beside_foreign_packages(installed: Installed) -> 
     assert installed.run("--version").startswith("trimtab ")
     names = next(iter(build_parser()._subparsers._group_actions)).choices  # type: ignore[union-attr]
     said = installed.run("-c", HELP, *names, program="python")
-    assert [name for name in names if f"usage: trimtab {name} " not in said] == []
+    own = {"recommendations": "findings"}  # a name for one release more
+    assert [name for name in names if f"usage: trimtab {own.get(name, name)} " not in said] == []
 
 
 def test_a_cycle_runs_beside_foreign_packages(installed: Installed) -> None:

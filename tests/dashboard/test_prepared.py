@@ -108,7 +108,7 @@ def test_an_owner_is_given_nothing_that_was_prepared(filled: tuple[Store, dateti
             carbon=load_carbon_table().get(SETTINGS.energy.region),
             jobs=None,
         )
-        return f"{found.statement.total} {found.top_jobs} {found.held.to_csv()}"
+        return f"{found.statement.total} {found.top_jobs} {found.allocated.to_csv()}"
 
     whole = store.reader_for_pages()
     mine = energy(OwnedReader(whole, names))
