@@ -198,6 +198,13 @@ def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> Non
                 shown = any(word.encode() in drawn.raw for word in place.own)
                 # Nothing is applied there, and no engine is read.
                 assert shown or page in ("savings", "serving"), page
+        # The first finding may be advice, which nobody approves: it depends on the hour.
+        panels = {"none": set[str](), "owner": place.theirs}.get(role, place.theirs | place.others)
+        for reference in sorted(panels):
+            drawn = session.draw("findings", query=f"finding={reference}")
+            labels = set(drawn.buttons.values()) & DECIDING
+            assert labels <= MAY[role], reference
+            offered |= labels
     assert offered >= MAY[role] - SUBMITTING
 
 
