@@ -365,7 +365,7 @@ def _way_in(settings: KubernetesSettings, section: str) -> str:
     """Return the next step after a sign-in that failed: no setting that is there already."""
     file, context = settings.kubeconfig, settings.context
     if file and not Path(file).expanduser().is_file():
-        return f"There is no file {scrub(file)!r}: correct {section}.kubeconfig."
+        return f"The file {scrub(file)!r} does not exist: correct {section}.kubeconfig."
     if context:
         where = scrub(file) or "the kubeconfig"
         return f"Does {where} have the context {scrub(context)!r}? `kubectl config get-contexts`."

@@ -34,7 +34,7 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ANY_BOARD = "*"
 """The only board of a node, whose UUID and index nobody told."""
 UNKNOWN_PROFILE = "unknown"
-"""Of a MIG instance whose slice cannot be read: it is no board, and more is not known."""
+"""Mark of a MIG instance whose slice cannot be read: part of a board, of unknown size."""
 _BOARD_NAME = re.compile(r"gpu-(\d{1,3})")
 _INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,60}")
 _UUID_OF_SLICE = re.compile(r"gpu-([0-9a-f-]{8,40})", re.IGNORECASE)

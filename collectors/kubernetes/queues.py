@@ -205,7 +205,7 @@ def quotas_of(
 ) -> tuple[Quota, ...] | None:
     """Return the limits of all queues and namespaces on GPUs; None where some are not told.
 
-    () where nothing limits them. A limit that is no quantity is left out and counted.
+    () where nothing limits them. A limit that is not a quantity is left out and counted.
     """
     kueue = kueue_quotas(inventory, catalogue, source, observed_at, dropped)
     kinds = dict(QUEUE_SCHEDULERS.values())
@@ -247,7 +247,7 @@ def resource_quotas(
 ) -> Iterator[Quota]:
     """Yield the limits of ResourceQuotas on GPUs, in devices of each resource.
 
-    Left out and counted in `dropped`: a limit that is no quantity, and one with scopes, which
+    Left out and counted in `dropped`: a limit that is not a quantity, and one with scopes, which
     holds for some pods of its namespace.
     """
     for document in inventory.of("ResourceQuota"):
@@ -284,7 +284,7 @@ def kueue_quotas(
 ) -> tuple[Quota, ...] | None:
     """Return the limits of all queues on GPUs; none without Kueue, None where it is not told.
 
-    A limit that is no quantity is left out and counted in `dropped`.
+    A limit that is not a quantity is left out and counted in `dropped`.
     """
     if "ClusterQueue" not in inventory.objects:
         return None if {"ClusterQueue", "Workload"} & inventory.missing.keys() else ()
@@ -363,7 +363,7 @@ def _preempts(spec: object) -> str:
 
 
 def _limit(entry: object, name: str, *, absent: float | None) -> float | None:
-    """Return a limit, `absent` where none is set. Errors: ValueError for what is no quantity."""
+    """Return a limit, `absent` where none is set. Errors: ValueError unless it is a quantity."""
     value = part(entry, name)
     limit = quantity_of(value)
     if value is not None and limit is None:

@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -106,33 +106,14 @@ class RangePart:
         steps = (self.end - self.start) // self.step
         if steps >= 1:
             middle = self.start + self.step * (steps // 2)
-            return (self._in(self.start, middle), self._in(middle + self.step, self.end))
+            return (replace(self, end=middle), replace(self, start=middle + self.step))
         if self.digits is None:
-            return tuple(self._of(digits) for digits in (_HEX[:8], _HEX[8:], ""))
+            return tuple(replace(self, digits=digits) for digits in (_HEX[:8], _HEX[8:], ""))
         if len(self.digits) > 1:
             cut = len(self.digits) // 2
-            return (self._of(self.digits[:cut]), self._of(self.digits[cut:]))
+            parts = (self.digits[:cut], self.digits[cut:])
+            return tuple(replace(self, digits=digits) for digits in parts)
         return ()
-
-    def _in(self, start: datetime, end: datetime) -> "RangePart":
-        return RangePart(
-            metric=self.metric,
-            selector=self.selector,
-            start=start,
-            end=end,
-            step=self.step,
-            digits=self.digits,
-        )
-
-    def _of(self, digits: str) -> "RangePart":
-        return RangePart(
-            metric=self.metric,
-            selector=self.selector,
-            start=self.start,
-            end=self.end,
-            step=self.step,
-            digits=digits,
-        )
 
 
 class PrometheusClient:

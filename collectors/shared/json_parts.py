@@ -49,7 +49,7 @@ def time_in(document: object, *names: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text_in(document, *names))
         return time.astimezone(UTC) if time.tzinfo else None
-    except (ValueError, OverflowError):  # an hour west of the year 1 is no time
+    except (ValueError, OverflowError):  # an hour west of the year 1 is not a time
         return None
 
 

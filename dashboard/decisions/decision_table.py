@@ -12,7 +12,7 @@ from data.records.lifecycle import HELD_BACK, REJECTABLE, REVERSIBLE, STANDING, 
 
 
 class WishKind(StrEnum):
-    """What is asked about a finding; a change that no applier makes can be written as a file."""
+    """A request about a finding; a change that no applier makes can be written as a file."""
 
     APPROVE = "approve"
     APPROVE_AND_APPLY = "approve-and-apply"
@@ -144,7 +144,7 @@ _ROWS = (
         wish=WishKind.MAKE_AGAIN,
         states=frozenset({State.ROLLED_BACK}),
         again=frozenset({State.ROLLING_BACK}),
-        refusal="There is no rollback to undo.",
+        refusal="Only a rollback can be undone.",
         changes=True,
         command="reapply",
         help="undo its rollback: make the change again",

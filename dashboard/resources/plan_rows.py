@@ -23,7 +23,7 @@ class PlanNodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTenantRow:
-    """What a tenant may hold, holds, borrows and lends, in boards."""
+    """The boards that a tenant may hold, holds, borrows and lends."""
 
     tenant: str
     quota: float

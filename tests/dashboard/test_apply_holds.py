@@ -21,14 +21,19 @@ from data.settings.access import AccessSettings
 from data.settings.apply import ApplySettings
 
 
-def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
-    """The worker finds it noted and adds nothing; on a shared store the wishes stand there too."""
-    decision_service = DecisionService(
+def service_of(bench: Bench) -> DecisionService:
+    """The service of decisions on the store of a bench."""
+    return DecisionService(
         store=bench.store,
         settings=lambda: bench.settings,
         appliers=lambda _settings: (bench.applier,),
         clock=bench.clock,
     )
+
+
+def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
+    """The worker finds it noted and adds nothing; on a shared store the wishes stand there too."""
+    decision_service = service_of(bench)
     bench.worker.work_once()
     decision_service.stop(Person(name="Kim"), "trouble")
     bench.worker.work_once()
@@ -45,12 +50,7 @@ def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
 
 def test_a_stop_that_is_over_before_the_worker_looks_is_noted(bench: Bench) -> None:
     """Kim's file was there for a moment, and Robin's resume tells of it."""
-    decision_service = DecisionService(
-        store=bench.store,
-        settings=lambda: bench.settings,
-        appliers=lambda _settings: (bench.applier,),
-        clock=bench.clock,
-    )
+    decision_service = service_of(bench)
     bench.worker.work_once()
     stop(bench.folder / "STOP", by="Kim", reason="trouble")
     assert decision_service.resume(Person(name="Robin"))

@@ -37,7 +37,7 @@ def test_what_is_rolled_back_is_not_made_again_by_a_second_rollback(bench: Bench
     bench.approve()
     bench.ask()
     bench.work()
-    with pytest.raises(StalePlanError, match="no rollback to undo"):
+    with pytest.raises(StalePlanError, match="Only a rollback can be undone"):
         ask(by="Robin", again=True)
     ask(by="Robin")
     bench.work()

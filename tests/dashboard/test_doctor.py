@@ -198,7 +198,7 @@ def test_a_kubeconfig_that_does_not_exist_is_named(
     assert main([*common, "doctor", "--format", "json"]) == 3
     rows = {row["part"]: row["detail"] for row in json.loads(capsys.readouterr().out)}
     (detail,) = [detail for part, detail in rows.items() if part.startswith("kubernetes")]
-    assert f"There is no file '{absent}': correct kubernetes.kubeconfig." in detail
+    assert f"The file '{absent}' does not exist: correct kubernetes.kubeconfig." in detail
 
 
 def board(number: int, metric: str, labels: dict[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from data.records.plans import IdleCause, IdleGpus, Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleRow:
-    """What a job holds and does not use, in GPUs, and what becomes of it; None is unknown."""
+    """The GPUs that a job holds and does not use, and their outcome; None is unknown."""
 
     job: str
     held: float

@@ -44,7 +44,7 @@ _NO_WISH = "To approve, write: approve TT-12 and the digest that the message sho
 _ANSWER_SECONDS = 5
 _SLACK_HOST = "hooks.slack.com"
 SLACK_ANSWERS = f"https://{_SLACK_HOST}/"
-"""Where answers to a button are posted: an address from elsewhere is none of Slack's."""
+"""The host to which answers to a button are posted: Slack gives no other."""
 _BODY = {
     "requestBody": {
         "required": True,

@@ -148,7 +148,8 @@ class SlurmPrograms:
         argv = payload["argv"]
         if argv[0] not in _PROGRAMS:
             return CommandAnswer(
-                outcome=CommandOutcome.NO, words=f"{scrub(str(argv[0]))} is no program of ours"
+                outcome=CommandOutcome.NO,
+                words=f"{scrub(str(argv[0]))} is not a Slurm program that makes changes",
             )
         try:
             program = self._reading.program(argv[0])
