@@ -53,6 +53,17 @@ def serve_pages(
     from dashboard.web.access.local_peer import printed_address
     from dashboard.web.server.server import serve as serve_web
 
+    host, port = loaded.settings.serve.host, loaded.settings.serve.port
+    local = loaded.settings.access.mode == "local"
+    address = printed_address(host, port) if local else f"http://{host}:{port}"
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        # A stop that is ordered once the address is printed finds the process that applies.
+        with parts.running():
+            print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
+            yield
+
     web = WebWorld(
         store=parts.store,
         settings=loaded,
@@ -64,20 +75,16 @@ def serve_pages(
         ),
         cycle_state=cycle_state or parts.cycle_state,
         worker_problem=parts.worker_problem,
-        run_lifespan=parts.running,
+        run_lifespan=running,
         clock=parts.clock if demo_pace else partial(present, parts.store.reader_for_pages()),
         demo_pace=demo_pace,
     )
-    host, port = loaded.settings.serve.host, loaded.settings.serve.port
     require_free_port(host, port)
     with ExitStack() as stack:
         if (file := parts.store.file) is not None:
             door = LocalDoor(local_app(parts.store, web.decision_service, web.clock), file)
             stack.enter_context(door.running())
-        local = loaded.settings.access.mode == "local"
-        address = printed_address(host, port) if local else f"http://{host}:{port}"
         print(f"Trimtab: {files_read(loaded)}", file=sys.stderr)
-        print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
         serve_web(web, host=host, port=port)
     return 0
 
