@@ -29,16 +29,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_no_address_and_no_parameter_is_without_the_limit(server: Server, path: str) -> None:
     """A person of their own for each address asks until they are told that it is too often."""
     door = http.client.HTTPConnection(urlsplit(server.base).netloc, timeout=60)
-    told = []
+    statuses = []
     for number in range(2 * REQUESTS_PER_MINUTE):
         door.request(
             "GET", f"/api/v1{path.format(number)}", headers={"X-Forwarded-User": f"who asks {path}"}
         )
         answer = door.getresponse()
         answer.read()
-        told.append(answer.status)
+        statuses.append(answer.status)
         if answer.status == 429:
             break
     door.close()
-    assert told[-1] == 429, f"{len(told)} answers"
-    assert len(told) > REQUESTS_PER_MINUTE
+    assert statuses[-1] == 429, f"{len(statuses)} answers"
+    assert len(statuses) > REQUESTS_PER_MINUTE

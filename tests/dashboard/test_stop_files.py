@@ -102,9 +102,9 @@ def test_a_link_shows_and_changes_no_other_file(
     other.write_text("password = 7f3a", encoding="utf-8")
     link(path, other)
     try:
-        told = switch(server)
-        assert told["stopped"] is True
-        assert "7f3a" not in json.dumps(told)
+        state = switch(server)
+        assert state["stopped"] is True
+        assert "7f3a" not in json.dumps(state)
         assert switch(server, "POST")["stopped"] is True
         assert other.read_text(encoding="utf-8") == "password = 7f3a"
         assert switch(server, "DELETE")["stopped"] is False
