@@ -151,8 +151,8 @@ def _figures_text(figures: Mapping[str, list[str]]) -> str:
 
 def attack_text() -> str:
     """Return the section of the page on attacks on started servers, a row for each."""
-    tried = tomllib.loads(ATTACK.read_text(encoding="utf-8"))["tried"]
-    rows = [row for kind in tried for row in ([f"**{kind['class']}**", ""], *kind["rows"])]
+    table = tomllib.loads(ATTACK.read_text(encoding="utf-8"))["tried"]
+    rows = [row for kind in table for row in ([f"**{kind['class']}**", ""], *kind["rows"])]
     return _ATTACK_HEAD + "".join(f"| {what} | {outcome} |\n" for what, outcome in rows)
 
 

@@ -16,8 +16,8 @@ def add_docs_page(api: FastAPI, let_in: Callable[[Request], object]) -> None:
     @cache
     def schema(root: str) -> bytes:
         servers = {"servers": [{"url": root}]} if root else {}
-        whole = api.openapi() | servers
-        return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        document = api.openapi() | servers
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     @cache
     def page() -> str:
