@@ -14,6 +14,7 @@ import pytest
 
 Measured = Callable[[str], None]
 FAULTS = Path(__file__).with_name("faults.toml")
+ATTACK = Path(__file__).with_name("attack.toml")
 CAMPAIGNS = Path(__file__).parent / "outsiders" / "campaigns.toml"
 STAND_INS = frozenset({"fake", "newer", "library", "play"})
 """Fixtures that stand in for a system which cannot run here."""
@@ -37,6 +38,16 @@ of the judge, and waits outside their 80 % band, of which a fifth is expected.
 
 | campaign | runs | scenarios | failed | failed in the last run | proposals in the last run |
 |---|---:|---:|---:|---:|---|
+"""
+
+_ATTACK_HEAD = """
+## A fresh attack
+
+In November 2026 a tester who had read these pages, and no code, attacked started servers on two
+cores that other work kept busy. Signing in by OpenID Connect, Git, agents and mail were left out.
+
+| attack | outcome |
+|---|---|
 """
 
 
@@ -106,7 +117,13 @@ def page_text(outcomes: Mapping[str, list[str]], figures: Mapping[str, list[str]
     )
     gaps = "".join(f"* {fault.what}: {fault.open}\n" for fault in faults() if fault.open)
     text = _HEAD + "".join(lists) + "\n## Not tested\n\n" + gaps
-    return text + "\n## Figures of the tests\n\n" + _figures_text(figures) + campaigns_text()
+    return (
+        text
+        + "\n## Figures of the tests\n\n"
+        + _figures_text(figures)
+        + attack_text()
+        + campaigns_text()
+    )
 
 
 def line_start(fault: Fault) -> str:
@@ -130,6 +147,13 @@ def _figures_text(figures: Mapping[str, list[str]]) -> str:
         texts = dict.fromkeys(text for name in names for text in figures.get(name, ()))
         lines += f"* {fault.what}: {'; '.join(texts)}\n" if texts else ""
     return lines
+
+
+def attack_text() -> str:
+    """Return the section of the page on attacks on started servers, a row for each."""
+    table = tomllib.loads(ATTACK.read_text(encoding="utf-8"))["tried"]
+    rows = [row for kind in table for row in ([f"**{kind['class']}**", ""], *kind["rows"])]
+    return _ATTACK_HEAD + "".join(f"| {what} | {outcome} |\n" for what, outcome in rows)
 
 
 def campaigns_text() -> str:

@@ -91,6 +91,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         title="Trimtab",
         version=version("trimtab"),
         summary="Findings, decisions and facts of a GPU fleet.",
+        openapi_url=None,  # it would be made anew for each request, and counted for nobody
         docs_url=None,  # its page asks a foreign server for its script: `docs_page` asks nobody
         redoc_url=None,
         responses=RESPONSES,
@@ -161,7 +162,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_switch(api, world)
-    add_docs_page(api)
+    add_docs_page(api, world.let_in)
     add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)

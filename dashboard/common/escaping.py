@@ -22,6 +22,7 @@ _LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re
 _CHAT = re.compile(r"[*_~`@#\]!]|www|:(?=//)", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _CELL_BREAKS = ("\t", "\r", "\n", "\0")
+_CELL_ENDS = re.compile(r"([;\t\r\n])")
 
 
 def shown(text: object, *, limit: int | None = None) -> str:
@@ -93,10 +94,19 @@ def cell(value: object) -> object:
     """Return a value for a cell that no spreadsheet takes for a formula (ASVS 1.2.10).
 
     A text is prefixed when the first character that is seen would start a formula, half or full
-    width, or when it starts with what ends a cell.
+    width, or when it starts with what ends a cell. So is each part behind a `;`, which ends a cell
+    where commas are decimal marks, or a tab or line end.
     """
     if not isinstance(value, str):
         return value
-    first = next((entry for entry in value if entry.isprintable() and not entry.isspace()), "")
-    risky = value.startswith(_CELL_BREAKS) or first in _FORMULA_STARTS
-    return f"'{value}" if risky else value
+    first, *others = _CELL_ENDS.split(value)
+    risky = value.startswith(_CELL_BREAKS) or _starts_formula(first)
+    parts = [f"'{first}" if risky else first]
+    for end, part in zip(others[::2], others[1::2], strict=True):
+        parts += [end, f"'{part}" if _starts_formula(part.replace('"', " ")) else part]
+    return "".join(parts)
+
+
+def _starts_formula(text: str) -> bool:
+    first = next((entry for entry in text if entry.isprintable() and not entry.isspace()), "")
+    return first in _FORMULA_STARTS

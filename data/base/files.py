@@ -11,10 +11,29 @@ from pathlib import Path
 from data.base.errors import SettingsError
 
 
-def read_small_file(path: Path, *, max_bytes: int = 1 << 20) -> bytes:
-    """Return the content of a file. Errors: OSError, whose `strerror` says what is wrong."""
+def open_unlinked(path: Path, flags: int) -> int:
+    """Return a handle of a regular file under this one name, or of a new one. Errors: OSError."""
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link", str(path)) from error
+        raise
+    entry = os.fstat(handle)
+    if stat.S_ISREG(entry.st_mode) and entry.st_nlink == 1:
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no regular file with one name", str(path))
+
+
+def read_small_file(path: Path, *, max_bytes: int = 1 << 20, linked: bool = True) -> bytes:
+    """Return the content of a file. Errors: OSError, whose `strerror` says what is wrong.
+
+    `linked`: it may be a link, or have further names.
+    """
     # Opening a pipe without a writer would wait for one.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags) if linked else open_unlinked(path, flags)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))

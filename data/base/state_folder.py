@@ -21,7 +21,10 @@ def state_folder(environ: Mapping[str, str]) -> str:
 
 
 def _has_store(folder: str) -> bool:
-    return Path(folder, "trimtab.duckdb").is_file()
+    try:
+        return Path(folder, "trimtab.duckdb").is_file()
+    except OSError:  # of another account, such as under sudo: who opens the store says why
+        return False
 
 
 def _usual(environ: Mapping[str, str]) -> str:

@@ -201,6 +201,22 @@ def test_a_kubeconfig_that_does_not_exist_is_named(
     assert f"The file '{absent}' does not exist: correct kubernetes.kubeconfig." in detail
 
 
+@pytest.mark.parametrize(("address", "words"), [("auto", "looks for a head"), ("local", "local")])
+def test_a_ray_head_that_nobody_named_is_not_said_to_be_there(
+    address: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`auto` is looked for when a cycle begins; until then nobody knows whether one runs."""
+    pytest.importorskip("ray")
+    monkeypatch.setenv("TRIMTAB_RAY_ADDRESS", address)
+    main(["--store", f"duckdb:///{tmp_path}/t.duckdb", "doctor", "--format", "json"])
+    rows = {row["part"]: row["detail"] for row in json.loads(capsys.readouterr().out)}
+    assert words in rows["Ray"]
+
+
 def board(number: int, metric: str, labels: dict[str, str]) -> dict[str, Any]:
     """A series of one board, now."""
     own = {"__name__": metric, "UUID": f"GPU-{number}", "gpu": "0", "modelName": "NVIDIA L4"}

@@ -161,3 +161,24 @@ def test_the_connection_of_a_page_outlives_the_deadlines(monkeypatch: pytest.Mon
         await serving
 
     asyncio.run(talk())
+
+
+BROKEN = {
+    "at once": (b"-2\r\n{}\r\n0\r\n\r\n",),
+    "without line ends": (b"2\n{}\n0\n\n",),
+    "after the refusal": (b"", b"-2\r\n{}\r\n"),
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=list(BROKEN))
+def test_a_broken_body_leaves_no_traceback(server: Server, sent: tuple[bytes, ...]) -> None:
+    """One line of the log says it: strangers could fill the disk with tracebacks."""
+    before = server.log.stat().st_size
+    head = b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connected(server, head + sent[0]) as link:
+        for part in sent[1:]:
+            link.recv(65536)
+            link.sendall(part)
+        assert is_closed(link)
+    assert answer(server, "/livez")[0] == 200
+    assert b"Traceback" not in server.log.read_bytes()[before:]

@@ -91,3 +91,23 @@ def test_whatever_cannot_be_read_is_stopped(server: Server, shape: str) -> None:
         path.parent.unlink(missing_ok=True)
         path.parent.mkdir(exist_ok=True)
     assert switch(server)["stopped"] is False
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_shows_and_changes_no_other_file(
+    server: Server, link: Callable[[Path, Path], None]
+) -> None:
+    """Who may write the folder alone neither reads nor overwrites what only the server may."""
+    path, other = stop_file(server), server.log.parent / "other"
+    other.write_text("password = 7f3a", encoding="utf-8")
+    link(path, other)
+    try:
+        state = switch(server)
+        assert state["stopped"] is True
+        assert "7f3a" not in json.dumps(state)
+        assert switch(server, "POST")["stopped"] is True
+        assert other.read_text(encoding="utf-8") == "password = 7f3a"
+        assert switch(server, "DELETE")["stopped"] is False
+        assert other.read_text(encoding="utf-8") == "password = 7f3a"
+    finally:
+        path.unlink(missing_ok=True)

@@ -116,3 +116,11 @@ def test_a_command_makes_its_store_there_for_its_owner_alone(
     assert (folder / "trimtab.duckdb").is_file()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_state_folder_out_of_reach_is_no_defect() -> None:
+    """Of a home that another account owns, or a name that no folder can have, an error is told."""
+    out_of_reach = f"/{'a' * 300}"
+    assert places({"XDG_STATE_HOME": out_of_reach}) == {
+        name: f"{out_of_reach}/trimtab/{file}" for name, file in PLACES.items()
+    }

@@ -46,7 +46,11 @@ class ApiWorld:
     requests: RepeatedAsks = field(default_factory=RepeatedAsks)
     limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
-    def let_in(self, request: Request, bucket: str = "") -> Caller:
+    def let_in(self, request: Request) -> Caller:
+        """Return the caller, as `counted` does. A parameter here would be one of the address."""
+        return self.counted(request, "")
+
+    def counted(self, request: Request, bucket: str) -> Caller:
         """Return the caller, who may look, each parameter once; `bucket` has a limit of its own.
 
         Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.

@@ -1,20 +1,41 @@
-"""The page /api/v1/docs: every resource from the schema, without a script or a foreign request."""
+"""The schema, and the page /api/v1/docs of it, without a script or a foreign request."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-def add_docs_page(api: FastAPI) -> None:
-    """Add the page. It tells what the schema tells, which names no person and no job."""
+def add_docs_page(api: FastAPI, let_in: Callable[[Request], object]) -> None:
+    """Add schema and page, each made once. They name no person and no job."""
 
-    @api.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    def docs() -> str:
+    @cache
+    def schema(root: str) -> bytes:
+        servers = {"servers": [{"url": root}]} if root else {}
+        document = api.openapi() | servers
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @cache
+    def page() -> str:
         return docs_html(api.openapi())
+
+    @api.get("/openapi.json", include_in_schema=False, dependencies=[Depends(let_in)])
+    def openapi(request: Request) -> Response:
+        root = str(request.scope.get("root_path", ""))
+        return Response(schema(root), media_type="application/json")
+
+    @api.get(
+        "/docs",
+        include_in_schema=False,
+        response_class=HTMLResponse,
+        dependencies=[Depends(let_in)],
+    )
+    def docs() -> str:
+        return page()
 
 
 def docs_html(schema: Mapping[str, Any]) -> str:

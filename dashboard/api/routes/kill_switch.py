@@ -39,7 +39,7 @@ def add_switch(api: FastAPI, world: ApiWorld) -> None:
     threads = OwnThreads(_THREADS)
 
     async def anyone(request: Request) -> Caller:
-        return await threads.run(world.let_in, request, bucket="stop")
+        return await threads.run(world.counted, request, "stop")
 
     Anyone = Annotated[Caller, Depends(anyone)]  # noqa: N806 - a type
 

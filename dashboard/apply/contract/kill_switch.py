@@ -1,7 +1,8 @@
 """The kill switch: a file. While it exists nothing is applied, whoever made it and however.
 
 A file works when the store is held by another process, when the dashboard hangs, and from any
-shell: `touch` stops, `rm` resumes. It is asked before every command that is sent.
+shell: `touch` stops, `rm` resumes. It is asked before every command that is sent. Others may write
+its folder: a link there stops, and leads to no other file.
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, scrub
-from data.base.files import read_small_file
+from data.base.files import open_unlinked, read_small_file
 
 _SEEN_FOLDERS: set[Path] = set()
 """Folders of stop files that were there in this process: one that is gone may have held a stop."""
@@ -37,11 +38,9 @@ def stopped(path: Path) -> Stopped | None:
     """Tell whether applying is stopped, as by what cannot be read or a folder that is gone."""
     folder = path.absolute().parent
     try:
-        text = read_small_file(path).decode()
+        text = read_small_file(path, linked=False).decode()
         _SEEN_FOLDERS.add(folder)
     except FileNotFoundError:
-        if path.is_symlink():
-            return Stopped(reason=f"{path} leads to a file that is not there")
         if folder.is_dir():
             _SEEN_FOLDERS.add(folder)
         elif folder in _SEEN_FOLDERS:
@@ -66,9 +65,9 @@ def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Sto
     text = json.dumps({"by": state.by, "at": state.at, "reason": state.reason}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A pipe that stands there has no reader to wait for.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+        handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.truncate(0)
             file.write(text + "\n")
     except OSError as error:
         if stopped(path) is not None:  # whatever stands there stops as it is

@@ -149,7 +149,10 @@ def _check_ray(settings: Settings) -> tuple[str, str]:
     require_extra("ray", f"ray.address is {address!r}")
     why = why_absent(address, _RAY_SECONDS)
     words = f"no head answers at {address} ({why}): cycles compute here, and take longer"
-    return ("warning", words) if why else ("ok", address)
+    has_host = address.removeprefix("ray://").rpartition(":")[0] or address == "local"
+    unasked = "each cycle looks for a head, and computes here else"
+    detail = address if has_host else f"{address}: {unasked}"
+    return ("warning", words) if why else ("ok", detail)
 
 
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:

@@ -65,6 +65,13 @@ class BoundedProtocol(H11Protocol):
         else:
             self._stop_waiting()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; the request that it broke is answered no second time."""
+        super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
