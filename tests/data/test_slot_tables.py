@@ -100,8 +100,7 @@ def test_what_is_kept_equals_what_is_made_anew(store: Store, seed: int) -> None:
         store.keep_history(slot_seconds=slot_seconds)
         if draw.random() < 0.2:
             with store._engine.begin() as connection:
-                connection.exec_driver_sql("DELETE FROM job_slots")
-                connection.exec_driver_sql("DELETE FROM group_hours")
+                connection.exec_driver_sql("DELETE FROM kept_slots")
         require_equal(store, slot_seconds)
         require_equal(store, 1800)
     store.keep_history(slot_seconds=900)
@@ -136,6 +135,18 @@ def test_kept_rows_are_made_once_and_read(store: Store) -> None:
     assert 0.9 < (history["effective_gpus"] == 7).mean() < 1
     store.forget(RetentionSettings(), NOW + timedelta(days=9000))
     assert set(kept(store).values()) == {0}
+
+
+def test_days_without_jobs_are_made_once(store: Store) -> None:
+    """The last days hold no job: they leave no row, and still no cycle makes them again."""
+    early = make_samples(minutes=60, end=START + timedelta(hours=1), job_id="team/past")
+    idle = make_samples(minutes=DAYS * 24 * 60, gpu_uuid="GPU-0009", job_id="").iloc[::5]
+    store.keep(make_collected(pd.concat([early, idle], ignore_index=True)))
+    steps: list[tuple[int, int]] = []
+    for _cycle in range(2):
+        store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert steps == [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)]
+    assert kept(store)["job_slots"] <= 8
 
 
 @pytest.mark.parametrize(

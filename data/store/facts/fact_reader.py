@@ -179,6 +179,13 @@ class FactReader(QuotaReader, ContradictionReader):
         rows = self._rows(sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since))
         return self._completed(from_json(Job, row.record) for row in rows)
 
+    def jobs_lately(self) -> tuple[Job, ...]:
+        """Return those seen in the 14 days before the newest: what tells of those that wait."""
+        (row,) = self._rows(sa.select(sa.func.max(tables.jobs.c.last_seen_at).label("newest")))
+        if row.newest is None:
+            return ()
+        return self.jobs(seen_since=as_utc(row.newest) - timedelta(days=_KIN_DAYS))
+
     def job(self, job_id: str) -> Job | None:
         """Return one job, None when it was never seen."""
         rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
@@ -329,12 +336,10 @@ class FactReader(QuotaReader, ContradictionReader):
     ) -> pd.DataFrame:
         """Return the rows of [start, end): those that are kept, the others made now."""
         parameters |= {"slot_seconds": slot_seconds, "end": end}
-        newest = sa.text(table.newest).bindparams(slot_seconds=slot_seconds)
-        (row,) = self._rows(newest)
-        since = floor_to_slot(end, slot_seconds)
-        if row.slot_start is not None:
-            since = min(since, as_utc(row.slot_start) + timedelta(seconds=slot_seconds))
-        if row.slot_start is None or since <= start:
+        kept = sa.text(slot_tables.KEPT).bindparams(name=table.name, slot_seconds=slot_seconds)
+        until = [as_utc(row.until) for row in self._rows(kept)]
+        since = min([floor_to_slot(end, slot_seconds), *until])
+        if not until or since <= start:
             return check_frame(self._frame(table.query, start=start, **parameters), table.columns)
         first = floor_to_slot(start, slot_seconds)
         frame = self._frame(table.rows, **parameters | {"start": first, "end": since})
