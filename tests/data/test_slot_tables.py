@@ -3,6 +3,7 @@
 import random
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,11 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from data.base.clock import floor_to_slot
+from data.facts.jobs import Job
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
-from data.store.facts import samples_sql
+from data.store.engine.record_json import from_json
+from data.store.facts import fact_reader, samples_sql
 
 DAYS = 9
 START = NOW - timedelta(days=DAYS)
@@ -54,6 +57,7 @@ def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
             job_id="",
             whenever=True,
             seen_since=START,
+            seen_before=NOW,
         ),
         "groups": store.reader._frame(samples_sql.GROUP_HISTORY, **span, slot_seconds=3600),
     }
@@ -135,6 +139,38 @@ def test_kept_rows_are_made_once_and_read(store: Store) -> None:
     assert 0.9 < (history["effective_gpus"] == 7).mean() < 1
     store.forget(RetentionSettings(), NOW + timedelta(days=9000))
     assert set(kept(store).values()) == {0}
+
+
+def test_jobs_that_ended_long_ago_are_no_objects(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there were, a view and what is asked between cycles make no record of them."""
+    built: list[type] = []
+
+    def noted(kind: type[Any], text: str) -> Any:
+        built.append(kind)
+        return from_json(kind, text)
+
+    monkeypatch.setattr(fact_reader, "from_json", noted)
+    long_ago = NOW - timedelta(days=20)
+    counts = []
+    for ended in (2, 40):
+        past = (
+            make_job(f"team/past-{at}", first_seen_at=long_ago, last_seen_at=long_ago)
+            for at in range(ended)
+        )
+        jobs = (make_job("team/now"), *past)
+        samples = make_samples(job_id="team/now")
+        store.keep(make_collected(samples, jobs=jobs, batch_id=str(ended)))
+        store.keep_history(slot_seconds=900)
+        built.clear()
+        reader = store.reader
+        assert reader.planning_view(NOW, slot_seconds=900, history_days=42).jobs
+        assert [job.job_id for job in reader.jobs_lately()] == ["team/now"]
+        assert list(reader.job_holders(seen_since=NOW - timedelta(days=7))["job_id"])
+        counts.append(built.count(Job))
+    assert counts == [2, 2]
+    assert len(store.reader.jobs()) == 41
 
 
 def test_days_without_jobs_are_made_once(store: Store) -> None:

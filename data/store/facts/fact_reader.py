@@ -159,17 +159,25 @@ class FactReader(QuotaReader, ContradictionReader):
         slot_seconds: int,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the history of the jobs seen lately, and `ended_history` of the others."""
-        history = self.job_history(
-            "", start=start, end=end, slot_seconds=slot_seconds, seen_since=since
+        day_ago = end - _LATELY
+        live = self.job_history(
+            "", start=start, end=end, slot_seconds=slot_seconds, seen_since=day_ago
         )
-        history = of_these_jobs(history, jobs, slot_seconds=slot_seconds)
-        lately = {job.job_id for job in jobs if job.last_seen_at >= end - _LATELY}
-        live = history["job_id"].isin(lately)
-        ended = history.loc[
-            ~live & (history["slot_start"] >= since),
-            ["job_id", "slot_start", "utilization_max_ratio"],
-        ]
-        return history[live].reset_index(drop=True), ended.reset_index(drop=True)
+        live = live[live["job_id"].isin({job.job_id for job in jobs})]
+        ended = self._rows_by_slot(
+            slot_tables.ENDED_SLOTS,
+            ceil_to_slot(since, slot_seconds),
+            slots_of(start, end)["end"],
+            slot_seconds=slot_seconds,
+            job_id="",
+            whenever=False,
+            seen_since=since,
+            seen_before=day_ago,
+        )
+        return (
+            of_these_jobs(live, jobs, slot_seconds=slot_seconds),
+            of_these_jobs(ended, jobs, slot_seconds=slot_seconds),
+        )
 
     def jobs(self, *, seen_since: datetime = EPOCH) -> tuple[Job, ...]:
         """Return every job seen since then, by id; a pod whose workload is known is not its own.
@@ -298,6 +306,7 @@ class FactReader(QuotaReader, ContradictionReader):
             job_id=job_id,
             whenever=seen_since == EPOCH,
             seen_since=seen_since,
+            seen_before=_FAR,
         )
 
     def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:

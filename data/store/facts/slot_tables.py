@@ -7,7 +7,7 @@ makes it anew.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import lcm
 
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from data.base.clock import floor_to_slot
 from data.base.units import SECONDS_PER_HOUR
-from data.facts.columns import GROUP_HISTORY, HISTORY, FrameColumns
+from data.facts.columns import ENDED_HISTORY, GROUP_HISTORY, HISTORY, FrameColumns
 from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.facts import samples_sql
 from data.store.rollups.rollup import roll_up
@@ -90,8 +90,14 @@ JOB_SLOTS = SlotTable(
     lag=_HOUR,
     least=_HOUR,
     which=samples_sql.OF_THESE_JOBS,
-    all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH},
+    all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH, "seen_before": EPOCH},
 )
+ENDED_SLOTS = replace(
+    JOB_SLOTS,
+    columns=ENDED_HISTORY,
+    query=f"SELECT {', '.join(ENDED_HISTORY.names)} FROM ({samples_sql.JOB_HISTORY}) AS made",  # noqa: S608
+)
+"""Of the same rows the part that tells when jobs had no work."""
 _ALL = (GROUP_HOURS, JOB_SLOTS)
 
 
