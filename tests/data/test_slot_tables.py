@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_job, make_samples
 
 from data.base.clock import floor_to_slot
 from data.facts.jobs import Job
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
+from data.store.engine.migrate import migrate
 from data.store.engine.record_json import from_json
 from data.store.facts import fact_reader, samples_sql
 
@@ -171,6 +173,37 @@ def test_jobs_that_ended_long_ago_are_no_objects(
         counts.append(built.count(Job))
     assert counts == [2, 2]
     assert len(store.reader.jobs()) == 41
+
+
+def test_rows_of_schema_24_stay_kept(store: Store) -> None:
+    """The schema of rows that carry their slot length is brought forward with its rows."""
+
+    def marks() -> set[tuple[str, int, Any]]:
+        with store._engine.connect() as connection:
+            return {tuple(row) for row in connection.exec_driver_sql("SELECT * FROM kept_slots")}
+
+    store.keep(make_collected(make_samples(minutes=DAYS * 24 * 60).iloc[::5]))
+    store.keep_history(slot_seconds=900)
+    before = marks()
+    back_to_schema(store, 24)
+    migrate(store._engine)
+    assert marks() == before
+    assert {name for name, _seconds, _until in before} == {"group_hours", "job_slots"}
+    require_equal(store, 900)
+
+
+def test_little_history_is_kept_later(store: Store) -> None:
+    """Less than an hour of it leaves no row, and nothing before it is ever made."""
+    store.keep(make_collected(make_samples(minutes=30)))
+    steps: list[tuple[int, int]] = []
+    for _cycle in range(2):
+        store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+        require_equal(store, 900)
+    assert steps == []
+    later = make_samples(minutes=60 * 48, end=NOW + timedelta(days=3)).iloc[::5]
+    store.keep(make_collected(later, batch_id="later"))
+    store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert steps == [(1, 1)]
 
 
 def test_days_without_jobs_are_made_once(store: Store) -> None:

@@ -153,9 +153,11 @@ def _keep(
 ) -> None:
     slots = {"slot_seconds": slot_seconds}
     row = connection.execute(sa.text(KEPT), slots | {"name": table.name}).first()
-    first = floor_to_slot(edges[0], slot_seconds) if row is None else as_utc(row.until)
     if row is None:
         _keep_until(connection, table, slot_seconds, EPOCH)
+    first = floor_to_slot(edges[0], slot_seconds)
+    if row is not None:
+        first = max(first, as_utc(row.until))
     until = floor_to_slot(edges[1] - table.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
     if until - first < table.least:
         return
