@@ -13,14 +13,14 @@ from math import lcm
 
 import sqlalchemy as sa
 
-from data.base.clock import floor_to_slot
+from data.base.clock import floor_to_slot, parts_of
 from data.base.units import SECONDS_PER_HOUR
 from data.facts.columns import ENDED_HISTORY, GROUP_HISTORY, HISTORY, FrameColumns
 from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.facts import samples_sql
 from data.store.rollups.rollup import roll_up
 
-_AT_ONCE = timedelta(days=4)
+AT_ONCE = timedelta(days=4)
 """Made in one statement, which bounds its memory."""
 _HOUR = timedelta(seconds=SECONDS_PER_HOUR)
 Progress = Callable[[int, int], None]
@@ -161,11 +161,9 @@ def _keep(
     until = floor_to_slot(edges[1] - table.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
     if until - first < table.least:
         return
-    steps = -(-(until - first) // _AT_ONCE)
     statement = sa.text(in_dialect(connection, table.insertion))
-    for step in range(steps):
-        begin = first + step * _AT_ONCE
-        end = min(begin + _AT_ONCE, until)
+    parts = parts_of(first, until, AT_ONCE)
+    for number, (begin, end) in enumerate(parts, start=1):
         span = {
             "first": begin,
             "until": end,
@@ -174,5 +172,5 @@ def _keep(
         }
         connection.execute(statement, slots | span | dict(table.all_of_them))
         if progress is not None:
-            progress(step + 1, steps)
+            progress(number, len(parts))
     _keep_until(connection, table, slot_seconds, until)
