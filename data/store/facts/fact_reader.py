@@ -350,12 +350,12 @@ class FactReader(QuotaReader, ContradictionReader):
         since = min([floor_to_slot(end, slot_seconds), *until])
         if not until or since <= start:
             return check_frame(self._frame(table.query, start=start, **parameters), table.columns)
-        first = floor_to_slot(start, slot_seconds)
-        frame = self._frame(table.rows, **parameters | {"start": first, "end": since})
-        if since < end:
-            lately = self._frame(table.query, start=since - table.reach, **parameters)
-            frame = _joined(frame, lately[lately["slot_start"] >= since])
-        return check_frame(frame.sort_values(list(table.order), ignore_index=True), table.columns)
+        span = {
+            "kept_from": floor_to_slot(start, slot_seconds),
+            "first": since,
+            "start": since - table.reach,
+        }
+        return check_frame(self._frame(table.rows, **parameters | span), table.columns)
 
     def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return by node and whole hour of (start, end] the boards with power and their W."""
@@ -449,12 +449,6 @@ class FactReader(QuotaReader, ContradictionReader):
         return until
 
 
-def _joined(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([first, second], ignore_index=True) if len(first) else second
-
-
 def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
     """Return the rows of a history without those of other jobs that had the same id before."""
     since = {job.job_id: job.named_since for job in jobs}
@@ -463,8 +457,9 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
     }
     import pandas as pd
 
-    first = pd.to_datetime(history["job_id"].map(begins), utc=True)
-    return history[~(history["slot_start"] < first)].reset_index(drop=True)
+    rows, names = pd.factorize(history["job_id"])
+    first = pd.to_datetime([begins.get(name) for name in names], utc=True)
+    return history[~(history["slot_start"] < first[rows])].reset_index(drop=True)
 
 
 def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:

@@ -45,33 +45,27 @@ class SlotTable:
     all_of_them: Mapping[str, object] = field(default_factory=dict)
 
     @property
-    def order(self) -> tuple[str, ...]:
-        """The columns by which rows are in order: names, then the slot."""
-        return (
-            *(name for name in ("kind", "name", "job_id") if name in self.columns.names),
-            "slot_start",
-        )
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(self.columns.names)
+    def _made(self) -> str:
+        """The query of the rows from :first on, made of samples from :start on."""
+        names = ", ".join(self.columns.names)
+        return f"SELECT {names} FROM ({self.query}) AS made WHERE slot_start >= :first"  # noqa: S608
 
     @property
     def rows(self) -> str:
-        """The query of the rows in [:start, :end)."""
+        """The query of the rows in [:kept_from, :end), those up to :first of what is kept."""
+        names = self.columns.names
+        order = [name for name in ("kind", "name", "job_id", "slot_start") if name in names]
         return (
-            f"SELECT {self._names} FROM {self.name} "  # noqa: S608 - our own names
-            f"WHERE slot_start >= :start AND slot_start < :end AND {self.which}"
+            f"SELECT {', '.join(names)} FROM {self.name} "  # noqa: S608 - our own names
+            f"WHERE slot_start >= :kept_from AND slot_start < :first AND {self.which} "
+            f"UNION ALL {self._made} ORDER BY {', '.join(order)}"
         )
 
     @property
     def insertion(self) -> str:
         """The statement that keeps the rows in [:first, :until)."""
-        return (
-            f"INSERT INTO {self.name} ({self._names}) "  # noqa: S608
-            f"SELECT {self._names} FROM ({self.query}) AS made "
-            "WHERE slot_start >= :first AND slot_start < :until"
-        )
+        names = ", ".join(self.columns.names)
+        return f"INSERT INTO {self.name} ({names}) {self._made} AND slot_start < :until"
 
 
 GROUP_HOURS = SlotTable(
