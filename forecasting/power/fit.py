@@ -76,7 +76,7 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
 
 def _not_negative(normal: Values, right_side: Values) -> Values:
     """Return the least squares of normal equations with no coefficient below 0."""
-    solution: Values = np.linalg.solve(normal, right_side)
+    solution = np.asarray(np.linalg.solve(normal, right_side), dtype=np.float64)
     if (solution >= 0).all():
         return solution
     # Deferred: it takes as long to load as many fits, and few of them need it.
