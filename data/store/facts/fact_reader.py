@@ -458,7 +458,7 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
     import pandas as pd
 
     rows, names = pd.factorize(history["job_id"])
-    first = pd.to_datetime([begins.get(name) for name in names], utc=True)
+    first = pd.to_datetime(pd.Index(names).map(begins), utc=True)
     return history[~(history["slot_start"] < first[rows])].reset_index(drop=True)
 
 
