@@ -459,7 +459,8 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
 
     rows, names = pd.factorize(history["job_id"])
     first = pd.to_datetime(pd.Index(names).map(begins), utc=True)
-    return history[~(history["slot_start"] < first[rows])].reset_index(drop=True)
+    own: pd.DataFrame = history[~(history["slot_start"] < first[rows])]
+    return own.reset_index(drop=True)
 
 
 def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:
