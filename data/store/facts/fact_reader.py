@@ -345,8 +345,8 @@ class FactReader(QuotaReader, ContradictionReader):
     ) -> pd.DataFrame:
         """Return the rows of [start, end): those that are kept, the others made now."""
         parameters |= {"slot_seconds": slot_seconds, "end": end}
-        kept = sa.text(slot_tables.KEPT).bindparams(name=table.name, slot_seconds=slot_seconds)
-        until = [as_utc(row.until) for row in self._rows(kept)]
+        edge = sa.text(slot_tables.KEPT).bindparams(name=table.name, slot_seconds=slot_seconds)
+        until = [as_utc(row.until) for row in self._rows(edge)]
         since = min([floor_to_slot(end, slot_seconds), *until])
         if not until or since <= start:
             return check_frame(self._frame(table.query, start=start, **parameters), table.columns)
@@ -457,10 +457,10 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
     }
     import pandas as pd
 
-    rows, names = pd.factorize(history["job_id"])
+    numbers, names = pd.factorize(history["job_id"])
     first = pd.to_datetime(pd.Index(names).map(begins), utc=True)
-    own: pd.DataFrame = history[~(history["slot_start"] < first[rows])]
-    return own.reset_index(drop=True)
+    rows: pd.DataFrame = history[~(history["slot_start"] < first[numbers])]
+    return rows.reset_index(drop=True)
 
 
 def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:

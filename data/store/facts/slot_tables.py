@@ -103,11 +103,11 @@ SELECT until FROM kept_slots WHERE table_name = :name AND slot_seconds = :slot_s
 
 def roll_up_boards(connection: sa.Connection, *, progress: Progress | None = None) -> None:
     """Make every marked hour of boards anew, and take back the kept rows that they can change."""
-    marked = connection.exec_driver_sql("SELECT min(hour_start) FROM dirty_hours").scalar_one()
+    first_hour = connection.exec_driver_sql("SELECT min(hour_start) FROM dirty_hours").scalar_one()
     rows = connection.exec_driver_sql("SELECT table_name, slot_seconds, until FROM kept_slots")
-    for name, slot_seconds, until in () if marked is None else rows.all():
+    for name, slot_seconds, until in () if first_hour is None else rows.all():
         table = next(table for table in _ALL if table.name == name)
-        since = floor_to_slot(as_utc(marked) - table.reach, slot_seconds)
+        since = floor_to_slot(as_utc(first_hour) - table.reach, slot_seconds)
         if since < as_utc(until):
             _keep_until(connection, table, slot_seconds, since)
     roll_up(connection, progress=progress)
