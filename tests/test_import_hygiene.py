@@ -91,8 +91,9 @@ def test_no_store_is_said_before_a_database_is_loaded(command: str, tmp_path: Pa
 
 
 def test_prophet_and_streamlit_wait_until_they_are_needed() -> None:
-    """The module that runs cycles loads neither Prophet nor Streamlit."""
-    assert modules_after("import dashboard.cycle.run_cycle") & {"prophet", "streamlit"} == set()
+    """The module that runs cycles loads neither of them, nor the half of SciPy few fleets need."""
+    waits = {"prophet", "streamlit", "scipy.optimize"}
+    assert modules_after("import dashboard.cycle.run_cycle") & waits == set()
 
 
 SCRIPTS = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}

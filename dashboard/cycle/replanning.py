@@ -40,7 +40,7 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
     plan = reader.latest_plan()
     if plan is None:
         return surprised
-    jobs = reader.jobs()
+    jobs = reader.jobs(seen_since=plan.created_at)
     return (
         *surprised,
         *_arrivals(plan, jobs, {forecast.job_id for forecast in reader.forecasts()}),

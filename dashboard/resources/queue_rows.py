@@ -53,7 +53,7 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
 
     A reader for one owner does not see who is ahead: places are for readers of the whole fleet.
     """
-    stored = reader.jobs()
+    stored = reader.jobs_lately()
     if not stored:
         return ()
     from forecasting.groups.queue_waits import (

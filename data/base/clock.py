@@ -46,6 +46,13 @@ def find_zone(name: str) -> ZoneInfo | None:
         return None
 
 
+def parts_of(start: datetime, end: datetime, longest: timedelta) -> list[tuple[datetime, datetime]]:
+    """Return [start, end) in parts of that length, the last with what is left; at least one."""
+    count = max(1, -(-(end - start) // longest))
+    begins = [start + number * longest for number in range(count)]
+    return list(zip(begins, [*begins[1:], end], strict=True))
+
+
 def stretches_of_offset(
     start: datetime, end: datetime, zone: tzinfo
 ) -> Iterator[tuple[datetime, datetime, int]]:

@@ -211,6 +211,13 @@ HISTORY = FrameColumns(
     required=frozenset({"job_id", "slot_start", "sample_count"}),
 )
 
+_ENDED = ("job_id", "slot_start", "utilization_max_ratio")
+ENDED_HISTORY = FrameColumns(
+    name="history of ended jobs",
+    columns=MappingProxyType({name: HISTORY.columns[name] for name in _ENDED}),
+    required=frozenset(_ENDED[:2]),
+)
+
 GROUP_HISTORY = FrameColumns(
     name="group history",
     columns=MappingProxyType(

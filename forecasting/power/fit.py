@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from forecasting.power.cap import power_under_cap
 from forecasting.power.records import PowerError
@@ -59,22 +58,32 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
     size = (design.columns**2).mean(axis=0) if len(target) else np.ones(len(prior))
     if not size.any():
         return prior  # boards that stood idle at every reading say nothing of work
-    # A term that no reading moves still leans on its prior, firmly enough for nnls to see it.
+    # A term that no reading moves still leans on its prior, firmly enough for the fit to see it.
     pull = prior_weight * np.maximum(size, _FIRMEST * size.max())
     for _ in range(_ROUNDS):
         residual = target - design.columns @ coefficients
         weights = _weights(residual)
         weights[at_cap & (residual < 0)] = 0.0
         weighted = design.columns * weights[:, None]
-        # The normal equations have as many rows as terms, and nnls sees only their factor.
-        factor = np.linalg.cholesky(weighted.T @ design.columns + np.diag(pull)).T
-        right_side = weighted.T @ target + pull * prior
-        solution, _ = nnls(factor, np.linalg.solve(factor.T, right_side))
+        normal = weighted.T @ design.columns + np.diag(pull)
+        solution = _not_negative(normal, weighted.T @ target + pull * prior)
         settled = np.abs(solution - coefficients).max() <= _SETTLED
-        coefficients = np.asarray(solution)
+        coefficients = solution
         if settled:
             break
     return coefficients
+
+
+def _not_negative(normal: Values, right_side: Values) -> Values:
+    """Return the least squares of normal equations with no coefficient below 0."""
+    solution = np.asarray(np.linalg.solve(normal, right_side), dtype=np.float64)
+    if (solution >= 0).all():
+        return solution
+    # Deferred: it takes as long to load as many fits, and few of them need it.
+    from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+    factor = np.linalg.cholesky(normal).T
+    return np.asarray(nnls(factor, np.linalg.solve(factor.T, right_side))[0])
 
 
 def _weights(residual: Values) -> Values:

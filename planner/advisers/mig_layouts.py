@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.cluster_names import name_in_cluster
@@ -250,6 +249,9 @@ def _best_moves(
     worth = np.array(
         [[_worth(by_job.get((job_id, name))) for name in slices] for job_id in jobs]
     ).reshape(len(jobs), len(slices))
+    # Deferred: half of what SciPy takes to load, for fleets whose boards are cut alone.
+    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
     rows, columns = linear_sum_assignment(worth, maximize=True)
     pairs = ((jobs[row], slices[column]) for row, column in zip(rows, columns, strict=True))
     return tuple(by_job[pair] for pair in pairs if pair in by_job)

@@ -4,7 +4,6 @@ A service whose prompts grow longer by night does more work for as many requests
 """
 
 import numpy as np
-from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from data.records.recommendations import Range
 from data.records.serving import TokenSeconds
@@ -55,6 +54,9 @@ def _differ(tokens: Floats) -> bool:
 
 def _fitted(tokens: Floats, seconds: Floats) -> Floats:
     """Return the two coefficients of least squares that are at least 0."""
+    # Deferred: half of what SciPy takes to load, for services that tell tokens alone.
+    from scipy.optimize import nnls  # type: ignore[import-untyped]
+
     return np.asarray(nnls(tokens, seconds)[0], dtype=np.float64)
 
 

@@ -84,6 +84,11 @@ _UNDONE_BY = {
     22: ("DROP TABLE contradictions",),
     23: ("DROP TABLE sign_ins",),
     24: ("DROP TABLE group_hours", "DROP TABLE job_slots"),
+    25: (
+        "DROP TABLE kept_slots",
+        "ALTER TABLE group_hours ADD COLUMN slot_seconds INTEGER DEFAULT 3600",
+        "ALTER TABLE job_slots ADD COLUMN slot_seconds INTEGER DEFAULT 900",
+    ),
 }
 
 

@@ -86,16 +86,21 @@ def test_they_are_made_every_six_hours_and_take_the_place_of_those_before(store_
 
 
 def test_what_jobs_held_adds_up_to_the_fleet(store_url: str) -> None:
-    """Boards held, used and their power by job and hour are those of the groups' history."""
+    """Boards held, used and their power by job and hour are those of the groups' history.
+
+    Of more days than are read at once.
+    """
     with open_store(store_url, create=True) as store:
         fill(store)
         ids = (SERVICE.job_id, *(nightly(day).job_id for day in range(DAYS)))
-        start = END - timedelta(days=3)
+        start = END - timedelta(days=DAYS)
         held = store.reader.job_holdings(ids, start=start, end=END)
         groups = store.reader.group_history(start=start, end=END, slot_seconds=3600)
     fleet = groups[groups["kind"] == str(GroupKind.FLEET)].set_index("slot_start")
     sums = held.groupby("slot_start")[["allocated_gpus", "effective_gpus", "power_watts"]].sum()
-    assert len(sums) == 72
+    assert len(sums) == 24 * DAYS
+    assert list(held.columns[:2]) == ["job_id", "slot_start"]
+    assert not held.duplicated(["job_id", "slot_start"]).any()
     for name in sums.columns:
         assert sums[name].to_numpy() == pytest.approx(fleet[name].to_numpy())
 

@@ -3,16 +3,21 @@
 import random
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_job, make_samples
 
 from data.base.clock import floor_to_slot
+from data.facts.jobs import Job
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
-from data.store.facts import samples_sql
+from data.store.engine.migrate import migrate
+from data.store.engine.record_json import from_json
+from data.store.facts import fact_reader, samples_sql
 
 DAYS = 9
 START = NOW - timedelta(days=DAYS)
@@ -54,6 +59,7 @@ def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
             job_id="",
             whenever=True,
             seen_since=START,
+            seen_before=NOW,
         ),
         "groups": store.reader._frame(samples_sql.GROUP_HISTORY, **span, slot_seconds=3600),
     }
@@ -100,8 +106,7 @@ def test_what_is_kept_equals_what_is_made_anew(store: Store, seed: int) -> None:
         store.keep_history(slot_seconds=slot_seconds)
         if draw.random() < 0.2:
             with store._engine.begin() as connection:
-                connection.exec_driver_sql("DELETE FROM job_slots")
-                connection.exec_driver_sql("DELETE FROM group_hours")
+                connection.exec_driver_sql("DELETE FROM kept_slots")
         require_equal(store, slot_seconds)
         require_equal(store, 1800)
     store.keep_history(slot_seconds=900)
@@ -136,6 +141,81 @@ def test_kept_rows_are_made_once_and_read(store: Store) -> None:
     assert 0.9 < (history["effective_gpus"] == 7).mean() < 1
     store.forget(RetentionSettings(), NOW + timedelta(days=9000))
     assert set(kept(store).values()) == {0}
+
+
+def test_jobs_that_ended_long_ago_are_no_objects(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there were, a view and what is asked between cycles make no record of them."""
+    built: list[type] = []
+
+    def noted(kind: type[Any], text: str) -> Any:
+        built.append(kind)
+        return from_json(kind, text)
+
+    monkeypatch.setattr(fact_reader, "from_json", noted)
+    long_ago = NOW - timedelta(days=20)
+    counts = []
+    for ended in (2, 40):
+        past = (
+            make_job(f"team/past-{at}", first_seen_at=long_ago, last_seen_at=long_ago)
+            for at in range(ended)
+        )
+        jobs = (make_job("team/now"), *past)
+        samples = make_samples(job_id="team/now")
+        store.keep(make_collected(samples, jobs=jobs, batch_id=str(ended)))
+        store.keep_history(slot_seconds=900)
+        built.clear()
+        reader = store.reader
+        assert reader.planning_view(NOW, slot_seconds=900, history_days=42).jobs
+        assert [job.job_id for job in reader.jobs_lately()] == ["team/now"]
+        assert list(reader.job_holders(seen_since=NOW - timedelta(days=7))["job_id"])
+        counts.append(built.count(Job))
+    assert counts == [2, 2]
+    assert len(store.reader.jobs()) == 41
+
+
+def test_rows_of_schema_24_stay_kept(store: Store) -> None:
+    """The schema of rows that carry their slot length is brought forward with its rows."""
+
+    def marks() -> set[tuple[str, int, Any]]:
+        with store._engine.connect() as connection:
+            return {tuple(row) for row in connection.exec_driver_sql("SELECT * FROM kept_slots")}
+
+    store.keep(make_collected(make_samples(minutes=DAYS * 24 * 60).iloc[::5]))
+    store.keep_history(slot_seconds=900)
+    before = marks()
+    back_to_schema(store, 24)
+    migrate(store._engine)
+    assert marks() == before
+    assert {name for name, _seconds, _until in before} == {"group_hours", "job_slots"}
+    require_equal(store, 900)
+
+
+def test_little_history_is_kept_later(store: Store) -> None:
+    """Less than an hour of it leaves no row, and nothing before it is ever made."""
+    store.keep(make_collected(make_samples(minutes=30)))
+    steps: list[tuple[int, int]] = []
+    for _cycle in range(2):
+        store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+        require_equal(store, 900)
+    assert steps == []
+    later = make_samples(minutes=60 * 48, end=NOW + timedelta(days=3)).iloc[::5]
+    store.keep(make_collected(later, batch_id="later"))
+    store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert steps == [(1, 1)]
+
+
+def test_days_without_jobs_are_made_once(store: Store) -> None:
+    """The last days hold no job: they leave no row, and still no cycle makes them again."""
+    early = make_samples(minutes=60, end=START + timedelta(hours=1), job_id="team/past")
+    idle = make_samples(minutes=DAYS * 24 * 60, gpu_uuid="GPU-0009", job_id="").iloc[::5]
+    store.keep(make_collected(pd.concat([early, idle], ignore_index=True)))
+    steps: list[tuple[int, int]] = []
+    for _cycle in range(2):
+        store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
+    assert steps == [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)]
+    assert kept(store)["job_slots"] <= 8
 
 
 @pytest.mark.parametrize(

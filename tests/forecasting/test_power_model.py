@@ -9,6 +9,7 @@ import pytest
 from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from benchmarks._cap_slowdown import slowdown_under_cap
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -16,6 +17,7 @@ from data.facts.columns import SAMPLES, check_frame
 from forecasting.power.cap import power_under_cap
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import readings_by_model
+from forecasting.power.fit import _not_negative
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
 from forecasting.power.training import fit_power_models
@@ -323,3 +325,18 @@ def test_a_fleet_is_fitted_in_seconds() -> None:
     began = time.process_time()
     fit_power_models({H100: made, "A100-SXM4-80GB": made}, CATALOGUE, signal="sm_active")
     assert time.process_time() - began < 10
+
+
+def test_coefficients_are_those_of_non_negative_least_squares() -> None:
+    """Where none falls below 0 one system is solved, else SciPy; each equals SciPy's answer."""
+    random = np.random.default_rng(7)
+    bounded = 0
+    for _case in range(200):
+        columns = random.normal(size=(20, 3)) + 1
+        normal = columns.T @ columns + 0.1 * np.eye(3)
+        right_side = columns.T @ (columns @ [0.2, 0.6, 1.0] + random.normal(size=20))
+        factor = np.linalg.cholesky(normal).T
+        oracle, _ = nnls(factor, np.linalg.solve(factor.T, right_side))
+        np.testing.assert_allclose(_not_negative(normal, right_side), oracle, atol=1e-9)
+        bounded += bool((oracle == 0).any())
+    assert 10 < bounded < 190

@@ -167,7 +167,7 @@ def _demand(
         is_before = np.arange(len(fleet.values)) < since
         demand[model][is_before & (np.nancumsum(demand[model]) == 0)] = np.nan
     waited: dict[str, float] = {}
-    for job in reader.jobs():
+    for job in reader.jobs(seen_since=start):
         local = [model for model in models if cluster_in(model) == job.cluster]
         sole = local[0] if len(local) == 1 else ""
         for wait in _waits(job, end):

@@ -50,7 +50,7 @@ class CapRenewal:
         # Deferred: only a site that caps power needs it.
         from dashboard.apply.power.applier import PowerCapApplier
 
-        live = [job for job in self.store.reader.jobs() if job.last_seen_at >= newest - _STILL_SEEN]
+        live = self.store.reader.jobs(seen_since=newest - _STILL_SEEN)
         for cluster, local in capping.items():
             mine = {name_in_cluster(job.job_id) for job in live if job.cluster == cluster}
             PowerCapApplier(local, clock=self.clock).renew(live_jobs=mine)

@@ -105,11 +105,10 @@ def _require_share(
         if other.namespace == namespace and not other.action.spec.gives_back
     )
     latest = reader.latest_sample_at()
-    jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
-    allocated = sum(
-        not jobs.isdisjoint(gpu.holders)
-        for gpu in (reader.gpus(start=latest - timedelta(hours=1)) if latest else ())
-    )
+    gpus = reader.gpus(start=latest - timedelta(hours=1)) if latest else ()
+    holders = reader.jobs_of({job_id for gpu in gpus for job_id in gpu.holders})
+    ours = {job_id for job_id, job in holders.items() if job.namespace == namespace}
+    allocated = sum(not ours.isdisjoint(gpu.holders) for gpu in gpus)
     # What a job holds by its plan counts even where telemetry has gone quiet.
     before = max(allocated + approved, recommendation.now.gpu_count)
     if approved + taking > limits.max_namespace_share_ratio * before:

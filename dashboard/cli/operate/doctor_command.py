@@ -51,7 +51,7 @@ def _check_store(settings: Settings) -> tuple[str, str]:
 
 def _check_shares(settings: Settings) -> tuple[str, str]:
     with open_or_ask(settings.store.url) as store:
-        quotas, jobs = store.reader.quotas(), store.reader.jobs()
+        quotas, jobs = store.reader.quotas(), store.reader.jobs_lately()
     newest = max((job.last_seen_at for job in jobs), default=utc_now())
     otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(jobs, newest)))
     if otherwise:

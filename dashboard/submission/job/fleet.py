@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
-from data.boards.unplanned_jobs import occupied
+from data.boards.unplanned_jobs import STILL_THERE, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node
@@ -120,7 +120,9 @@ def fleet_of_store(
     boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
     boards = tuple(board for board in boards if cluster_in(board.node) == cluster)
     nodes = tuple(node for node in reader.nodes() if node.cluster == cluster)
-    allocated = occupied(reader.jobs(), (), nodes)
+    told_at = min((node.seen_at for node in nodes), default=None)
+    jobs = () if told_at is None else reader.jobs(seen_since=told_at - STILL_THERE)
+    allocated = occupied(jobs, (), nodes)
     described = {short_name(node.name): node for node in nodes}
     rows = list(_from_boards(boards, described, allocated))
     hosts = {short_name(node.name) for node in rows}

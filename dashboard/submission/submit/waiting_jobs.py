@@ -22,7 +22,7 @@ def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJ
     relative speeds say. How long it runs is the median of finished runs of the same job, else its
     time limit.
     """
-    jobs = reader.jobs()
+    jobs = reader.jobs_lately()
     newest = max((job.last_seen_at for job in jobs), default=None)
     if newest is None:
         return ()

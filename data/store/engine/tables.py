@@ -63,6 +63,9 @@ contradictions = sa.Table(
 )
 group_hours = sa.Table("group_hours", metadata, _text("kind"), _text("name"), _time("slot_start"))
 job_slots = sa.Table("job_slots", metadata, _text("job_id"), _time("slot_start"))
+kept_slots = sa.Table(
+    "kept_slots", metadata, _text("table_name"), _count("slot_seconds"), _time("until")
+)
 job_progress = sa.Table("job_progress", metadata, _time("reported_at"), _text("label_id", key=True))
 quotas = sa.Table(
     "quotas",

@@ -159,17 +159,25 @@ class FactReader(QuotaReader, ContradictionReader):
         slot_seconds: int,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the history of the jobs seen lately, and `ended_history` of the others."""
-        history = self.job_history(
-            "", start=start, end=end, slot_seconds=slot_seconds, seen_since=since
+        day_ago = end - _LATELY
+        live = self.job_history(
+            "", start=start, end=end, slot_seconds=slot_seconds, seen_since=day_ago
         )
-        history = of_these_jobs(history, jobs, slot_seconds=slot_seconds)
-        lately = {job.job_id for job in jobs if job.last_seen_at >= end - _LATELY}
-        live = history["job_id"].isin(lately)
-        ended = history.loc[
-            ~live & (history["slot_start"] >= since),
-            ["job_id", "slot_start", "utilization_max_ratio"],
-        ]
-        return history[live].reset_index(drop=True), ended.reset_index(drop=True)
+        live = live[live["job_id"].isin({job.job_id for job in jobs})]
+        ended = self._rows_by_slot(
+            slot_tables.ENDED_SLOTS,
+            ceil_to_slot(since, slot_seconds),
+            slots_of(start, end)["end"],
+            slot_seconds=slot_seconds,
+            job_id="",
+            whenever=False,
+            seen_since=since,
+            seen_before=day_ago,
+        )
+        return (
+            of_these_jobs(live, jobs, slot_seconds=slot_seconds),
+            of_these_jobs(ended, jobs, slot_seconds=slot_seconds),
+        )
 
     def jobs(self, *, seen_since: datetime = EPOCH) -> tuple[Job, ...]:
         """Return every job seen since then, by id; a pod whose workload is known is not its own.
@@ -178,6 +186,13 @@ class FactReader(QuotaReader, ContradictionReader):
         """
         rows = self._rows(sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since))
         return self._completed(from_json(Job, row.record) for row in rows)
+
+    def jobs_lately(self) -> tuple[Job, ...]:
+        """Return those seen in the 14 days before the newest: what tells of those that wait."""
+        (row,) = self._rows(sa.select(sa.func.max(tables.jobs.c.last_seen_at).label("newest")))
+        if row.newest is None:
+            return ()
+        return self.jobs(seen_since=as_utc(row.newest) - timedelta(days=_KIN_DAYS))
 
     def job(self, job_id: str) -> Job | None:
         """Return one job, None when it was never seen."""
@@ -291,6 +306,7 @@ class FactReader(QuotaReader, ContradictionReader):
             job_id=job_id,
             whenever=seen_since == EPOCH,
             seen_since=seen_since,
+            seen_before=_FAR,
         )
 
     def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
@@ -329,19 +345,17 @@ class FactReader(QuotaReader, ContradictionReader):
     ) -> pd.DataFrame:
         """Return the rows of [start, end): those that are kept, the others made now."""
         parameters |= {"slot_seconds": slot_seconds, "end": end}
-        newest = sa.text(table.newest).bindparams(slot_seconds=slot_seconds)
-        (row,) = self._rows(newest)
-        since = floor_to_slot(end, slot_seconds)
-        if row.slot_start is not None:
-            since = min(since, as_utc(row.slot_start) + timedelta(seconds=slot_seconds))
-        if row.slot_start is None or since <= start:
+        edge = sa.text(slot_tables.KEPT).bindparams(name=table.name, slot_seconds=slot_seconds)
+        until = [as_utc(row.until) for row in self._rows(edge)]
+        since = min([floor_to_slot(end, slot_seconds), *until])
+        if not until or since <= start:
             return check_frame(self._frame(table.query, start=start, **parameters), table.columns)
-        first = floor_to_slot(start, slot_seconds)
-        frame = self._frame(table.rows, **parameters | {"start": first, "end": since})
-        if since < end:
-            lately = self._frame(table.query, start=since - table.reach, **parameters)
-            frame = _joined(frame, lately[lately["slot_start"] >= since])
-        return check_frame(frame.sort_values(list(table.order), ignore_index=True), table.columns)
+        span = {
+            "kept_from": floor_to_slot(start, slot_seconds),
+            "first": since,
+            "start": since - table.reach,
+        }
+        return check_frame(self._frame(table.rows, **parameters | span), table.columns)
 
     def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return by node and whole hour of (start, end] the boards with power and their W."""
@@ -435,12 +449,6 @@ class FactReader(QuotaReader, ContradictionReader):
         return until
 
 
-def _joined(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([first, second], ignore_index=True) if len(first) else second
-
-
 def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
     """Return the rows of a history without those of other jobs that had the same id before."""
     since = {job.job_id: job.named_since for job in jobs}
@@ -449,8 +457,10 @@ def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: i
     }
     import pandas as pd
 
-    first = pd.to_datetime(history["job_id"].map(begins), utc=True)
-    return history[~(history["slot_start"] < first)].reset_index(drop=True)
+    numbers, names = pd.factorize(history["job_id"])
+    first = pd.to_datetime(pd.Index(names).map(begins), utc=True)
+    rows: pd.DataFrame = history[~(history["slot_start"] < first[numbers])]
+    return rows.reset_index(drop=True)
 
 
 def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:

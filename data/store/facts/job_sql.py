@@ -110,6 +110,11 @@ RUNNING = f"""
 SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id
 """  # noqa: S608
 
+HOLDERS = f"""
+SELECT job_id, {FIELDS["namespace"]} AS namespace, {FIELDS["owner"]} AS owner
+FROM ({_KNOWN}) AS known WHERE last_seen_at >= :seen_since ORDER BY job_id
+"""  # noqa: S608
+
 RUNS = """
 SELECT job_id, slot_start, sum(board_seconds) / 3600 AS gpu_hours,
     sum(used_board_seconds) / 3600 AS used_gpu_hours,

@@ -93,7 +93,8 @@ class PageReader(FactReader):
 
     def job_holders(self, *, seen_since: datetime) -> pd.DataFrame:
         """Return the holders of the jobs seen since then, as `holders_of` says."""
-        return holders_of(self.jobs(seen_since=seen_since))
+        query = sa.text(job_sql.HOLDERS).bindparams(seen_since=seen_since)
+        return holders_of(self._rows(query))
 
     def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
         """Return the ids of the jobs seen since then."""
@@ -238,8 +239,8 @@ class PageReader(FactReader):
         return (json.loads(row.record) for row in rows)
 
 
-def holders_of(jobs: Iterable[Job]) -> pd.DataFrame:
-    """Return job_id, namespace and owner of jobs."""
+def holders_of(jobs: Iterable[Job | sa.Row[Any]]) -> pd.DataFrame:
+    """Return job_id, namespace and owner of jobs, or of rows with these."""
     import pandas as pd
 
     names = ["job_id", "namespace", "owner"]

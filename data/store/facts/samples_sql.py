@@ -24,7 +24,8 @@ def whole_slots(*columns: str) -> str:
 
 
 OF_THESE_JOBS = """(:job_id = '' OR job_id = :job_id)
-        AND (:whenever OR job_id IN (SELECT job_id FROM jobs WHERE last_seen_at >= :seen_since))"""
+        AND (:whenever OR job_id IN (SELECT job_id FROM jobs
+            WHERE last_seen_at >= :seen_since AND last_seen_at < :seen_before))"""
 JOB_HISTORY = f"""
 WITH devices AS (
     SELECT job_id, gpu_uuid, mig_instance, {_SLOT} AS slot_start,

@@ -1,25 +1,26 @@
 """Rows of past slots that are kept, so that a cycle makes those of the last hours alone.
 
-Kept are all slots from the first roll-up on, up to a lag behind the newest. The oracle is the query
-that makes them: what is kept equals its answer for any longer window. Samples that come late take
-back what they can change, and the next cycle makes it anew.
+Kept are all slots of one length from the first roll-up on, up to a lag behind the newest; the table
+`kept_slots` says how far. The oracle is the query that makes them: what is kept equals its answer
+for any longer window. Samples that come late take back what they can change, and the next cycle
+makes it anew.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import lcm
 
 import sqlalchemy as sa
 
-from data.base.clock import floor_to_slot
+from data.base.clock import floor_to_slot, parts_of
 from data.base.units import SECONDS_PER_HOUR
-from data.facts.columns import GROUP_HISTORY, HISTORY, FrameColumns
-from data.store.engine.dialects import EPOCH, in_dialect
+from data.facts.columns import ENDED_HISTORY, GROUP_HISTORY, HISTORY, FrameColumns
+from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.facts import samples_sql
 from data.store.rollups.rollup import roll_up
 
-_AT_ONCE = timedelta(days=4)
+AT_ONCE = timedelta(days=4)
 """Made in one statement, which bounds its memory."""
 _HOUR = timedelta(seconds=SECONDS_PER_HOUR)
 Progress = Callable[[int, int], None]
@@ -44,41 +45,27 @@ class SlotTable:
     all_of_them: Mapping[str, object] = field(default_factory=dict)
 
     @property
-    def order(self) -> tuple[str, ...]:
-        """The columns by which rows are in order: names, then the slot."""
-        return (
-            *(name for name in ("kind", "name", "job_id") if name in self.columns.names),
-            "slot_start",
-        )
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(self.columns.names)
+    def _made(self) -> str:
+        """The query of the rows from :first on, made of samples from :start on."""
+        names = ", ".join(self.columns.names)
+        return f"SELECT {names} FROM ({self.query}) AS made WHERE slot_start >= :first"  # noqa: S608
 
     @property
     def rows(self) -> str:
-        """The query of the rows in [:start, :end)."""
+        """The query of the rows in [:kept_from, :end), those up to :first of what is kept."""
+        names = self.columns.names
+        order = [name for name in ("kind", "name", "job_id", "slot_start") if name in names]
         return (
-            f"SELECT {self._names} FROM {self.name} WHERE slot_seconds = :slot_seconds "  # noqa: S608 - our own names
-            f"AND slot_start >= :start AND slot_start < :end AND {self.which}"
-        )
-
-    @property
-    def newest(self) -> str:
-        """The query of the newest slot that is kept, NULL where none is."""
-        return (
-            f"SELECT max(slot_start) AS slot_start FROM {self.name} "  # noqa: S608
-            "WHERE slot_seconds = :slot_seconds"
+            f"SELECT {', '.join(names)} FROM {self.name} "  # noqa: S608 - our own names
+            f"WHERE slot_start >= :kept_from AND slot_start < :first AND {self.which} "
+            f"UNION ALL {self._made} ORDER BY {', '.join(order)}"
         )
 
     @property
     def insertion(self) -> str:
         """The statement that keeps the rows in [:first, :until)."""
-        return (
-            f"INSERT INTO {self.name} (slot_seconds, {self._names}) "  # noqa: S608
-            f"SELECT CAST(:slot_seconds AS INTEGER), {self._names} FROM ({self.query}) AS made "
-            "WHERE slot_start >= :first AND slot_start < :until"
-        )
+        names = ", ".join(self.columns.names)
+        return f"INSERT INTO {self.name} ({names}) {self._made} AND slot_start < :until"
 
 
 GROUP_HOURS = SlotTable(
@@ -97,20 +84,46 @@ JOB_SLOTS = SlotTable(
     lag=_HOUR,
     least=_HOUR,
     which=samples_sql.OF_THESE_JOBS,
-    all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH},
+    all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH, "seen_before": EPOCH},
 )
+ENDED_SLOTS = replace(
+    JOB_SLOTS,
+    columns=ENDED_HISTORY,
+    query=f"SELECT {', '.join(ENDED_HISTORY.names)} FROM ({samples_sql.JOB_HISTORY}) AS made",  # noqa: S608
+)
+"""Of the same rows the part that tells when jobs had no work."""
 _ALL = (GROUP_HOURS, JOB_SLOTS)
+
+
+KEPT = """
+SELECT until FROM kept_slots WHERE table_name = :name AND slot_seconds = :slot_seconds
+"""
+"""Up to where the slots of that length are kept; no row where none are."""
 
 
 def roll_up_boards(connection: sa.Connection, *, progress: Progress | None = None) -> None:
     """Make every marked hour of boards anew, and take back the kept rows that they can change."""
-    for table in _ALL:
-        reach = f"(slot_seconds + {table.reach.total_seconds():.0f}) * INTERVAL '1 second'"
-        connection.exec_driver_sql(
-            f"DELETE FROM {table.name} "  # noqa: S608
-            f"WHERE slot_start + {reach} > (SELECT min(hour_start) FROM dirty_hours)"
-        )
+    first_hour = connection.exec_driver_sql("SELECT min(hour_start) FROM dirty_hours").scalar_one()
+    rows = connection.exec_driver_sql("SELECT table_name, slot_seconds, until FROM kept_slots")
+    for name, slot_seconds, until in () if first_hour is None else rows.all():
+        table = next(table for table in _ALL if table.name == name)
+        since = floor_to_slot(as_utc(first_hour) - table.reach, slot_seconds)
+        if since < as_utc(until):
+            _keep_until(connection, table, slot_seconds, since)
     roll_up(connection, progress=progress)
+
+
+def _keep_until(
+    connection: sa.Connection, table: SlotTable, slot_seconds: int, until: datetime
+) -> None:
+    """Drop what is kept from then on, and note that the slots before it are kept."""
+    values = {"name": table.name, "slot_seconds": slot_seconds, "until": until}
+    for statement in (
+        f"DELETE FROM {table.name} WHERE slot_start >= :until",  # noqa: S608
+        "DELETE FROM kept_slots WHERE table_name = :name",
+        "INSERT INTO kept_slots VALUES (:name, :slot_seconds, :until)",
+    ):
+        connection.execute(sa.text(statement), values)
 
 
 def keep_rows(
@@ -133,22 +146,18 @@ def _keep(
     progress: Progress | None,
 ) -> None:
     slots = {"slot_seconds": slot_seconds}
-    connection.execute(
-        sa.text(f"DELETE FROM {table.name} WHERE slot_seconds <> :slot_seconds"),  # noqa: S608
-        slots,
-    )
-    last = connection.execute(sa.text(table.newest), slots).scalar_one()
+    row = connection.execute(sa.text(KEPT), slots | {"name": table.name}).first()
+    if row is None:
+        _keep_until(connection, table, slot_seconds, EPOCH)
     first = floor_to_slot(edges[0], slot_seconds)
-    if last is not None:
-        first = last + timedelta(seconds=slot_seconds)
+    if row is not None:
+        first = max(first, as_utc(row.until))
     until = floor_to_slot(edges[1] - table.lag, lcm(slot_seconds, SECONDS_PER_HOUR))
     if until - first < table.least:
         return
-    steps = -(-(until - first) // _AT_ONCE)
     statement = sa.text(in_dialect(connection, table.insertion))
-    for step in range(steps):
-        begin = first + step * _AT_ONCE
-        end = min(begin + _AT_ONCE, until)
+    parts = parts_of(first, until, AT_ONCE)
+    for number, (begin, end) in enumerate(parts, start=1):
         span = {
             "first": begin,
             "until": end,
@@ -157,4 +166,5 @@ def _keep(
         }
         connection.execute(statement, slots | span | dict(table.all_of_them))
         if progress is not None:
-            progress(step + 1, steps)
+            progress(number, len(parts))
+    _keep_until(connection, table, slot_seconds, until)

@@ -24,6 +24,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "hourly": {"cycle": _REPLACE},
         "group_hours": {"cycle": _REPLACE},
         "job_slots": {"cycle": _REPLACE},
+        "kept_slots": {"cycle": _REPLACE},
         "dirty_hours": {"cycle": _REPLACE},
         "retained": {"cycle": _REPLACE},
         "batches": {"cycle": _APPEND},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from data.base.clock import ceil_to_slot, floor_to_slot
+from data.base.clock import ceil_to_slot, floor_to_slot, parts_of
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast, WorkloadForecast
 from data.store.engine import tables
@@ -15,6 +15,7 @@ from data.store.engine.dialects import as_utc
 from data.store.engine.record_json import from_json, to_json
 from data.store.facts import samples_sql
 from data.store.facts.fact_reader import FactReader
+from data.store.facts.slot_tables import AT_ONCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +32,25 @@ class WorkloadReader(FactReader):
         """Return per job and whole hour of (start, end] the boards it held and used, and their W.
 
         Columns job_id, slot_start, allocated_gpus, effective_gpus, power_watts, as GROUP_HISTORY.
+        Days are read in parts, which bounds the memory of weeks.
         """
-        return self._frame(
-            samples_sql.JOB_HOLDINGS,
-            start=ceil_to_slot(start, SECONDS_PER_HOUR),
-            end=floor_to_slot(end, SECONDS_PER_HOUR),
-            slot_seconds=SECONDS_PER_HOUR,
-            job_ids=list(job_ids),
-        )
+        import pandas as pd
+
+        first, last = ceil_to_slot(start, SECONDS_PER_HOUR), floor_to_slot(end, SECONDS_PER_HOUR)
+        parts = [
+            self._frame(
+                samples_sql.JOB_HOLDINGS,
+                start=begin,
+                end=until,
+                slot_seconds=SECONDS_PER_HOUR,
+                job_ids=list(job_ids),
+            )
+            for begin, until in parts_of(first, last, AT_ONCE)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        holdings = pd.concat([part for part in parts if len(part)] or parts[:1])
+        return holdings.sort_values(["job_id", "slot_start"], ignore_index=True)
 
     def workload_forecasts(self) -> tuple[WorkloadForecast, ...]:
         """Return the forecasts of services and recurring jobs as last made, the largest first."""
