@@ -50,7 +50,9 @@ class Pods:
         return SharingLoad(
             memory_mib=_largest(memory) * _MIB,
             mean_ratio=np.where(
-                known, np.nansum(busy, axis=2) / np.maximum(1, np.isfinite(busy).sum(axis=2)), np.nan
+                known,
+                np.nansum(busy, axis=2) / np.maximum(1, np.isfinite(busy).sum(axis=2)),
+                np.nan,
             ),
             peak_ratio=_largest(busy),
         )

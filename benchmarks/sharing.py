@@ -132,8 +132,8 @@ def _line(name: str, boards: str, one: Judged, best: float) -> str:
 
 
 HEAD = [
-    "| policy | boards | board-hours freed | of the clairvoyant | minutes over 100 % | minutes over "
-    "memory | boards with any | moves a pod-day |",
+    "| policy | boards | freed | of the clairvoyant | minutes over 100 % | over memory "  # noqa: ISC004
+    "| boards with any | moves a pod-day |",
     "|---|" + "---:|" * 7,
 ]
 
@@ -187,7 +187,9 @@ def hours_table(pods: Pods, seconds: float) -> list[str]:
 
 def fleets_table(fleets: Sequence[Pods], seconds: float) -> list[str]:
     """Return the policies on drawn fleets together, from the second day on."""
-    sums = dict.fromkeys([*POLICIES, "Trimtab, every 3 h", "&nbsp; after the first decision"], Judged())
+    sums = dict.fromkeys(
+        [*POLICIES, "Trimtab, every 3 h", "&nbsp; after the first decision"], Judged()
+    )
     perfect = Judged()
     for pods in fleets:
         start, until = _DAY, pods.minutes

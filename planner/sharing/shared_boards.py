@@ -29,6 +29,9 @@ STAY_RATIO = 1.05
 """By so much the memory bound of jobs that share may exceed what newcomers may take; late work by
 twice: a bound is an estimate, and who shares moves only where it is clearly broken."""
 _ROUNDS_A_JOB, _RUIN = 4, 3
+_MOST_TOGETHER, _MOST_TRIES = 400, 200_000
+"""Jobs that are looked at together, and boards that are tried for them: a bound on the time."""
+_LEAST_JOINT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +59,16 @@ class SharingLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBoard:
-    """Jobs on one board by number, the bound of their memory, and the share of work that is late."""
+    """Jobs on one board by number, the bound of their memory, and the share of work that is late.
+
+    Of a job alone both are those beside `nearest`, the job that comes closest to fitting, None
+    where there is no other.
+    """
 
     jobs: tuple[int, ...]
     bound_mib: float
     late_share: float
+    nearest: int | None = None
 
 
 def shared_boards(
@@ -70,23 +78,47 @@ def shared_boards(
 
     `standing` are the groups that share a board today, by number.
     """
-    packing = _Packing(load, limits)
-    boards = [list(group) for group in standing]
-    boards += [[job] for job in range(len(packing.memory)) if not any(job in b for b in boards)]
-    boards = [part for board in boards for part in packing.kept(board)]
+    jobs = len(load.memory_mib)
+    groups = [list(group) for group in standing]
+    shares = {job for group in groups for job in group}
+    groups += [[job] for job in range(jobs) if job not in shares]
+    boards: list[SharedBoard] = []
+    while groups:
+        part: list[list[int]] = []
+        while groups and sum(map(len, part)) + len(groups[0]) <= max(
+            _MOST_TOGETHER, len(groups[0])
+        ):
+            part.append(groups.pop(0))
+        boards += _packed(load, limits, part)
+    return boards
+
+
+def _packed(
+    load: SharingLoad, limits: SharingLimits, groups: Sequence[Sequence[int]]
+) -> list[SharedBoard]:
+    """Return the boards of a part of the jobs, which share in these groups today."""
+    names = [job for group in groups for job in group]
+    number = {job: place for place, job in enumerate(names)}
+    packing = _Packing(
+        SharingLoad(
+            memory_mib=load.memory_mib[names],
+            mean_ratio=load.mean_ratio[names],
+            peak_ratio=load.peak_ratio[names],
+        ),
+        limits,
+    )
+    boards = [part for group in groups for part in packing.kept([number[job] for job in group])]
     fixed = [board for board in boards if len(board) > 1]
-    alone = [board[0] for board in boards if len(board) == 1]
+    alone = sorted((board[0] for board in boards if len(board) == 1), key=packing.size)
     best = packing.placed(fixed, alone)
     random = np.random.default_rng(0)
     for _ in range(_ROUNDS_A_JOB * len(alone) if len(alone) > 1 else 0):
+        if packing.tries > _MOST_TRIES:
+            break
         tried = packing.rebuilt(best, fixed, random)
         if packing.worth(tried) <= packing.worth(best):
             best = tried
-    return [
-        SharedBoard(jobs=tuple(sorted(board)), bound_mib=packing.bound(board), late_share=late)
-        for board in best
-        for late in (packing.late(board),)
-    ]
+    return [packing.described(board, names) for board in best]
 
 
 class _Packing:
@@ -105,7 +137,13 @@ class _Packing:
             window_slots=limits.window_slots,
             headroom_ratio=limits.headroom_ratio,
         )
+        self.known = np.isfinite(load.peak_ratio)
         self.late_of: dict[tuple[int, ...], float] = {}
+        self.tries = 0
+
+    def size(self, job: int) -> float:
+        """Order jobs by what they take, the largest first."""
+        return -max(float(self.memory[job].max()) / self.limits.usable_mib, self.level[job].max())
 
     def bound(self, board: list[int]) -> float:
         """Return the memory bound of the jobs of a board."""
@@ -115,13 +153,17 @@ class _Packing:
         """Return the share of a board's time by which its jobs want more than the board."""
         key = tuple(sorted(board))
         if key not in self.late_of:
-            self.late_of[key] = _late(self.level[list(key)], self.active[list(key)])
+            members = list(key)
+            joint = self.known[members].all(axis=0)
+            slots = joint if joint.sum() >= _LEAST_JOINT else joint | True
+            self.late_of[key] = _late(self.level[members][:, slots], self.active[members][:, slots])
         return self.late_of[key]
 
     def fits(self, board: list[int], *, stays: bool = False) -> bool:
         """Return whether the jobs of a board may share it; one job always has its board."""
         if len(board) == 1:
             return True
+        self.tries += 1
         usable = self.limits.usable_mib
         together = float(self.memory[board].sum(axis=0).max())
         if len(board) > self.limits.most or together > usable:
@@ -129,6 +171,24 @@ class _Packing:
         if self.bound(board) > usable * (STAY_RATIO if stays else 1.0):
             return False
         return self.late(board) <= MAX_LATE_SHARE * (2.0 if stays else 1.0)
+
+    def described(self, board: list[int], names: Sequence[int]) -> SharedBoard:
+        """Return a board with its figures, its jobs by the numbers `names`."""
+        beside, nearest = board, None
+        if len(board) == 1:
+            others = [job for job in range(len(self.memory)) if job != board[0]]
+            nearest = min(others, key=lambda job: self._excess([board[0], job]), default=None)
+            beside = board if nearest is None else [board[0], nearest]
+        return SharedBoard(
+            jobs=tuple(sorted(names[job] for job in board)),
+            bound_mib=self.bound(beside),
+            late_share=self.late(beside),
+            nearest=None if nearest is None else names[nearest],
+        )
+
+    def _excess(self, board: list[int]) -> float:
+        """Return the use of the limit that binds a board most; above 1 it is exceeded."""
+        return max(self.bound(board) / self.limits.usable_mib, self.late(board) / MAX_LATE_SHARE)
 
     def kept(self, board: list[int]) -> list[list[int]]:
         """Return a board as it is while it is feasible, else with as few jobs apart as do."""
@@ -172,7 +232,9 @@ class _Packing:
     def worth(self, boards: list[list[int]]) -> tuple[int, float]:
         """Order packings: fewer boards first, then less late work and less memory together."""
         shared = [board for board in boards if len(board) > 1]
-        risk = sum(self.memory[board].sum(axis=0).max() / self.limits.usable_mib for board in shared)
+        risk = sum(
+            self.memory[board].sum(axis=0).max() / self.limits.usable_mib for board in shared
+        )
         return len(boards), sum(self.late(board) / MAX_LATE_SHARE for board in shared) + risk
 
 
