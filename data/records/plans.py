@@ -58,6 +58,7 @@ class IdleCause(StrEnum):
     KEPT = "not judged"
     RIGID = "no change reaches the job"
     SMALLEST = "no smaller size can be given"
+    HOST = "others would share its board"
     COSTLY = "a smaller size does not pay"
     HELD_BACK = "the change is held back"
     RESTING = "changed or decided lately"
@@ -72,9 +73,9 @@ class IdleGpus:
 
     idle = peaks + freed_idle + after + stays. `work` is the forecast's median, `peaks` what q90
     with headroom needs beyond it, `freed` what the recommendation takes. `work` is None where
-    demand is not known and while the job waits for its start: it holds nothing then. `cause` and `reason` say
-    why `stays` stays. `after` is the part that a change frees which a person can make, named by
-    `change`; `beside` are the jobs with which it would share a board.
+    demand is not known and while the job waits for its start: it holds nothing then. `cause` and
+    `reason` say why `stays` stays. `after` is the part that a change frees which a person can make,
+    named by `change`; `beside` are the jobs with which it would share a board.
     """
 
     held: float

@@ -77,7 +77,8 @@ def idle_gpus(
     if split.stays <= _NEGLIGIBLE:
         return split
     if place is not None:
-        return replace(split, cause=IdleCause.SMALLEST, reason=place.why)
+        cause = IdleCause.HOST if beside else IdleCause.SMALLEST
+        return replace(split, cause=cause, reason=place.why)
     cause, reason = _why_it_stays(
         proposal, terms, recommended=recommended, kept=kept, resting=resting
     )

@@ -19,6 +19,7 @@ from data.records.actions import Action
 from data.records.plans import Plan
 from data.records.recommendations import Range, Savings
 from planner.jobs.job_demand import JobDemand
+from planner.jobs.job_end import waits_for_start
 from planner.memory.estimate.bounds import USABLE
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
@@ -108,6 +109,7 @@ def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
         and run.gpu_count == 1
         and not (run.mig_profile or job.keep_reason or demand.share)
         and demand.standing.may_restart
+        and not waits_for_start(run)
         and not demand.may_stop(planning)
         and demand.demand_q90 is not None
         and problem.catalogue.find(run.gpu_model) is not None

@@ -41,7 +41,8 @@ class IdleSum:
     """The jobs of a plan together; GPUs, on average over its horizon.
 
     idle = freed + the sum of `after`, by change, + peaks + the sum of `stays`, by cause. `unknown`
-    is held by jobs whose demand is not known, beside `held`. `slices` says how MIG instances count, '' where no job has one.
+    is held by jobs whose demand is not known, beside `held`. `slices` says how MIG instances count,
+    '' where no job has one.
     """
 
     held: float
