@@ -155,8 +155,8 @@ def advise(
     shares = [advice for advice in sharing.advice if advice.subject not in resting]
     shared = list(_not_rejected(map(as_row, shares), no))
     findings += shared
-    advised = {row.target for row in shared}
-    places = sharing.of({advice.subject for advice in shares if advice.subject in advised})
+    pools = {row.target for row in shared}
+    places = sharing.of(pools)
     reasons |= {job: place.why for job, place in places.items()}
     off = [
         as_row(node)

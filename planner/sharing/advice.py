@@ -225,7 +225,7 @@ def _advice(rooms: Sequence[_Room], problem: PlanningProblem) -> FleetAdvice:
     jobs = sum(map(len, names))
     run, model = rooms[0].jobs[0].demand.job, rooms[0].model
     most = max(map(len, names))
-    used = max(float(room.boards and board.bound_mib) for room, board in boards)
+    used = max(board.bound_mib for _room, board in boards)
     homes = problem.facts.homes
     nodes = sorted(
         {name_in_cluster(name) for group in names for name in _node_of(homes.get(group[0]))}

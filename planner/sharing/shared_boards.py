@@ -143,7 +143,8 @@ class _Packing:
 
     def size(self, job: int) -> float:
         """Order jobs by what they take, the largest first."""
-        return -max(float(self.memory[job].max()) / self.limits.usable_mib, self.level[job].max())
+        memory = float(self.memory[job].max()) / self.limits.usable_mib
+        return -max(memory, float(self.level[job].max()))
 
     def bound(self, board: list[int]) -> float:
         """Return the memory bound of the jobs of a board."""
