@@ -55,6 +55,7 @@ class Pods:
                 np.nan,
             ),
             peak_ratio=_largest(busy),
+            room=self.tenant[pods],
         )
 
 

@@ -91,18 +91,14 @@ def ours(
     pods: Pods, there: Indices, minute: int, standing: Sequence[Sequence[int]] = ()
 ) -> Decision:
     """Return what the product advises, by tenant."""
-    groups: Groups = []
-    for tenant in sorted({int(pods.tenant[pod]) for pod in there}):
-        own = there[pods.tenant[there] == tenant]
-        place = {int(pod): number for number, pod in enumerate(own)}
-        shared = [[place[one] for one in group if one in place] for group in standing]
-        boards = shared_boards(
-            pods.past(own, minute),
-            SharingLimits(usable_mib=BOARD_GIB * 1024, window_slots=48),
-            [group for group in shared if len(group) > 1],
-        )
-        groups += [tuple(int(own[job]) for job in board.jobs) for board in boards]
-    return Decision(groups=groups)
+    place = {int(pod): number for number, pod in enumerate(there)}
+    shared = [[place[one] for one in group if one in place] for group in standing]
+    boards = shared_boards(
+        pods.past(there, minute),
+        SharingLimits(usable_mib=BOARD_GIB * 1024, window_slots=48),
+        [group for group in shared if len(group) > 1],
+    )
+    return Decision(groups=[tuple(int(there[job]) for job in board.jobs) for board in boards])
 
 
 def truth(pods: Pods, there: Indices, minute: int, until: int) -> tuple[Values, Values, Values]:

@@ -88,7 +88,7 @@ def judged(pods: Pods, there: Indices, decision: Decision, minute: int, until: i
     return result
 
 
-def moved(before: Groups, after: Groups) -> int:
+def moved(before: Sequence[tuple[int, ...]], after: Groups) -> int:
     """Return how many pods are with others than before, the largest part of a board staying."""
     moves = 0
     home = {pod: number for number, group in enumerate(before) for pod in group}

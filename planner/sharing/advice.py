@@ -5,12 +5,13 @@ No applier sets sharing up, so it is advice with its steps, and its worth is tol
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
 
+from data.base.counts import count_text
 from data.base.units import gib
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.cluster_names import name_in_cluster, named_in
@@ -18,13 +19,14 @@ from data.facts.job_history import JobHistory
 from data.records.actions import Action
 from data.records.plans import Plan
 from data.records.recommendations import Range, Savings
-from planner.jobs.job_demand import JobDemand
+from planner.fleet.fleet_nodes import Home
 from planner.jobs.job_end import waits_for_start
 from planner.memory.estimate.bounds import USABLE
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import FleetAdvice
-from planner.sharing.memory_bound import CHANCE
+from planner.proposals.job_advice import savings_of
+from planner.sharing.memory_bound import CHANCE, MIN_JOBS
 from planner.sharing.shared_boards import (
     MAX_LATE_SHARE,
     SharedBoard,
@@ -38,6 +40,7 @@ Values = npt.NDArray[np.float64]
 _PAST = timedelta(days=7)
 _LEAST_KNOWN = timedelta(hours=2)
 _NAMED_BOARDS = 100
+_NOWHERE = ("", "unknown")
 SPEEDS = ((0.6, 0.74, 0.95, 1.00), (1.0, 0.60, 0.90, 0.97))
 """Up to a sum of solo utilizations: lowest, likely and highest speed of the slower of two jobs.
 
@@ -80,22 +83,20 @@ def sharing_advice(
 
     Boards that the `last` plan let jobs share are kept while they are feasible.
     """
-    pools: dict[tuple[str, str], dict[str, list[JobProblem]]] = defaultdict(dict)
+    pools: dict[str, list[JobProblem]] = defaultdict(list)
     for job in problem.jobs:
         run = job.demand.job
         if run.job_id in candidates and _may_share(job, problem):
-            runs_it = run.cluster if run.scheduler is None else run.source
-            room = run.namespace if problem.planning.board_sharing == "namespace" else ""
-            pool = pools[named_in(run.gpu_model, run.cluster), runs_it]
-            pool.setdefault(room, []).append(job)
+            runs_it = "" if run.scheduler is None else f" of {run.source}"
+            pools[named_in(run.gpu_model + runs_it, run.cluster)].append(job)
     beside = {} if last is None else {job.job_id: job.idle.beside for job in last.jobs if job.idle}
     advice = []
-    places: dict[str, dict[str, Place]] = defaultdict(dict)
-    for (subject, _runs_it), rooms in sorted(pools.items()):
-        groups = [_Room(jobs, problem, beside) for _room, jobs in sorted(rooms.items())]
-        places[subject] |= {job_id: place for group in groups for job_id, place in group.places()}
-        if any(group.shared for group in groups):
-            advice.append(_advice(groups, problem))
+    places: dict[str, dict[str, Place]] = {}
+    for subject in sorted(pools):
+        pool = _Pool(pools[subject], problem, beside)
+        places[subject] = dict(pool.places())
+        if pool.shared:
+            advice.append(_advice(subject, pool, problem))
     return SharingAdvice(advice=tuple(advice), places=places)
 
 
@@ -117,8 +118,8 @@ def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
     )
 
 
-class _Room:
-    """Jobs that may share with one another, and the boards that would hold them."""
+class _Pool:
+    """Jobs on boards of one model, and the boards that would hold them."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class _Room:
                 taken |= set(group)
         self.usable_mib = USABLE * self.model.memory_mib
         self.boards = shared_boards(
-            _load([job.demand for job in jobs], problem),
+            _load(jobs, problem),
             SharingLimits(
                 usable_mib=self.usable_mib,
                 window_slots=problem.planning.horizon_slots,
@@ -194,8 +195,9 @@ class _Room:
         return f"it would fit beside {other}, which would share its board with others"
 
 
-def _load(demands: Sequence[JobDemand], problem: PlanningProblem) -> SharingLoad:
+def _load(jobs: Sequence[JobProblem], problem: PlanningProblem) -> SharingLoad:
     """Return what the jobs took in the last week, on one clock of slots."""
+    demands = [job.demand for job in jobs]
     slot = np.timedelta64(problem.planning.slot_minutes * 60, "s")
     newest = max(demand.past.slot_start[-1] for demand in demands)
     first = max(
@@ -215,57 +217,65 @@ def _load(demands: Sequence[JobDemand], problem: PlanningProblem) -> SharingLoad
         most = float(np.nanmax(rows[2, number], initial=0.0))
         if 0 < most < high:
             rows[1:, number] *= high / most
-    return SharingLoad(memory_mib=rows[0], mean_ratio=rows[1], peak_ratio=rows[2])
+    by_namespace = problem.planning.board_sharing == "namespace"
+    rooms = [demand.job.namespace if by_namespace else "" for demand in demands]
+    return SharingLoad(
+        memory_mib=rows[0],
+        mean_ratio=rows[1],
+        peak_ratio=rows[2],
+        room=np.unique(rooms, return_inverse=True)[1],
+    )
 
 
-def _advice(rooms: Sequence[_Room], problem: PlanningProblem) -> FleetAdvice:
+def _advice(subject: str, pool: _Pool, problem: PlanningProblem) -> FleetAdvice:
     """Return the advice for the jobs of a pool."""
-    boards = [(room, board) for room in rooms for board in room.shared]
-    names = [room.names(board) for room, board in boards]
-    jobs = sum(map(len, names))
-    run, model = rooms[0].jobs[0].demand.job, rooms[0].model
-    most = max(map(len, names))
-    used = max(board.bound_mib for _room, board in boards)
+    names = [pool.names(board) for board in pool.shared]
+    jobs, boards, most = sum(map(len, names)), len(names), max(map(len, names))
+    run, model = pool.jobs[0].demand.job, pool.model
     homes = problem.facts.homes
-    nodes = sorted(
-        {name_in_cluster(name) for group in names for name in _node_of(homes.get(group[0]))}
-    )
+    nodes = {name_in_cluster(name) for group in names for name in _nodes_of(homes.get(group[0]))}
     plan = SharingPlan(
-        boards=len(boards), most=most, nodes=nodes, share_mib=rooms[0].usable_mib / most
+        boards=boards, most=most, nodes=sorted(nodes), share_mib=pool.usable_mib / most
     )
-    late = max(board.late_share for _room, board in boards)
+    below = f"{gib(max(board.bound_mib for board in pool.shared))} of {gib(model.memory_mib)} GiB"
+    memory = (
+        f"With {100 * (1 - CHANCE):g} % each, the jobs of a board stay below {below} together "
+        "until the end of the horizon, by how far such groups went beyond their usual memory before"
+        if len(pool.jobs) >= MIN_JOBS
+        else f"The most that each of them took, with headroom, comes to at most {below} a board"
+    )
+    late = 100 * max(board.late_share for board in pool.shared)
     _upto, slowest, likely, _best = SPEEDS[0]
     return FleetAdvice(
         action=Action.CO_LOCATE,
-        subject=named_in(model.name, run.cluster),
+        subject=subject,
         platform=run.platform,
         gpu_model=model.name,
         gpus_now=jobs,
-        gpus_then=len(boards),
-        change=f"{len(boards)} boards for {jobs} jobs that hold one each, at most {most} on one",
-        why=(
-            f"{jobs} jobs hold a whole {model.name} each and would do with {len(boards)} boards. "
-            f"With a chance of {100 * (1 - CHANCE):g} % each, the jobs of a board stay below "
-            f"{gib(used)} of {gib(model.memory_mib)} GiB together until the end of the horizon, "
-            f"by how far such groups went beyond their usual memory before; at most "
-            f"{100 * late:.1f} % of a board's work would be late. Beside one another, pairs "
-            f"measured {likely:g} of their speed, the worst {slowest:g}. Each job is restarted "
-            "once. Nothing but HAMi or MPS keeps a job within its part of the memory."
+        gpus_then=boards,
+        change=(
+            f"{count_text(boards, 'board')} for {jobs} jobs that hold one each, at most {most} on "
+            "one"
         ),
-        savings=_savings(boards, problem, model),
+        why=(
+            f"{jobs} jobs hold a whole {model.name} each and would do with {boards}. {memory}. At "
+            f"most {late:.1f} % of a board's work would be late. Pairs of programs measured "
+            f"{likely:g} of their speed, the worst {slowest:g}. Each job is restarted once. Only "
+            "HAMi or MPS holds a job to its part of the memory."
+        ),
+        savings=_savings(pool, problem),
         starts_at=None,
         ends_at=None,
-        factors=(("moves", f"{jobs - len(boards)} jobs, each once"),),
-        details=(
-            ("boards", _groups_text(names)),
-            ("steps", steps(plan, run.platform)),
-        ),
+        factors=(("moves", f"{jobs - boards} jobs, each once"),),
+        details=(("boards", _groups_text(names)), ("steps", steps(plan, run.platform))),
         frees=tuple(job_id for group in names for job_id in group[1:]),
     )
 
 
-def _node_of(home: object) -> Iterator[str]:
-    yield from (name for name, _boards in getattr(home, "boards", ()) if name != "unknown")
+def _nodes_of(home: Home | None) -> Iterator[str]:
+    """Yield the known nodes of a job."""
+    if home is not None:
+        yield from (name for name, _boards in home.boards if name not in _NOWHERE)
 
 
 def _groups_text(names: Sequence[Sequence[str]]) -> str:
@@ -273,28 +283,12 @@ def _groups_text(names: Sequence[Sequence[str]]) -> str:
     return "; ".join(" + ".join(group) for group in names[:_NAMED_BOARDS]) + more
 
 
-def _savings(
-    boards: Sequence[tuple[_Room, SharedBoard]], problem: PlanningProblem, model: GpuModel
-) -> Savings:
-    """Return the boards' hours over the horizon; free boards stay powered.
-
-    Low is what is left if a board in CHANCE, and whatever shares with the slowest pairs, goes back.
-    """
+def _savings(pool: _Pool, problem: PlanningProblem) -> Savings:
+    """Return the hours of the freed boards; they stay powered. A board in CHANCE goes back."""
     hours = 0.0
-    for room, board in boards:
-        there = np.array([room.jobs[job].demand.remaining.central for job in board.jobs])
+    for board in pool.shared:
+        there = np.array([pool.jobs[job].demand.remaining.central for job in board.jobs])
         hours += float((there.sum(axis=0) - there.max(axis=0)).sum()) * problem.terms.slot_hours
     freed = Range(low=0.0, central=(1 - CHANCE) * hours, high=hours, unit="GPU-h")
-    money = freed.times(model.price_per_hour)
-    return Savings(
-        horizon_hours=problem.terms.horizon_hours,
-        gpu_hours=freed,
-        energy_kwh=None,
-        emissions_kgco2e=None,
-        cost=Range(
-            low=money.low,
-            central=money.central,
-            high=money.high,
-            unit=problem.energy.currency,
-        ),
-    )
+    money = replace(freed.times(pool.model.price_per_hour), unit=problem.energy.currency)
+    return savings_of(problem, gpu_hours=freed, cost=money)

@@ -6,7 +6,7 @@ level, and groups of jobs with how far such groups went beyond the sum of their 
 windows: the split-conformal quantile over groups drawn from all of them (Vovk et al. 2005).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,15 @@ class MemoryBound:
     excess_mib: Values
     headroom_ratio: float
 
+    def of_jobs(self, jobs: list[int]) -> "MemoryBound":
+        """Return the bound for some of the jobs, numbered as they stand there."""
+        return replace(self, level_mib=self.level_mib[jobs], largest_mib=self.largest_mib[jobs])
+
     def of(self, members: list[int], together_mib: Values) -> float:
         """Return the bound of the jobs `members`, whose readings sum to `together_mib` [slots]."""
         if len(self.excess_mib) <= len(members):
-            return float(self.largest_mib[members].sum()) * (1 + self.headroom_ratio)
+            most = np.maximum(self.largest_mib, self.level_mib)[members]
+            return float(most.sum()) * (1 + self.headroom_ratio)
         bound = float(self.level_mib[members].sum()) + float(self.excess_mib[len(members)])
         return max(bound, float(together_mib.max()))
 

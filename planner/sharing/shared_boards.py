@@ -36,15 +36,17 @@ _LEAST_JOINT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingLoad:
-    """What jobs of one room took, arrays [jobs, slots] on one clock, NaN where unknown.
+    """What jobs took, arrays [jobs, slots] on one clock, NaN where unknown.
 
     `memory_mib` and `peak_ratio` are the largest readings of a slot, `mean_ratio` its mean; ratios
-    of a whole board, 0..1. Every job has a known slot of each.
+    of a whole board, 0..1. Every job has a known slot of each. Only jobs of one `room` [jobs] may
+    share; how peaks fall together is learned of all.
     """
 
     memory_mib: Values
     mean_ratio: Values
     peak_ratio: Values
+    room: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class SharingLimits:
 
     usable_mib: float
     window_slots: int
-    headroom_ratio: float = 0.1
+    headroom_ratio: float = 0.2
     most: int = MOST_JOBS
 
 
@@ -78,35 +80,36 @@ def shared_boards(
 
     `standing` are the groups that share a board today, by number.
     """
-    jobs = len(load.memory_mib)
+    bounds = memory_bound(
+        load.memory_mib,
+        most=limits.most,
+        window_slots=limits.window_slots,
+        headroom_ratio=limits.headroom_ratio,
+    )
     groups = [list(group) for group in standing]
     shares = {job for group in groups for job in group}
-    groups += [[job] for job in range(jobs) if job not in shares]
+    groups += [[job] for job in range(len(load.room)) if job not in shares]
     boards: list[SharedBoard] = []
-    while groups:
-        part: list[list[int]] = []
-        while groups and sum(map(len, part)) + len(groups[0]) <= max(
-            _MOST_TOGETHER, len(groups[0])
-        ):
-            part.append(groups.pop(0))
-        boards += _packed(load, limits, part)
+    for room in np.unique(load.room):
+        own = [group for group in groups if load.room[group[0]] == room]
+        while own:
+            part = [own.pop(0)]
+            while own and sum(map(len, part)) + len(own[0]) <= _MOST_TOGETHER:
+                part.append(own.pop(0))
+            boards += _packed(load, limits, bounds, part)
     return boards
 
 
 def _packed(
-    load: SharingLoad, limits: SharingLimits, groups: Sequence[Sequence[int]]
+    load: SharingLoad,
+    limits: SharingLimits,
+    bounds: MemoryBound,
+    groups: Sequence[Sequence[int]],
 ) -> list[SharedBoard]:
-    """Return the boards of a part of the jobs, which share in these groups today."""
+    """Return the boards of some jobs of a room, which share in these groups today."""
     names = [job for group in groups for job in group]
     number = {job: place for place, job in enumerate(names)}
-    packing = _Packing(
-        SharingLoad(
-            memory_mib=load.memory_mib[names],
-            mean_ratio=load.mean_ratio[names],
-            peak_ratio=load.peak_ratio[names],
-        ),
-        limits,
-    )
+    packing = _Packing(load, limits, bounds, names)
     boards = [part for group in groups for part in packing.kept([number[job] for job in group])]
     fixed = [board for board in boards if len(board) > 1]
     alone = sorted((board[0] for board in boards if len(board) == 1), key=packing.size)
@@ -124,20 +127,22 @@ def _packed(
 class _Packing:
     """The state of one search: readings without gaps, and the limits."""
 
-    def __init__(self, load: SharingLoad, limits: SharingLimits) -> None:
-        self.memory = filled(load.memory_mib)
-        self.level = np.clip(filled(load.peak_ratio), 0.0, None)
-        mean = np.where(np.isnan(load.mean_ratio), self.level, load.mean_ratio)
+    def __init__(
+        self,
+        load: SharingLoad,
+        limits: SharingLimits,
+        bounds: MemoryBound,
+        names: Sequence[int],
+    ) -> None:
+        rows = list(names)
+        self.memory = filled(load.memory_mib[rows])
+        self.level = np.clip(filled(load.peak_ratio[rows]), 0.0, None)
+        mean = np.where(np.isnan(load.mean_ratio[rows]), self.level, load.mean_ratio[rows])
         with np.errstate(invalid="ignore", divide="ignore"):
             self.active = np.where(self.level > 0, np.clip(mean / self.level, 0.0, 1.0), 0.0)
         self.limits = limits
-        self.bounds: MemoryBound = memory_bound(
-            load.memory_mib,
-            most=limits.most,
-            window_slots=limits.window_slots,
-            headroom_ratio=limits.headroom_ratio,
-        )
-        self.known = np.isfinite(load.peak_ratio)
+        self.bounds = bounds.of_jobs(rows)
+        self.known = np.isfinite(load.peak_ratio[rows])
         self.late_of: dict[tuple[int, ...], float] = {}
         self.tries = 0
 

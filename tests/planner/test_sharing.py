@@ -31,7 +31,7 @@ from planner.sharing.shared_boards import (
 )
 
 USABLE = 80.0
-LIMITS = SharingLimits(usable_mib=USABLE, window_slots=24)
+LIMITS = SharingLimits(usable_mib=USABLE, window_slots=24, headroom_ratio=0.1)
 
 
 def drawn_load(random: np.random.Generator, jobs: int, slots: int = 24) -> SharingLoad:
@@ -41,6 +41,7 @@ def drawn_load(random: np.random.Generator, jobs: int, slots: int = 24) -> Shari
         memory_mib=random.uniform(4, 45, (jobs, 1)) * random.uniform(0.7, 1, (jobs, slots)),
         mean_ratio=peak * random.uniform(0, 0.4, (jobs, slots)),
         peak_ratio=peak,
+        room=np.zeros(jobs, dtype=np.int64),
     )
 
 
@@ -60,7 +61,10 @@ def late_by_hand(load: SharingLoad, group: tuple[int, ...]) -> float:
 
 
 def fewest_boards(load: SharingLoad) -> int:
-    """The least number of boards, by dynamic programming over all sets of jobs."""
+    """The least number of boards, by dynamic programming over all sets of jobs.
+
+    Of few jobs memory is the sum of maxima; three slots are too few to see growth in.
+    """
     jobs = len(load.memory_mib)
     largest = load.memory_mib.max(axis=1)
     fits = [0] * (1 << jobs)
@@ -85,7 +89,7 @@ def fewest_boards(load: SharingLoad) -> int:
 @settings(max_examples=examples(25), deadline=None)
 def test_a_few_jobs_take_as_few_boards_as_can_be(seed: int, jobs: int) -> None:
     """Against every packing there is; each board keeps both limits, and each job has one board."""
-    load = drawn_load(np.random.default_rng(seed), jobs, slots=8)
+    load = drawn_load(np.random.default_rng(seed), jobs, slots=3)
     found = shared_boards(load, LIMITS)
     assert sorted(job for board in found for job in board.jobs) == list(range(jobs))
     for board in found:
@@ -96,23 +100,29 @@ def test_a_few_jobs_take_as_few_boards_as_can_be(seed: int, jobs: int) -> None:
     assert len(found) == fewest_boards(load)
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=examples(10), deadline=None)
-def test_the_memory_bound_holds_as_often_as_it_says(seed: int) -> None:
-    """Sixty jobs with rare peaks: what comes is of the kind that was."""
-    random = np.random.default_rng(seed)
-    level = random.uniform(15, 25, (60, 1)) * np.ones((1, 96))
-    peaks = (random.random((60, 96)) < 0.03) * random.exponential(8.0, (60, 96))
-    memory = np.minimum(level + peaks, 50)
-    nothing = np.zeros((60, 48))
-    found = shared_boards(
-        SharingLoad(memory_mib=memory[:, :48], mean_ratio=nothing, peak_ratio=nothing),
-        replace(LIMITS, window_slots=24),
-    )
-    shared = [list(board.jobs) for board in found if len(board.jobs) > 1]
-    assert len(found) <= 45, "peaks seldom fall together"
-    over = sum(memory[group, 48:72].sum(axis=0).max() > USABLE for group in shared)
-    assert over <= max(2, 4 * CHANCE * len(shared))
+def test_the_memory_bound_holds_as_often_as_it_says() -> None:
+    """Eight fleets of sixty jobs with rare peaks: what comes is of the kind that was."""
+    over, shared, used = 0, 0, 0
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        level = random.uniform(15, 25, (60, 1)) * np.ones((1, 96))
+        peaks = (random.random((60, 96)) < 0.03) * random.exponential(8.0, (60, 96))
+        memory = np.minimum(level + peaks, 50)
+        nothing = np.zeros((60, 48))
+        found = shared_boards(
+            SharingLoad(
+                memory_mib=memory[:, :48],
+                mean_ratio=nothing,
+                peak_ratio=nothing,
+                room=np.zeros(60, dtype=np.int64),
+            ),
+            LIMITS,
+        )
+        groups = [list(board.jobs) for board in found if len(board.jobs) > 1]
+        over += sum(memory[group, 48:72].sum(axis=0).max() > USABLE for group in groups)
+        shared, used = shared + len(groups), used + len(found)
+    assert used <= 8 * 32, "peaks seldom fall together: by the sum of maxima it is some 40 boards"
+    assert over <= 2 * CHANCE * shared
 
 
 @given(st.integers(0, 10_000))
