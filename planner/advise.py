@@ -25,7 +25,7 @@ from planner.advisers.slow_work_advice import slow_work_advice
 from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
-from planner.proposals.fleet_advice import FleetAdvice, missing_boards
+from planner.proposals.fleet_advice import FleetAdvice, SharedPlace, missing_boards
 from planner.proposals.from_plan import of_fleet, of_proposal
 from planner.proposals.guardrails import refusal, roomier
 from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
@@ -35,7 +35,7 @@ from planner.proposals.relief import Relief
 from planner.proposals.savings import ProposalOutcome, outcome_of
 from planner.proposals.suppressions import Rejections, rejected
 from planner.proposals.wording import named_first
-from planner.sharing.advice import Place, sharing_advice
+from planner.sharing.advice import sharing_advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ def _idle_of(
     recommended: Collection[str],
     reasons: Mapping[str, str],
     resting: Mapping[str, str],
-    places: Mapping[str, Place],
+    places: Mapping[str, SharedPlace],
     rests: Collection[str],
 ) -> IdleGpus:
     job_id = proposal.job.demand.job.job_id

@@ -23,10 +23,10 @@ from planner.costs.terms import Terms
 from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.fleet_advice import SharedPlace
 from planner.proposals.guardrails import not_reclaimed_yet, why_none_smaller
 from planner.proposals.job_advice import job_advice, savings_of
 from planner.proposals.proposal import Proposal
-from planner.sharing.advice import Place
 
 _NEGLIGIBLE = 1e-9
 
@@ -38,7 +38,7 @@ def idle_gpus(
     recommended: bool,
     kept: str,
     resting: bool,
-    place: Place | None = None,
+    place: SharedPlace | None = None,
     starts_on_demand: bool = False,
 ) -> IdleGpus:
     """Return what a job's GPUs do over the horizon, and why those that stay idle stay.
@@ -67,8 +67,8 @@ def idle_gpus(
     idle = allocated - work
     needed = share * need * float(there.mean()) - work
     peaks = min(idle - min(freed, idle), max(0.0, needed))
-    beside = () if place is None else place.beside
-    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, beside=beside)
+    partners = () if place is None else place.beside
+    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, beside=partners)
     if place is not None and place.frees:
         # Its peaks are met on the board that it shares.
         return replace(split, peaks=0.0, after=idle, change=Action.CO_LOCATE.spec.title)
@@ -77,7 +77,7 @@ def idle_gpus(
     if split.stays <= _NEGLIGIBLE:
         return split
     if place is not None:
-        cause = IdleCause.HOST if beside else IdleCause.SMALLEST
+        cause = IdleCause.HOST if partners else IdleCause.SMALLEST
         return replace(split, cause=cause, reason=place.why)
     cause, reason = _why_it_stays(
         proposal, terms, recommended=recommended, kept=kept, resting=resting

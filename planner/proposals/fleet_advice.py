@@ -46,6 +46,15 @@ class FleetAdvice:
     frees: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPlace:
+    """The outcome of sharing for a job: whether its own board is freed, beside whom, and why."""
+
+    frees: bool
+    beside: tuple[str, ...]
+    why: str
+
+
 def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:
     """Return the boards of a model that changes give back, array [slots]; below 0: they take more.
 

@@ -24,7 +24,7 @@ from planner.jobs.job_end import waits_for_start
 from planner.memory.estimate.bounds import USABLE
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
-from planner.proposals.fleet_advice import FleetAdvice
+from planner.proposals.fleet_advice import FleetAdvice, SharedPlace
 from planner.proposals.job_advice import savings_of
 from planner.sharing.memory_bound import CHANCE, MIN_JOBS
 from planner.sharing.shared_boards import (
@@ -51,22 +51,13 @@ language models) and those of 22 pairs that take turns on an H200 (0.92 and 0.86
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The outcome for a job: whether its own board becomes free, beside whom it is, and why."""
-
-    frees: bool
-    beside: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SharingAdvice:
     """The advice, and by its subject the place of every job that was looked at, by job id."""
 
     advice: tuple[FleetAdvice, ...] = ()
-    places: Mapping[str, Mapping[str, Place]] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, SharedPlace]] = field(default_factory=dict)
 
-    def of(self, subjects: Collection[str]) -> dict[str, Place]:
+    def of(self, subjects: Collection[str]) -> dict[str, SharedPlace]:
         """Return the places of the jobs, without those in boards of pools that are not advised."""
         return {
             job_id: place
@@ -89,11 +80,13 @@ def sharing_advice(
         if run.job_id in candidates and _may_share(job, problem):
             runs_it = "" if run.scheduler is None else f" of {run.source}"
             pools[named_in(run.gpu_model + runs_it, run.cluster)].append(job)
-    beside = {} if last is None else {job.job_id: job.idle.beside for job in last.jobs if job.idle}
+    partners = (
+        {} if last is None else {job.job_id: job.idle.beside for job in last.jobs if job.idle}
+    )
     advice = []
-    places: dict[str, dict[str, Place]] = {}
+    places: dict[str, dict[str, SharedPlace]] = {}
     for subject in sorted(pools):
-        pool = _Pool(pools[subject], problem, beside)
+        pool = _SharingPool(pools[subject], problem, partners)
         places[subject] = dict(pool.places())
         if pool.shared:
             advice.append(_advice(subject, pool, problem))
@@ -104,7 +97,7 @@ def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
     """Return whether a job holds one whole board alone, can be restarted, and was read enough."""
     demand, planning = job.demand, problem.planning
     run, past = demand.job, demand.past
-    known = np.isfinite(past.memory_used_mib) & np.isfinite(past.utilization_max_ratio)
+    readings = np.isfinite(past.memory_used_mib) & np.isfinite(past.utilization_max_ratio)
     return (
         planning.board_sharing != "none"
         and run.gpu_count == 1
@@ -114,18 +107,18 @@ def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
         and not demand.may_stop(planning)
         and demand.demand_q90 is not None
         and problem.catalogue.find(run.gpu_model) is not None
-        and int(known.sum()) * timedelta(minutes=planning.slot_minutes) >= _LEAST_KNOWN
+        and int(readings.sum()) * timedelta(minutes=planning.slot_minutes) >= _LEAST_KNOWN
     )
 
 
-class _Pool:
+class _SharingPool:
     """Jobs on boards of one model, and the boards that would hold them."""
 
     def __init__(
         self,
         jobs: Sequence[JobProblem],
         problem: PlanningProblem,
-        beside: Mapping[str, Sequence[str]],
+        partners: Mapping[str, Sequence[str]],
     ) -> None:
         self.jobs = jobs
         self.ids = [job.demand.job.job_id for job in jobs]
@@ -134,17 +127,19 @@ class _Pool:
         standing = {
             tuple(
                 sorted(
-                    number[other] for other in (job_id, *beside.get(job_id, ())) if other in number
+                    number[other]
+                    for other in (job_id, *partners.get(job_id, ()))
+                    if other in number
                 )
             )
             for job_id in self.ids
         }
-        taken = set[int]()
+        members = set[int]()
         groups: list[tuple[int, ...]] = []
         for group in sorted(standing):
-            if len(group) > 1 and not taken & set(group):
+            if len(group) > 1 and not members & set(group):
                 groups.append(group)
-                taken |= set(group)
+                members |= set(group)
         self.usable_mib = USABLE * self.model.memory_mib
         self.boards = shared_boards(
             _load(jobs, problem),
@@ -165,7 +160,7 @@ class _Pool:
         """Return the jobs of a board, the one that keeps its place first."""
         return [self.ids[job] for job in board.jobs]
 
-    def places(self) -> Iterator[tuple[str, Place]]:
+    def places(self) -> Iterator[tuple[str, SharedPlace]]:
         """Yield what becomes of every job."""
         memory = gib(self.model.memory_mib)
         for board in self.boards:
@@ -174,9 +169,9 @@ class _Pool:
             for place, job_id in enumerate(names) if len(names) > 1 else ():
                 others = tuple(name for name in names if name != job_id)
                 why = f"it would share a board with {', '.join(others)}: {bound}"
-                yield job_id, Place(frees=place > 0, beside=others, why=why)
+                yield job_id, SharedPlace(frees=place > 0, beside=others, why=why)
             if len(names) == 1:
-                yield names[0], Place(frees=False, beside=(), why=self._alone(board))
+                yield names[0], SharedPlace(frees=False, beside=(), why=self._alone(board))
 
     def _alone(self, board: SharedBoard) -> str:
         if board.nearest is None:
@@ -227,7 +222,7 @@ def _load(jobs: Sequence[JobProblem], problem: PlanningProblem) -> SharingLoad:
     )
 
 
-def _advice(subject: str, pool: _Pool, problem: PlanningProblem) -> FleetAdvice:
+def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> FleetAdvice:
     """Return the advice for the jobs of a pool."""
     names = [pool.names(board) for board in pool.shared]
     jobs, boards, most = sum(map(len, names)), len(names), max(map(len, names))
@@ -283,7 +278,7 @@ def _groups_text(names: Sequence[Sequence[str]]) -> str:
     return "; ".join(" + ".join(group) for group in names[:_NAMED_BOARDS]) + more
 
 
-def _savings(pool: _Pool, problem: PlanningProblem) -> Savings:
+def _savings(pool: _SharingPool, problem: PlanningProblem) -> Savings:
     """Return the hours of the freed boards; they stay powered. A board in CHANCE goes back."""
     hours = 0.0
     for board in pool.shared:

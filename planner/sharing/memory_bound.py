@@ -62,7 +62,7 @@ def memory_bound(
     excess: list[float] = [0.0, 0.0] if windows else []
     random = np.random.default_rng(seed)
     for size in range(2, most + 1) if windows else ():
-        scores = np.concatenate([_excesses(one, size, slope, random) for one in windows])
+        scores = np.concatenate([_excesses(window, size, slope, random) for window in windows])
         rank = min(len(scores), int(np.ceil((1 - CHANCE) * (len(scores) + 1))))
         excess.append(float(np.partition(scores, rank - 1)[rank - 1]))
     return MemoryBound(
@@ -91,14 +91,14 @@ def _levels(memory_mib: Values, window: int) -> Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
+class _PastWindow:
     """A past window: the jobs' levels before it [jobs], and what they took in it [jobs, slots]."""
 
     level_mib: Values
     coming_mib: Values
 
 
-def _past_windows(memory_mib: Values, window: int) -> list[_Window]:
+def _past_windows(memory_mib: Values, window: int) -> list[_PastWindow]:
     """Return past windows with enough jobs, the newest first."""
     slots = memory_mib.shape[1]
     window = min(window, slots // 2)
@@ -108,25 +108,25 @@ def _past_windows(memory_mib: Values, window: int) -> list[_Window]:
         there = np.isfinite(before).any(axis=1) & np.isfinite(after).any(axis=1)
         if there.sum() >= MIN_JOBS:
             level, coming = _levels(before[there], window), np.nan_to_num(after[there])
-            windows.append(_Window(level_mib=level, coming_mib=coming))
+            windows.append(_PastWindow(level_mib=level, coming_mib=coming))
     return windows
 
 
-def _slope(windows: list[_Window]) -> float:
+def _slope(windows: list[_PastWindow]) -> float:
     """Return how much of a level above the others' comes back in the next peak, 0..1.
 
     By least squares; the rest is chance, and regresses to the mean.
     """
     if not windows:
         return 1.0
-    level = np.concatenate([one.level_mib for one in windows])
-    peak = np.concatenate([one.coming_mib.max(axis=1) for one in windows])
+    level = np.concatenate([window.level_mib for window in windows])
+    peak = np.concatenate([window.coming_mib.max(axis=1) for window in windows])
     centred = level - level.mean()
     spread = float(centred @ centred)
     return float(np.clip(centred @ peak / spread, 0.0, 1.0)) if spread > 0 else 1.0
 
 
-def _excesses(window: _Window, size: int, slope: float, random: np.random.Generator) -> Values:
+def _excesses(window: _PastWindow, size: int, slope: float, random: np.random.Generator) -> Values:
     """Return by how much drawn groups exceeded their levels in a window, MiB [groups]."""
     jobs = len(window.level_mib)
     groups = np.argsort(random.random((_DRAWS, jobs)), axis=1)[:, :size]

@@ -91,11 +91,11 @@ def shared_boards(
     groups += [[job] for job in range(len(load.room)) if job not in shares]
     boards: list[SharedBoard] = []
     for room in np.unique(load.room):
-        own = [group for group in groups if load.room[group[0]] == room]
-        while own:
-            part = [own.pop(0)]
-            while own and sum(map(len, part)) + len(own[0]) <= _MOST_TOGETHER:
-                part.append(own.pop(0))
+        waiting = [group for group in groups if load.room[group[0]] == room]
+        while waiting:
+            part = [waiting.pop(0)]
+            while waiting and sum(map(len, part)) + len(waiting[0]) <= _MOST_TOGETHER:
+                part.append(waiting.pop(0))
             boards += _packed(load, limits, bounds, part)
     return boards
 
@@ -142,7 +142,7 @@ class _Packing:
             self.active = np.where(self.level > 0, np.clip(mean / self.level, 0.0, 1.0), 0.0)
         self.limits = limits
         self.bounds = bounds.of_jobs(rows)
-        self.known = np.isfinite(load.peak_ratio[rows])
+        self.readings = np.isfinite(load.peak_ratio[rows])
         self.late_of: dict[tuple[int, ...], float] = {}
         self.tries = 0
 
@@ -160,7 +160,7 @@ class _Packing:
         key = tuple(sorted(board))
         if key not in self.late_of:
             members = list(key)
-            joint = self.known[members].all(axis=0)
+            joint = self.readings[members].all(axis=0)
             slots = joint if joint.sum() >= _LEAST_JOINT else joint | True
             self.late_of[key] = _late(self.level[members][:, slots], self.active[members][:, slots])
         return self.late_of[key]
@@ -180,15 +180,15 @@ class _Packing:
 
     def described(self, board: list[int], names: Sequence[int]) -> SharedBoard:
         """Return a board with its figures, its jobs by the numbers `names`."""
-        beside, nearest = board, None
+        members, nearest = board, None
         if len(board) == 1:
             others = [job for job in range(len(self.memory)) if job != board[0]]
             nearest = min(others, key=lambda job: self._excess([board[0], job]), default=None)
-            beside = board if nearest is None else [board[0], nearest]
+            members = board if nearest is None else [board[0], nearest]
         return SharedBoard(
             jobs=tuple(sorted(names[job] for job in board)),
-            bound_mib=self.bound(beside),
-            late_share=self.late(beside),
+            bound_mib=self.bound(members),
+            late_share=self.late(members),
             nearest=None if nearest is None else names[nearest],
         )
 
@@ -201,7 +201,9 @@ class _Packing:
         apart: list[list[int]] = []
         rest = list(board)
         while not self.fits(rest, stays=True):
-            leaves = min(rest, key=lambda job: self.bound([one for one in rest if one != job]))
+            leaves = min(
+                rest, key=lambda job: self.bound([other for other in rest if other != job])
+            )
             rest.remove(leaves)
             apart.append([leaves])
         return [rest, *apart]
@@ -223,17 +225,17 @@ class _Packing:
         """Return the boards with a few taken apart and their newcomers placed anew."""
         count = min(_RUIN, len(boards))
         few = np.array([1.0 / len(board) ** 2 for board in boards])
-        chosen = set(random.choice(len(boards), count, replace=False, p=few / few.sum()).tolist())
+        loosened = set(random.choice(len(boards), count, replace=False, p=few / few.sum()).tolist())
         stays = {job for board in fixed for job in board}
-        left, loose = [], []
+        remaining, loose = [], []
         for number, board in enumerate(boards):
-            keep = [job for job in board if job in stays] if number in chosen else board
+            keep = [job for job in board if job in stays] if number in loosened else board
             if keep:
-                left.append(keep)
-            if number in chosen:
+                remaining.append(keep)
+            if number in loosened:
                 loose += [job for job in board if job not in stays]
         random.shuffle(loose)
-        return self.placed(left, loose)
+        return self.placed(remaining, loose)
 
     def worth(self, boards: list[list[int]]) -> tuple[int, float]:
         """Order packings: fewer boards first, then less late work and less memory together."""
@@ -249,7 +251,7 @@ def _late(level: Values, active: Values) -> float:
     late = np.zeros(level.shape[1])
     for states in range(1, 1 << len(level)):
         works = [bool(states >> job & 1) for job in range(len(level))]
-        wanted = level[works].sum(axis=0)
+        work = level[works].sum(axis=0)
         chance = np.where(np.array(works)[:, None], active, 1 - active).prod(axis=0)
-        late += chance * np.clip(wanted - 1.0, 0.0, None)
+        late += chance * np.clip(work - 1.0, 0.0, None)
     return float(late.mean())
