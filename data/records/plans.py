@@ -75,7 +75,7 @@ class IdleGpus:
     with headroom needs beyond it, `freed` what the recommendation takes. `work` is None where
     demand is not known and while the job waits for its start: it holds nothing then. `cause` and
     `reason` say why `stays` stays. `after` is the part that a change frees which a person can make,
-    named by `change`; `beside` are the jobs with which it would share a board.
+    named by `change`; `partners` are the jobs with which it would share a board.
     """
 
     held: float
@@ -86,7 +86,7 @@ class IdleGpus:
     reason: str = ""
     after: float = 0.0
     change: str = ""
-    beside: tuple[str, ...] = ()
+    partners: tuple[str, ...] = ()
 
     @property
     def idle(self) -> float:

@@ -67,8 +67,8 @@ def idle_gpus(
     idle = allocated - work
     needed = share * need * float(there.mean()) - work
     peaks = min(idle - min(freed, idle), max(0.0, needed))
-    partners = () if place is None else place.beside
-    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, beside=partners)
+    partners = () if place is None else place.partners
+    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, partners=partners)
     if place is not None and place.frees:
         # Its peaks are met on the board that it shares.
         return replace(split, peaks=0.0, after=idle, change=Action.CO_LOCATE.spec.title)

@@ -51,7 +51,7 @@ class SharedPlace:
     """The outcome of sharing for a job: whether its own board is freed, beside whom, and why."""
 
     frees: bool
-    beside: tuple[str, ...]
+    partners: tuple[str, ...]
     why: str
 
 

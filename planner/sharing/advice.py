@@ -63,7 +63,7 @@ class SharingAdvice:
             job_id: place
             for subject, places in self.places.items()
             for job_id, place in places.items()
-            if subject in subjects or not place.beside
+            if subject in subjects or not place.partners
         }
 
 
@@ -81,7 +81,7 @@ def sharing_advice(
             runs_it = "" if run.scheduler is None else f" of {run.source}"
             pools[named_in(run.gpu_model + runs_it, run.cluster)].append(job)
     partners = (
-        {} if last is None else {job.job_id: job.idle.beside for job in last.jobs if job.idle}
+        {} if last is None else {job.job_id: job.idle.partners for job in last.jobs if job.idle}
     )
     advice = []
     places: dict[str, dict[str, SharedPlace]] = {}
@@ -169,9 +169,9 @@ class _SharingPool:
             for place, job_id in enumerate(names) if len(names) > 1 else ():
                 others = tuple(name for name in names if name != job_id)
                 why = f"it would share a board with {', '.join(others)}: {bound}"
-                yield job_id, SharedPlace(frees=place > 0, beside=others, why=why)
+                yield job_id, SharedPlace(frees=place > 0, partners=others, why=why)
             if len(names) == 1:
-                yield names[0], SharedPlace(frees=False, beside=(), why=self._alone(board))
+                yield names[0], SharedPlace(frees=False, partners=(), why=self._alone(board))
 
     def _alone(self, board: SharedBoard) -> str:
         if board.nearest is None:

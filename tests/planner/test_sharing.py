@@ -171,7 +171,7 @@ def test_two_small_services_share_a_board_that_mig_cannot_cut() -> None:
     idle = found.idle
     assert (idle["a/x"].after, idle["a/x"].cause) == (0.0, IdleCause.HOST)
     assert idle["a/y"].after == pytest.approx(idle["a/y"].idle)
-    assert idle["a/x"].beside == ("a/y",)
+    assert idle["a/x"].partners == ("a/y",)
     assert idle["a/x"].reason == found.kept["a/x"], "one reason wherever it is told"
 
 
@@ -217,18 +217,18 @@ def test_advice_that_was_given_keeps_its_boards() -> None:
     problem = case(*jobs, gpus=boards(L40S, 4))
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     first = advise(plan, problem)
-    pairs = [{job.job_id, *first.idle[job.job_id].beside} for job in plan.jobs]
+    pairs = [{job.job_id, *first.idle[job.job_id].partners} for job in plan.jobs]
     assert all(len(pair) == 2 for pair in pairs)
     turned = {"a/u": "a/x", "a/x": "a/u", "a/v": "a/w", "a/w": "a/v"}
     before = replace(
         plan,
         jobs=tuple(
-            replace(job, idle=replace(first.idle[job.job_id], beside=(turned[job.job_id],)))
+            replace(job, idle=replace(first.idle[job.job_id], partners=(turned[job.job_id],)))
             for job in plan.jobs
         ),
     )
     again = advise(plan, problem, last=before)
-    assert {job: row.beside for job, row in again.idle.items()} == {
+    assert {job: row.partners for job, row in again.idle.items()} == {
         job: (other,) for job, other in turned.items()
     }
 
