@@ -1,4 +1,4 @@
-"""Which jobs share which board: vector packing over slots, memory hard and compute soft.
+"""Jobs on shared boards: vector packing over slots, memory hard and compute soft.
 
 Jobs j of one room (who may share with whom) on boards b, over the slots t of what was seen:
 
