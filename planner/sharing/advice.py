@@ -255,8 +255,9 @@ def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> Fleet
         why=(
             f"{jobs} jobs hold a whole {model.name} each and would do with {boards}. {memory}. At "
             f"most {late:.1f} % of a board's work would be late. Pairs of programs measured "
-            f"{likely:g} of their speed, the worst {slowest:g}. Each job is restarted once. Only "
-            "HAMi or MPS holds a job to its part of the memory."
+            f"{likely:g} of their speed, the worst {slowest:g}. Each job is restarted once. "
+            "Time slicing holds no job to a part of the memory: where they exceed the board "
+            "together, a program among them fails."
         ),
         savings=_savings(pool, problem),
         starts_at=None,

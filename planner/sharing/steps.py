@@ -13,7 +13,7 @@ _CONFIG_LABEL = f"{VENDOR}device-plugin.config"
 class SharingPlan:
     """What is to be set up: boards, jobs on the fullest one, nodes by name where known.
 
-    `share_mib` is the largest part of a board's memory that a job is expected to need.
+    `share_mib` is an even part of the fullest board's memory.
     """
 
     boards: int
@@ -57,9 +57,10 @@ data:
 {_CONFIG_LABEL}={name} --overwrite
 4. The jobs named here ask for {SHARED_GPU}: 1 instead of {WHOLE_GPU}: 1, those of one board \
 with a pod affinity to each other's node.
-Instead of 1-4, where it runs: MPS (mps in place of timeSlicing, which divides memory evenly); \
-KAI (annotation gpu-fraction: "{fraction:.2f}"); \
-HAMi ({PIECES[0]}: {plan.share_mib:.0f}, {PIECES[2]}: 100), which holds each job to its memory.
+Instead of 1-4, where it runs: KAI (annotation gpu-fraction: "{fraction:.2f}"). \
+MPS (mps in place of timeSlicing) and HAMi ({PIECES[0]}: {plan.share_mib:.0f}, \
+{PIECES[2]}: 100) end a job that takes more than its part: \
+only for jobs that never took more than {plan.share_mib:.0f} MiB.
 Back: remove the label, and ask for {WHOLE_GPU}: 1 again."""
 
 
