@@ -25,7 +25,7 @@ from planner.advisers.slow_work_advice import slow_work_advice
 from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
-from planner.proposals.fleet_advice import FleetAdvice, missing_boards
+from planner.proposals.fleet_advice import FleetAdvice, SharedPlace, missing_boards
 from planner.proposals.from_plan import of_fleet, of_proposal
 from planner.proposals.guardrails import refusal, roomier
 from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
@@ -35,6 +35,7 @@ from planner.proposals.relief import Relief
 from planner.proposals.savings import ProposalOutcome, outcome_of
 from planner.proposals.suppressions import Rejections, rejected
 from planner.proposals.wording import named_first
+from planner.sharing.advice import sharing_advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,17 @@ def advise(
     cut = list(_not_rejected((as_row(node) for node in cuts if node.subject not in resting), no))
     findings += cut
     stays = {row.target for row in cut} | resting.keys()
+    unchanged = {name for name, proposal in by_job.items() if proposal.action is None}
+    in_slices = {job for node in cuts for job in node.frees}
+    sharing = sharing_advice(
+        problem, (unchanged & reasons.keys()) - resting.keys() - in_slices, last
+    )
+    shares = [advice for advice in sharing.advice if advice.subject not in resting]
+    shared = list(_not_rejected(map(as_row, shares), no))
+    findings += shared
+    pools = {row.target for row in shared}
+    places = sharing.of(pools)
+    reasons |= {job: place.why for job, place in places.items()}
     off = [
         as_row(node)
         for node in empty
@@ -172,8 +184,11 @@ def advise(
         findings += grown
     findings = [row for row in findings if not _has_begun(row, problem)]
     names = {proposals[entry].job.demand.job.job_id for entry in picks}
+    rests = {row.job_id for row in findings if row.action is Action.SCALE_TO_ZERO}
     idle = {
-        proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, reasons, resting)
+        proposal.job.demand.job.job_id: _idle_of(
+            proposal, problem, names, reasons, resting, places, rests
+        )
         for proposal in proposals
     }
     return Advice(
@@ -218,6 +233,8 @@ def _idle_of(
     recommended: Collection[str],
     reasons: Mapping[str, str],
     resting: Mapping[str, str],
+    places: Mapping[str, SharedPlace],
+    rests: Collection[str],
 ) -> IdleGpus:
     job_id = proposal.job.demand.job.job_id
     return idle_gpus(
@@ -226,6 +243,8 @@ def _idle_of(
         recommended=job_id in recommended,
         kept=reasons.get(job_id, ""),
         resting=job_id in resting,
+        place=places.get(job_id),
+        starts_on_demand=job_id in rests,
     )
 
 

@@ -17,6 +17,9 @@ def idle_waterfall(idle: IdleSum) -> go.Figure:
     for name, gpus in (("needed at peaks", idle.peaks), *(row[:2] for row in idle.stays)):
         top -= gpus
         steps.append((str(name), top, gpus, FREE))
+    for change, gpus, _jobs in idle.after:
+        top -= gpus
+        steps.append((f"after a change: {change}", top, gpus, PROPOSED))
     steps.append(("freed by recommendations", 0.0, idle.freed, PROPOSED))
     names, starts, widths, colours = zip(*reversed(steps), strict=True)
     bars = go.Bar(

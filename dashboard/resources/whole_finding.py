@@ -28,10 +28,12 @@ def whole_finding(reader: StoreReader, status: FindingStatus) -> WholeFinding:
 
 
 def change_text(reader: StoreReader, status: FindingStatus) -> str | None:
-    """Return the text of the change file; None where there is none to write."""
+    """Return the text of the change file, of advice its steps; None where there is neither."""
     if status.revision is None:
         return None
+    recommendation = status.revision.recommendation
     try:
-        return preview(reader, status.revision.recommendation).text
+        return preview(reader, recommendation).text
     except ChangeRefusedError:
-        return None
+        details = dict(recommendation.details)
+        return "\n".join(details[name] for name in ("boards", "steps") if name in details) or None

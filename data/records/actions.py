@@ -71,6 +71,7 @@ class ActionSpec:
     pauses: bool = False  # whether it ends by itself and needs no rollback
     bound: str = ""  # which bound it changes of the autoscaler that `details` name
     of_service: bool = False  # whether it is of how a service is run, which no plan gives
+    shares: bool = False  # whether it lets jobs of one GPU model share boards
     of_program: bool = False  # whether it changes how a job's program works, which no plan does
 
 
@@ -101,8 +102,9 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             takes_all=True,
         ),
         Action.CO_LOCATE: ActionSpec(
-            title="Share a board",
-            deeds=("let {target} share its boards", "give {target} its own boards back"),
+            title="Share boards",
+            deeds=("let jobs share boards: {change}", "give each job its own board back"),
+            shares=True,
         ),
         Action.SHIFT_IN_TIME: ActionSpec(
             title="Cheaper or cleaner hours",

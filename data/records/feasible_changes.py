@@ -104,10 +104,10 @@ def why_not(
 ) -> str:
     """Return the reason why no applier can bring a job to a configuration, '' when one can.
 
-    A power cap and a shared board leave the job's own object alone. `may_requeue`: Slurm jobs that
+    A power cap leaves the job's own object alone. `may_requeue`: Slurm jobs that
     run may be requeued to change them; `behind_others`: even while others wait for their nodes.
     """
-    if job.scheduler is None or proposed.power_cap_watts is not None or proposed.shared_with:
+    if job.scheduler is None or proposed.power_cap_watts is not None:
         return ""
     if job.platform is Platform.KUBERNETES:
         return _on_kubernetes(job, proposed)

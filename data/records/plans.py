@@ -58,6 +58,7 @@ class IdleCause(StrEnum):
     KEPT = "not judged"
     RIGID = "no change reaches the job"
     SMALLEST = "no smaller size can be given"
+    HOST = "others would share its board"
     COSTLY = "a smaller size does not pay"
     HELD_BACK = "the change is held back"
     RESTING = "changed or decided lately"
@@ -70,10 +71,11 @@ class IdleCause(StrEnum):
 class IdleGpus:
     """The forecast use of a job's GPUs over the horizon; GPUs, on average over its slots.
 
-    idle = peaks + freed_idle + stays. `work` is the forecast's median, `peaks` what q90 with
-    headroom needs beyond it, `freed` what the recommendation takes. `work` is None where demand is
-    not known and while the job waits for its start: it holds nothing then. `cause` and `reason` say
-    why `stays` stays.
+    idle = peaks + freed_idle + after + stays. `work` is the forecast's median, `peaks` what q90
+    with headroom needs beyond it, `freed` what the recommendation takes. `work` is None where
+    demand is not known and while the job waits for its start: it holds nothing then. `cause` and
+    `reason` say why `stays` stays. `after` is the part that a change frees which a person can make,
+    named by `change`; `partners` are the jobs with which it would share a board.
     """
 
     held: float
@@ -82,6 +84,9 @@ class IdleGpus:
     freed: float = 0.0
     cause: IdleCause = IdleCause.NONE
     reason: str = ""
+    after: float = 0.0
+    change: str = ""
+    partners: tuple[str, ...] = ()
 
     @property
     def idle(self) -> float:
@@ -96,7 +101,7 @@ class IdleGpus:
     @property
     def stays(self) -> float:
         """The part that stays idle beyond the peaks."""
-        return self.idle - self.freed_idle - self.peaks
+        return self.idle - self.freed_idle - self.after - self.peaks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Admission of proposals that fit together: there is room for each, and pairs stay pairs."""
+"""Admission of proposals that fit together: there is room for each."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from planner.proposals.proposal import Proposal
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
 Slots = npt.NDArray[np.float64]
 _TOLERANCE = 1e-9
-NO_PAIR = "the job that would share its board is not proposed to do so"
 NO_HOST = "boards are free for it, but its pods' requests of CPU or memory do not fit beside them"
 Floats = npt.NDArray[np.float64]
 
@@ -200,7 +199,7 @@ def admitted(
     A job that is not proposed to change keeps what it has. Boards that one change frees may be
     taken by another: passes go on until nothing more fits.
     """
-    reasons = dict.fromkeys(_unpaired(proposals), NO_PAIR)
+    reasons: dict[int, str] = {}
     waiting = [number for number in range(len(proposals)) if number not in reasons]
     numbers: list[int] = []
     before = -1
@@ -212,20 +211,6 @@ def admitted(
                 numbers.append(number)
                 waiting.remove(number)
     return sorted(numbers), {number: why for number, why in reasons.items() if why}
-
-
-def _unpaired(proposals: Sequence[Proposal]) -> set[int]:
-    """Return the numbers of those that would share a board with a job that would not."""
-    with_whom = {
-        proposal.job.demand.job.job_id: proposal.chosen.configuration.shared_with
-        for proposal in proposals
-    }
-    return {
-        number
-        for number, proposal in enumerate(proposals)
-        if (other := proposal.chosen.configuration.shared_with)
-        and with_whom.get(other) != proposal.job.demand.job.job_id
-    }
 
 
 def _taking(proposal: Proposal) -> Iterator[Option]:

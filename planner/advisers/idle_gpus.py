@@ -1,6 +1,6 @@
 """Fate of the GPUs that jobs hold and do not use: freed, needed at peaks, or kept and why.
 
-    idle = needed at peaks + freed by recommendations + stays
+    idle = freed by recommendations + after a change by hand + needed at peaks + stays
 
 holds for each job and, summed, for the fleet. Units are GPUs (board equivalents for slices),
 averaged over the slots of the horizon. A service that rests, and whose work is likely to return, is
@@ -23,6 +23,7 @@ from planner.costs.terms import Terms
 from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.fleet_advice import SharedPlace
 from planner.proposals.guardrails import not_reclaimed_yet, why_none_smaller
 from planner.proposals.job_advice import job_advice, savings_of
 from planner.proposals.proposal import Proposal
@@ -31,11 +32,19 @@ _NEGLIGIBLE = 1e-9
 
 
 def idle_gpus(
-    proposal: Proposal, terms: Terms, *, recommended: bool, kept: str, resting: bool
+    proposal: Proposal,
+    terms: Terms,
+    *,
+    recommended: bool,
+    kept: str,
+    resting: bool,
+    place: SharedPlace | None = None,
+    starts_on_demand: bool = False,
 ) -> IdleGpus:
     """Return what a job's GPUs do over the horizon, and why those that stay idle stay.
 
-    `kept` is the reason why nothing is proposed, '' when something is.
+    `kept` is the reason why nothing is proposed, '' when something is. `place` is where advice on
+    sharing would have the job, None where none speaks of it.
     """
     job, present = proposal.job, proposal.present
     demand, there = job.demand, job.demand.remaining.central
@@ -58,9 +67,18 @@ def idle_gpus(
     idle = allocated - work
     needed = share * need * float(there.mean()) - work
     peaks = min(idle - min(freed, idle), max(0.0, needed))
-    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed)
+    partners = () if place is None else place.partners
+    split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, partners=partners)
+    if place is not None and place.frees:
+        # Its peaks are met on the board that it shares.
+        return replace(split, peaks=0.0, after=idle, change=Action.CO_LOCATE.spec.title)
+    if starts_on_demand:
+        split = replace(split, after=split.stays, change=Action.SCALE_TO_ZERO.spec.title)
     if split.stays <= _NEGLIGIBLE:
         return split
+    if place is not None:
+        cause = IdleCause.HOST if partners else IdleCause.SMALLEST
+        return replace(split, cause=cause, reason=place.why)
     cause, reason = _why_it_stays(
         proposal, terms, recommended=recommended, kept=kept, resting=resting
     )

@@ -295,6 +295,7 @@ def _advice(cut: _CutNode) -> FleetAdvice:
         savings=cut.savings,
         starts_at=None,
         ends_at=None,
+        frees=tuple(names),
         factors=(
             ("would take a slice", ", ".join(names[:_NAMED_JOBS]) + more),
             ("cutting", _MINUTES),

@@ -24,7 +24,6 @@ from data.settings.all_settings import PlanningSettings
 from planner.costs.power_caps import cap_effect
 from planner.costs.terms import Terms
 from planner.fleet.fleet_nodes import Reach
-from planner.jobs.board_sharing import HALF, Partner
 from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_demand import JobDemand
 
@@ -112,7 +111,6 @@ def options_for(
     reach: Reach,
     *,
     terms: Terms,
-    partner: Partner | None = None,
     room: float = math.inf,
 ) -> tuple[Option, ...]:
     """Return the options of a job, the present one first; `reach` is what its nodes have.
@@ -147,8 +145,6 @@ def options_for(
         if demand.job.gpu_count == 1:
             offered = reach.slices.get(here.name, frozenset())
             options += _slices(demand, here, memory, present, offered)
-        if partner is not None:
-            options.append(_half_board(here, partner))
     if not demand.job.mig_profile:
         options += _power_caps(demand, here, terms)
     if demand.may_stop(planning):
@@ -286,15 +282,6 @@ def _slices(
                 )
             )
     return options
-
-
-def _half_board(here: GpuModel, partner: Partner) -> Option:
-    return Option(
-        configuration=Configuration(gpu_model=here.name, gpu_count=1, shared_with=partner.job_id),
-        boards=HALF,
-        service=partner.speed,
-        slowdown=(1 / partner.speed_high, 1 / partner.speed, 1 / partner.speed_low),
-    )
 
 
 def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:

@@ -130,7 +130,7 @@ def power_per_work(present: Option, option: Option, terms: Terms, curve: PowerCu
 def activity_ratio(present: Option, option: Option, terms: Terms) -> float:
     """Return the ratio of boards' activity under an option to that of now, for the same work."""
     now, then = present.configuration, option.configuration
-    if now.mig_profile or then.mig_profile or then.shared_with:
+    if now.mig_profile or then.mig_profile:
         speeds = [terms.catalogue.get(board.gpu_model).relative_speed for board in (now, then)]
         return now.gpu_count * speeds[0] / (then.gpu_count * speeds[1])
     return present.service / option.service

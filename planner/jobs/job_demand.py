@@ -11,7 +11,7 @@ from data.base.errors import ImpossibleProblemError
 from data.base.units import IDLE_RATIO, SAME_BOARDS, SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import BoardShare
-from data.facts.job_history import JobHistory
+from data.facts.job_history import NO_HISTORY, JobHistory
 from data.facts.jobs import Job
 from data.facts.queue_waits import QueueWait
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -45,7 +45,7 @@ class JobDemand:
     tell no requests. `seen_idle_hours` is for how long up to now it did nothing, `idle_hours` the
     same as far as it counts: 0 of a service that worked within a week. `work_return` is the chance
     that its work returns within the horizon. `share` is what the job has of boards that others are
-    on too, None of one that has its devices alone.
+    on too, None of one that has its devices alone. `past` is what was read of it.
     """
 
     job: Job
@@ -78,6 +78,7 @@ class JobDemand:
     peak_load_ratio: float | None = None
     foreseen_devices: Values | None = None
     share: BoardShare | None = None
+    past: JobHistory = NO_HISTORY
 
     @property
     def is_fixed(self) -> bool:
@@ -183,6 +184,7 @@ def job_demand(
         if board_share
         else _forecast_devices(job, standing, service, slot_starts, planning),
         share=board_share,
+        past=rows,
     )
 
 

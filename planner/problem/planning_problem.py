@@ -34,7 +34,6 @@ from planner.fleet.fleet_nodes import FleetFacts, Reach
 from planner.fleet.pools import Pools, make_pools
 from planner.fleet.quota_room import QuotaRoom
 from planner.fleet.tenants import Tenants, make_tenants
-from planner.jobs.board_sharing import partners_of
 from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
@@ -267,11 +266,6 @@ def make_problem(
         or keep_reason(entry, catalogue, planning)
         for entry in demands
     }
-    partners = partners_of(
-        [entry for entry in demands if not reasons[entry.job.job_id]],
-        catalogue=catalogue,
-        planning=planning,
-    )
     own_jobs = [entry.job for entry in demands]
     facts = fleet_facts(
         cluster,
@@ -291,7 +285,6 @@ def make_problem(
                     entry,
                     reach,
                     terms=terms,
-                    partner=partners.get(entry.job.job_id),
                     room=room.beside(entry.job)[0],
                 ),
                 keep_reason=reasons[entry.job.job_id],

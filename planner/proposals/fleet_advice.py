@@ -25,7 +25,8 @@ _NOTICEABLE_BOARDS = 0.05
 class FleetAdvice:
     """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job.
 
-    `first` are changes of jobs that have to be followed before it.
+    `first` are changes of jobs that have to be followed before it, `frees` the jobs whose boards
+    it frees.
     """
 
     action: Action
@@ -42,6 +43,16 @@ class FleetAdvice:
     factors: tuple[tuple[str, str], ...]
     details: tuple[tuple[str, str], ...] = ()
     first: tuple[Proposal, ...] = ()
+    frees: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPlace:
+    """The outcome of sharing for a job: whether its own board is freed, beside whom, and why."""
+
+    frees: bool
+    partners: tuple[str, ...]
+    why: str
 
 
 def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:

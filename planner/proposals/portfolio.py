@@ -9,6 +9,7 @@ belongs to no single job: idle power and switching of nodes, limits, moves, roun
 of rent that the planner charges for a change that costs nothing.
 
     together    =  recommended  +  nodes  +  for memory  +  services  +  programs  +  growth
+                   +  sharing  -  advice
 
 is what the recommendations save, row by row: a node that is off saves the idle power of its boards
 too, which no plan counts and no job's row does. No plan advises on services, changes a job's
@@ -36,7 +37,8 @@ class Portfolio:
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
     that keep jobs from running out of memory, most often a loss. So are `nodes`, what powering
     nodes down or cutting them saves, `services`, what advice on services saves, `programs`, the
-    rent of the time that slow work loses, and `growth`, what boards of elastic training cost.
+    rent of the time that slow work loses, `growth`, what boards of elastic training cost, and
+    `sharing`, what jobs that share boards free.
     `taken` is what those of all that cost money cost: `together` is so much below the savings of
     the others. `advised` is what advice would save, if a person follows it: it is no part of
     `together`.
@@ -55,6 +57,7 @@ class Portfolio:
     services: float = 0.0
     programs: float = 0.0
     growth: float = 0.0
+    sharing: float = 0.0
     taken: float = 0.0
     advised: float = 0.0
 
@@ -62,7 +65,7 @@ class Portfolio:
     def together(self) -> float:
         """Savings of all changes, the sum of their central figures; advice changes nothing."""
         others = self.nodes + self.for_memory + self.services + self.programs + self.growth
-        return self.recommended + others - self.advised
+        return self.recommended + others + self.sharing - self.advised
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
@@ -114,6 +117,7 @@ def portfolio_of(
         gpu_hours=gpu_hours,
         nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
         services=worth_of(row for row in rows if row.action.spec.of_service)[0],
+        sharing=worth_of(row for row in rows if row.action.spec.shares)[0],
         programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
         growth=worth_of(grown)[0],
         taken=worth_of(row for row in rows if not row.is_advice)[1],

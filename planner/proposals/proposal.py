@@ -161,8 +161,6 @@ def _action(present: Option, option: Option) -> Action:
         return Action.RECLAIM
     if then.power_cap_watts is not None:
         return Action.POWER_CAP
-    if then.shared_with:
-        return Action.CO_LOCATE
     if then.mig_profile != now.mig_profile:
         return Action.MIG_SLICE
     if then.gpu_model != now.gpu_model:

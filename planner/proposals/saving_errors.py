@@ -125,7 +125,7 @@ def _longer_rates(proposal: Proposal, longer: Triple, terms: Terms) -> Values:
     if not longer[2] > 0 or not central > 0:
         return np.zeros(1)
     low, middle, high = longer[0] / central, longer[1] / central, longer[2] / most
-    if may_slow(proposal.chosen) and not proposal.chosen.configuration.shared_with:
+    if may_slow(proposal.chosen):
         return np.maximum(low, high * np.array(SLOWER))
     levels = either_side(middle - low, max(0.0, high - middle))
     return np.maximum(middle + levels[:: len(levels) // 20], 0.0)

@@ -148,7 +148,7 @@ def _longer_hours(proposal: Proposal, terms: Terms) -> Triple:
     """Return the extra hours of the horizon's work under the option as low, central, high.
 
     Central: what the plan counts. High: on fewer or other devices as if activity did not rise
-    there; under a cap or beside another job the worst slowdown of work that has the load of q90.
+    there; under a cap the worst slowdown of work that has the load of q90.
     """
     demand, option = proposal.job.demand, proposal.chosen
     if not demand.standing.ends or not option.service or proposal.option == 0:
@@ -158,8 +158,7 @@ def _longer_hours(proposal: Proposal, terms: Terms) -> Triple:
     missed = float((missing * proposal.held * demand.remaining.unlimited).sum())
     central = float((extra * proposal.held).sum()) * terms.slot_hours
     load = np.ones_like(extra)
-    slowed = option.configuration.power_cap_watts is not None or option.configuration.shared_with
-    if slowed and demand.demand_q90 is not None:
+    if option.configuration.power_cap_watts is not None and demand.demand_q90 is not None:
         load = demand.demand_q90 / proposal.present.service
     beyond = np.clip(load * option.slowdown[2] - 1, 0.0, None)
     worst = float((beyond * proposal.held * demand.remaining.high).sum()) * terms.slot_hours

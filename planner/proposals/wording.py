@@ -173,18 +173,6 @@ def _hot(proposal: Proposal, problem: PlanningProblem) -> str:
     )
 
 
-def _shares(proposal: Proposal, problem: PlanningProblem) -> str:
-    demand = proposal.job.demand
-    _low, middle, high = (100 * (value - 1) for value in proposal.chosen.slowdown)
-    return (
-        f"It and {proposal.chosen.configuration.shared_with} together do no more than one board's "
-        f"work (P95) in at most 80 % of its memory, and no MIG slice fits it; it holds "
-        f"{(demand.memory_mib or 0) / 1024:.1f} GiB and is forecast to do {_peak(proposal):.2f} of "
-        f"a device's work (q90). Pairs like this run {middle:.0f} % longer (up to {high:.0f} %). "
-        "The board is freed only when both move."
-    )
-
-
 def _waits(proposal: Proposal, problem: PlanningProblem) -> str:
     slots = len(problem.slot_starts)
     assert proposal.first is not None  # noqa: S101 - a shift has its slots by construction
@@ -230,7 +218,6 @@ def _outgrows(proposal: Proposal, problem: PlanningProblem) -> str:
 _REASONS = {
     Action.RECLAIM: _idle,
     Action.POWER_CAP: _hot,
-    Action.CO_LOCATE: _shares,
     Action.SHIFT_IN_TIME: _waits,
     Action.SCALE_OUT: _outgrows,
 }

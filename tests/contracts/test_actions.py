@@ -30,6 +30,7 @@ NAMED_IN = {
     "planner/advisers/slow_work_advice.py": "makes those of slow work",
     "planner/advisers/service_size.py": "makes that a model fits a smaller GPU",
     "planner/advisers/idle_gpus.py": "makes that a service at rest starts on demand",
+    "planner/sharing/advice.py": "makes that jobs share boards",
     "planner/advisers/growth.py": "makes those of elastic training",
     "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
@@ -94,6 +95,7 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
                 Action.SCALE_TO_ZERO}  # fmt: skip
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}
+    assert {action for action in Action if action.spec.shares} == {Action.CO_LOCATE}
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
     assert {action for action in Action if action.spec.gives_back} == {Action.GIVE_BACK}
     assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}

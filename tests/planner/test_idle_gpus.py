@@ -47,10 +47,11 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
         if idle.work is None:
             assert idle.cause in (IdleCause.UNKNOWN, IdleCause.NONE)
             continue
-        assert idle.idle == pytest.approx(idle.peaks + idle.freed_idle + idle.stays)
-        assert min(idle.peaks, idle.freed, idle.stays + 1e-9, idle.work) >= 0
+        assert idle.idle == pytest.approx(idle.peaks + idle.freed_idle + idle.after + idle.stays)
+        assert bool(idle.change) == (idle.after > 1e-9)
+        assert min(idle.peaks, idle.freed, idle.after, idle.stays + 1e-9, idle.work) >= 0
         assert bool(idle.cause) == bool(idle.reason) == (idle.stays > 1e-9)
-        if idle.cause in (IdleCause.RIGID, IdleCause.SMALLEST):
+        if idle.cause in (IdleCause.RIGID, IdleCause.SMALLEST, IdleCause.HOST):
             assert idle.reason in kept[job.job_id], "one reason wherever it is told"
         median = np.minimum(planned_job.demand.demand_q50, job.now.gpu_count)
         present = planned_job.options[0]
@@ -72,8 +73,8 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
             saved = change.savings.gpu_hours.central / hours
             assert saved - 1e-6 <= idle.freed <= max(0.0, saved + idle.held * taken / hours) + 1e-6
     total = idle_sum(plan)
-    stays = sum(gpus for _cause, gpus, _jobs in total.stays)
-    assert total.idle == pytest.approx(total.freed + total.peaks + stays)
+    after = sum(gpus for _change, gpus, _jobs in total.after)
+    assert total.idle == pytest.approx(total.freed + after + total.needed)
     rows = idle_rows(plan)
     assert sum(row.idle or 0.0 for row in rows) == pytest.approx(total.idle)
     assert sum(row.held for row in rows) == pytest.approx(total.held + total.unknown)
@@ -115,8 +116,8 @@ def test_a_job_that_waits_for_its_start_holds_no_gpu(
     total = idle_sum(plan)
     assert total.held == pytest.approx(sum(running.values()))
     assert total.unknown_jobs == 0
-    stays = sum(gpus for _cause, gpus, _jobs in total.stays)
-    assert total.held == pytest.approx(total.work + total.freed + total.peaks + stays)
+    after = sum(gpus for _change, gpus, _jobs in total.after)
+    assert total.held == pytest.approx(total.work + total.freed + after + total.needed)
     tenants = {job.job_id: job.namespace for job in jobs}
     for tenant in plan.tenants:
         own = sum(gpus for job_id, gpus in running.items() if tenants[job_id] == tenant.tenant)

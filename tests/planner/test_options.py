@@ -1,8 +1,6 @@
-"""What each kind of job may be given: caps, more boards, half a board, a pause."""
+"""What each kind of job may be given: caps, more boards, a pause."""
 
-import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,9 @@ from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import (
-    A100,
     AS_OF,
     H100,
     L40S,
-    PLANNING,
     SLOT_LENGTHS,
     boards,
     case,
@@ -29,7 +25,6 @@ from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from planner.costs.cost import slot_costs
-from planner.jobs.board_sharing import MAX_MEMORY_SHARE, MAX_UTILIZATION, SPEEDS, partners_of
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 
@@ -130,104 +125,6 @@ def test_growth_ends_at_the_fleet_and_at_the_bounds_of_the_workload() -> None:
     )
     problem = case((bounded, 0.95, 5_000.0, 900.0), gpus=boards(H100, 8))
     assert max(choice.gpu_count for choice in choices(problem)) == 3
-
-
-def test_two_small_services_share_a_board_that_mig_cannot_cut() -> None:
-    """An L40S has no MIG: both get half of it, named after one another."""
-    problem = case(
-        (make_job("a/x", gpu_model=L40S), 0.3, 9_000.0, 120.0),
-        (make_job("a/y", gpu_model=L40S), 0.4, 9_000.0, 130.0),
-        gpus=boards(L40S, 2),
-    )
-    shared = [
-        choice.shared_with
-        for job in (0, 1)
-        for choice in choices(problem, job)
-        if choice.shared_with
-    ]
-    assert shared == ["a/y", "a/x"]
-    halves = [option for option in problem.jobs[0].options if option.configuration.shared_with]
-    assert (halves[0].boards, halves[0].service) == (0.5, 0.90)
-
-
-def test_speeds_of_a_shared_board_hold_what_was_measured() -> None:
-    """Of 22 pairs of programs that take turns on an H200 and 15 by MPS, none is slower."""
-    measured = Path(__file__).parents[2] / "benchmarks/measured/shared_board_h200.json"
-    rows = json.loads(measured.read_text(encoding="utf-8"))["rows"]
-    fitting = [row for row in rows if sum(row["sm_active"]) <= MAX_UTILIZATION]
-    assert len(fitting) == 37
-    above = 0.0
-    for most, low, likely, high in SPEEDS:
-        in_turns, by_mps = (
-            [
-                min(row["speed"])
-                for row in fitting
-                if row["sharing"] == sharing and above < sum(row["sm_active"]) <= most
-            ]
-            for sharing in ("time-slicing", "mps")
-        )
-        above = most
-        assert min(in_turns + by_mps) >= low - 0.005
-        assert np.median(in_turns) < likely < np.median(by_mps) <= high
-
-
-@pytest.mark.parametrize(
-    ("job", "level", "memory", "planning"),
-    [
-        (make_job("a/y", gpu_model=L40S), 0.8, 9_000.0, PLANNING),
-        (make_job("a/y", gpu_model=L40S), 0.3, 30_000.0, PLANNING),
-        (make_job("b/y", gpu_model=L40S), 0.3, 9_000.0, PLANNING),
-        (make_job("a/y", gpu_model=L40S, kind=WorkloadKind.TRAINING), 0.3, 9_000.0, PLANNING),
-        (
-            make_job("a/y", gpu_model=L40S),
-            0.3,
-            9_000.0,
-            PlanningSettings(slot_minutes=60, horizon_slots=24, board_sharing="none"),
-        ),
-    ],
-    ids=["too busy", "too large", "another namespace", "rigid", "not wanted"],
-)
-def test_what_keeps_two_jobs_from_sharing(
-    job: Job, level: float, memory: float, planning: PlanningSettings
-) -> None:
-    """Each guard by itself."""
-    problem = case(
-        (make_job("a/x", gpu_model=L40S), 0.3, 9_000.0, 120.0),
-        (job, level, memory, 120.0),
-        gpus=boards(L40S, 2),
-        planning=planning,
-    )
-    assert not any(choice.shared_with for number in (0, 1) for choice in choices(problem, number))
-
-
-def test_a_slice_is_preferred_to_sharing() -> None:
-    """An A100 can be cut: a slice keeps the jobs apart."""
-    problem = case(
-        (make_job("a/x", gpu_model=A100), 0.2, 9_000.0, 120.0),
-        (make_job("a/y", gpu_model=A100), 0.2, 9_000.0, 120.0),
-        gpus=boards(A100, 2, cut=True),
-    )
-    assert any(choice.mig_profile for choice in choices(problem))
-    assert not any(choice.shared_with for choice in choices(problem))
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.02, 0.9)), min_size=2, max_size=9))
-@settings(max_examples=examples(30), deadline=None)
-def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
-    """No job is in two pairs, and no pair does more than a board's work."""
-    jobs = [
-        (make_job(f"a/{number}", gpu_model=L40S), level, share * 46_068, 100.0)
-        for number, (level, share) in enumerate(needs)
-    ]
-    problem = case(*jobs, gpus=boards(L40S, 10))
-    demands = [job.demand for job in problem.jobs]
-    found = partners_of(demands, catalogue=problem.catalogue, planning=problem.planning)
-    by_id = {demand.job.job_id: need for demand, need in zip(demands, needs, strict=True)}
-    for job_id, partner in found.items():
-        assert found[partner.job_id].job_id == job_id != partner.job_id
-        used, memory = np.add(by_id[job_id], by_id[partner.job_id])
-        assert used <= MAX_UTILIZATION + 1e-6
-        assert memory <= MAX_MEMORY_SHARE + 1e-6
 
 
 def waiting(slack: float, slot_minutes: int = 60, **energy: Any) -> PlanningProblem:

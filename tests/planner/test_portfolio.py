@@ -234,24 +234,6 @@ def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
     assert admitted(proposals, AdmissionRoom(problem)) == ([0], {1: NO_ROOM})
 
 
-def test_half_a_pair_is_not_proposed() -> None:
-    """A board is shared by two or by nobody."""
-    problem = case(
-        (make_job("a/x", gpu_model=L40S), 0.3, 9_000.0, 120.0),
-        (make_job("a/y", gpu_model=L40S), 0.3, 9_000.0, 120.0),
-        gpus=boards(L40S, 2),
-    )
-    found = advised(problem)
-    assert {recommendation.action for recommendation in found.recommendations} == {Action.CO_LOCATE}
-    assert len(found.recommendations) == 2
-    assert found.portfolio.gpu_hours == pytest.approx(24.0)
-    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    alone = replace(plan.jobs[1], steps=(plan.jobs[1].now,) * 24)
-    broken = advise(replace(plan, jobs=(plan.jobs[0], alone)), problem)
-    assert broken.recommendations == ()
-    assert "share" in broken.kept["a/x"]
-
-
 def test_a_plan_that_changes_a_job_often_gives_one_change_that_suffices() -> None:
     """Two slices in turns: the larger one for good, and the rest of the saving is called timing."""
     levels = [0.05] * 16 + [0.24] * 8

@@ -138,8 +138,9 @@ def test_no_promise_reaches_beyond_the_end_of_its_job(source: str, slot_minutes:
             own, savings = by_id[recommendation.job_id], recommendation.savings
             left = hours_left(own, problem)
             # Of a board that is cut or shared a part is freed, of another model all of them are.
-            kept = recommendation.proposed.gpu_model == recommendation.now.gpu_model and not (
-                recommendation.proposed.mig_profile or recommendation.proposed.shared_with
+            kept = (
+                recommendation.proposed.gpu_model == recommendation.now.gpu_model
+                and not recommendation.proposed.mig_profile
             )
             freed = recommendation.now.gpu_count - kept * recommendation.proposed.gpu_count
             could_hold += freed * left

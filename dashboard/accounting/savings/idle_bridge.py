@@ -1,11 +1,20 @@
-"""Bridge from idle to freed GPUs: those of jobs that do no work, and what becomes of them."""
+"""Bridge from idle to freed GPUs: those of jobs that do no work, and what becomes of them.
+
+Every idle GPU has one state: free now by a recommendation, after a change that a person can make,
+or needed, for peaks or by a constraint that is told.
+"""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import IdleCause, IdleGpus, Plan
+
+_SHOWN_GPUS = 0.05
+_Name = TypeVar("_Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +25,10 @@ class IdleRow:
     held: float
     idle: float | None
     freed: float | None
+    after: float | None
     peaks: float | None
     stays: float
+    change: str
     because: str
     reason: str
 
@@ -29,13 +40,15 @@ IDLE_COLUMNS = tuple(field.name for field in fields(IdleRow))
 class IdleSum:
     """The jobs of a plan together; GPUs, on average over its horizon.
 
-    idle = freed + peaks + the sum of `stays`, by cause. `unknown` is held by jobs whose demand is
-    not known, beside `held`. `slices` says how MIG instances count, '' where no job has one.
+    idle = freed + the sum of `after`, by change, + peaks + the sum of `stays`, by cause. `unknown`
+    is held by jobs whose demand is not known, beside `held`. `slices` says how MIG instances count,
+    '' where no job has one.
     """
 
     held: float
     work: float
     freed: float
+    after: tuple[tuple[str, float, int], ...]
     peaks: float
     stays: tuple[tuple[IdleCause, float, int], ...]
     unknown: float
@@ -47,19 +60,31 @@ class IdleSum:
         """GPUs that are held and do no work."""
         return self.held - self.work
 
+    @property
+    def needed(self) -> float:
+        """Idle GPUs that stay, for peaks or by a constraint."""
+        return self.peaks + sum(gpus for _cause, gpus, _jobs in self.stays)
+
     def sentence(self) -> str:
         """Return the sum in words, '' when no job holds anything."""
         if self.held <= 0 and not self.unknown_jobs:
             return ""
-        stays = sum(gpus for _cause, gpus, _jobs in self.stays)
-        causes = "; ".join(f"{cause}: {gpus:.1f}" for cause, gpus, _jobs in self.stays)
+        after = sum(gpus for _change, gpus, _jobs in self.after)
+        changes = "; ".join(f"{change}: {gpus:.1f}" for change, gpus, _jobs in self.after)
+        causes = "; ".join(
+            f"{cause}: {gpus:.1f}"
+            for cause, gpus in (("peaks", self.peaks), *(row[:2] for row in self.stays))
+            if gpus >= _SHOWN_GPUS
+        )
         unknown = (
             f" Beside them {count_text(self.unknown_jobs, 'job holds', 'jobs hold')} "
             f"{self.unknown:.1f} GPUs of unknown demand."
         )
         return (
-            f"Of {self.held:.1f} GPUs that jobs hold, {self.idle:.1f} are forecast to be idle: the "
-            f"recommendations free {self.freed:.1f}, peaks need {self.peaks:.1f}, {stays:.1f} stay"
+            f"Of {self.held:.1f} GPUs that jobs hold, {self.idle:.1f} are forecast to be idle: "
+            f"{self.freed:.1f} are free now, by the recommendations; {after:.1f} after a change "
+            + (f"that you can make ({changes}); " if changes else "by hand; ")
+            + f"{self.needed:.1f} are needed"
             + (f" ({causes})" if causes else "")
             + "."
             + (unknown if self.unknown_jobs else "")
@@ -73,24 +98,31 @@ def idle_sum(plan: Plan) -> IdleSum:
     measured = [idle for idle in jobs if idle.work is not None]
     unknown = [idle for idle in jobs if idle.cause is IdleCause.UNKNOWN]
     stays: dict[IdleCause, list[float]] = defaultdict(list)
+    after: dict[str, list[float]] = defaultdict(list)
     for idle in measured:
         if idle.cause:
             stays[idle.cause].append(idle.stays)
+        if idle.change:
+            after[idle.change].append(idle.after)
     return IdleSum(
         held=sum(idle.held for idle in measured),
         work=sum(idle.work or 0.0 for idle in measured),
         freed=sum(idle.freed_idle for idle in measured),
+        after=_largest_first(after),
         peaks=sum(idle.peaks for idle in measured),
-        stays=tuple(
-            sorted(
-                ((cause, sum(gpus), len(gpus)) for cause, gpus in stays.items()),
-                key=lambda row: (-row[1], row[0]),
-            )
-        ),
+        stays=_largest_first(stays),
         unknown=sum(idle.held for idle in unknown) + plan.unread_gpus,
         unknown_jobs=len(unknown) + plan.unread_jobs,
         slices=_how_slices_count(plan),
     )
+
+
+def _largest_first(
+    amounts: Mapping[_Name, Sequence[float]],
+) -> tuple[tuple[_Name, float, int], ...]:
+    """Return the sum and the number of jobs by name, the largest sum first."""
+    rows = ((name, sum(gpus), len(gpus)) for name, gpus in amounts.items())
+    return tuple(sorted(rows, key=lambda row: (-row[1], row[0])))
 
 
 def _how_slices_count(plan: Plan) -> str:
@@ -110,6 +142,8 @@ def why_kept(idle: IdleGpus | None) -> str:
     """Return the reason to recommend no change of a job; '' when no plan has looked at it."""
     if idle is None:
         return ""
+    if not idle.cause and idle.change:
+        return f"it is free after a change that you can make: {idle.change}"
     if not idle.cause:
         return "none of its GPUs is forecast to be idle beyond its peaks"
     return f"{idle.cause}: {idle.reason}" if idle.reason else str(idle.cause)
@@ -128,8 +162,10 @@ def _row(job_id: str, idle: IdleGpus) -> IdleRow:
         held=idle.held,
         idle=idle.idle if is_known else None,
         freed=idle.freed_idle if is_known else None,
+        after=idle.after if is_known else None,
         peaks=idle.peaks if is_known else None,
         stays=idle.stays,
+        change=idle.change,
         because=str(idle.cause),
         reason=idle.reason,
     )

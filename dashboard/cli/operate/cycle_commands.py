@@ -135,6 +135,7 @@ def portfolio_line(sums: Portfolio) -> str:
         "advice on services": sums.services,
         "work that is slow": sums.programs,
         "growing elastic training": sums.growth,
+        "jobs that share boards": sums.sharing,
     }
     rest = {
         "changes that are not worth or not safe to recommend": sums.not_recommended,
@@ -142,7 +143,7 @@ def portfolio_line(sums: Portfolio) -> str:
         "work that is expected to be missed, priced": sums.service,
         "nodes and limits that jobs share": sums.shared,
     }
-    others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.growth)
+    others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.growth, sums.sharing)
     total = sum(abs(saved) for saved in others)
     made_of = _names(parts) if total >= _CENT else ""
     others_text = _names(rest)

@@ -113,7 +113,7 @@ def show_idle(plan: Plan) -> None:
     )
     with st.expander("Each job, and why what stays idle stays"):
         rows = pd.DataFrame(idle_rows(plan), columns=list(IDLE_COLUMNS))
-        amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:6]}
+        amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
         table(rows[:_SHOWN_ROWS], "idle", every=lambda: rows, headings=amounts)
         if len(rows) > _SHOWN_ROWS:
             st.caption(f"The first {_SHOWN_ROWS} of {len(rows)}; the files hold all.")

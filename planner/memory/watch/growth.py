@@ -45,8 +45,7 @@ def growth_towards(used_mib: Floats, limit_mib: float) -> Growth | None:
         return None
     hours = valid * SLOT_SECONDS / 3600
     used = recent[valid]
-    newer = hours >= np.median(hours)
-    slope = min(_slope(hours[part], used[part]) for part in (newer | ~newer, newer, ~newer))
+    slope = steady_slope(hours, used)
     seen_hours = float(hours[-1] - hours[0])
     newest = float(used[-1])
     if newest >= limit_mib or newest + slope * seen_hours < limit_mib:
@@ -57,6 +56,14 @@ def growth_towards(used_mib: Floats, limit_mib: float) -> Growth | None:
         full_in_hours=(limit_mib - newest) / slope,
         expected_mib=newest + slope * seen_hours,
     )
+
+
+def steady_slope(hours: Floats, used: Floats) -> float:
+    """Return the least slope of the whole, its older and its newer half; 0 of too few readings."""
+    if len(used) < _MIN_SLOTS:
+        return 0.0
+    newer = hours >= np.median(hours)
+    return min(_slope(hours[part], used[part]) for part in (newer | ~newer, newer, ~newer))
 
 
 def _slope(hours: Floats, used: Floats) -> float:

@@ -1,0 +1,1 @@
+"""Jobs that could share boards, and the advice to let them."""
