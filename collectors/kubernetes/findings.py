@@ -8,8 +8,15 @@ from collections.abc import Iterator, Mapping
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.kinds import GROUPS, KINDS
-from collectors.kubernetes.objects import boards_of, gpu_resources, is_read, mig_offer, product_of
-from collectors.kubernetes.pod_devices import claimed_devices, devices_of
+from collectors.kubernetes.objects import (
+    boards_of,
+    claims_of,
+    gpu_resources,
+    is_read,
+    mig_offer,
+    product_of,
+)
+from collectors.kubernetes.pod_devices import claimed_devices, devices_of, unread_requests
 from collectors.shared.collector import Finding
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from collectors.shared.unread import UnreadAccelerators
@@ -150,17 +157,26 @@ def _of_nodes(inventory: Inventory) -> Iterator[tuple[str, str]]:
 
 
 def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    claims = {_label(entry): entry for entry in inventory.of("ResourceClaim")}
     for document in inventory.of("Pod"):
         if text_in(document, "status", "phase") not in _OVER:
-            metadata = part(document, "metadata")
+            label = _label(document)
             for name in _resource_names(document):
-                yield name, f"{text_in(metadata, 'namespace')}/{text_in(metadata, 'name')}"
+                yield name, label
+            for claim in claims_of(document):
+                for name in unread_requests(claims.get(f"{label.partition('/')[0]}/{claim}", {})):
+                    yield name, label
     for document in inventory.of("ResourceClaim"):
         namespace = text_in(document, "metadata", "namespace")
         for entry in list_in(document, "status", "allocation", "devices", "results"):
             if _is_unread_driver(driver := text_in(entry, "driver")):
                 for pod in list_in(document, "status", "reservedFor"):
                     yield driver, f"{namespace}/{text_in(pod, 'name')}"
+
+
+def _label(document: Document) -> str:
+    metadata = part(document, "metadata")
+    return f"{text_in(metadata, 'namespace')}/{text_in(metadata, 'name')}"
 
 
 def _is_unread_driver(driver: str) -> bool:

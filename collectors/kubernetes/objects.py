@@ -113,7 +113,7 @@ class PodFacts:
 
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
     a digest of the image and command of what holds its GPUs, and of these. `resource` counts its
-    boards where it is another than usual.
+    boards where it is another than usual. `unread` are the requests that are not understood.
     """
 
     namespace: str
@@ -137,6 +137,7 @@ class PodFacts:
     resource: str = ""
     asks: HostRequest | None = None
     share: PodShare | None = None
+    unread: str = ""
 
     @property
     def holds(self) -> bool:
@@ -238,14 +239,20 @@ def is_read(resource: str) -> bool:
     return _is_gpu(resource) or resource in PIECES
 
 
+def claims_of(pod: Document) -> tuple[str, ...]:
+    """Return the names of a pod's claims: the status has those that were made from a template."""
+    entries = (
+        *list_in(pod, "spec", "resourceClaims"),
+        *list_in(pod, "status", "resourceClaimStatuses"),
+    )
+    names = (text_in(entry, "resourceClaimName") for entry in entries)
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 def read_pod(pod: Document) -> PodFacts | None:
     """Return a pod's facts, None when it asks for no GPU and claims no device."""
     spec, status = part(pod, "spec"), part(pod, "status")
-    requests = requests_of(spec) or _fraction_of(pod)
-    # The status names claims that were made from a template, the spec those that a person made.
-    claimed = (*list_in(spec, "resourceClaims"), *list_in(status, "resourceClaimStatuses"))
-    names = (text_in(entry, "resourceClaimName") for entry in claimed)
-    claims = tuple(dict.fromkeys(filter(None, names)))
+    requests, claims = requests_of(spec) or _fraction_of(pod), claims_of(pod)
     if not requests and not claims:
         return None
     statuses = list_in(status, "containerStatuses")
