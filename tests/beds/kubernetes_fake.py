@@ -23,7 +23,10 @@ Reply = tuple[int, bytes, dict[str, str]]
 
 
 class FakeApi(ThreadingHTTPServer):
-    """Objects by path; `lists` answers lists, empty of `known` ones, `instead` what a test wants answered to a patch."""
+    """Objects by path; `lists` answers lists, empty ones of `known` kinds.
+
+    `instead` is what a test wants answered to a patch.
+    """
 
     daemon_threads = True
 
