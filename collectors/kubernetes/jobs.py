@@ -435,8 +435,9 @@ def _completions(document: Document, seen_at: datetime) -> Told | None:
     """
     spec = part(document, "spec")
     total = count_of(part(spec, "completions"))
-    at_once = count_of(part(spec, "parallelism") or 1)
-    if not at_once < total or part(spec, "successPolicy") is not None:
+    written = part(spec, "parallelism")
+    at_once = 1 if written is None else whole_number(written)
+    if at_once is None or not at_once < total or part(spec, "successPolicy") is not None:
         return None
     done = whole_number(part(document, "status", "succeeded") or 0)
     return None if done is None else (seen_at, share_done(done, total))

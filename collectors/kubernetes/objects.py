@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.shared.json_parts import count_of, fit, list_in, part, text_in, time_in
+from collectors.shared.json_parts import (
+    count_of,
+    fit,
+    list_in,
+    part,
+    text_in,
+    time_in,
+    whole_number,
+)
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (
@@ -27,7 +35,7 @@ from data.records.serving import MAX_START_SECONDS
 _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
-_KAI_SCHEDULER = "kai-scheduler"
+KAI_SCHEDULER, KAI_DEVICES = "kai-scheduler", "gpu-fraction-num-devices"
 MILLI = 1000
 
 
@@ -220,13 +228,13 @@ def _gpu_limits(container: object) -> Iterator[tuple[str, int]]:
 
 def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
     """Return the share of a board that KAI-scheduler's annotations ask for: it has no resource."""
-    if text_in(pod, "spec", "schedulerName") != _KAI_SCHEDULER:
+    if text_in(pod, "spec", "schedulerName") != KAI_SCHEDULER:
         return ()
     notes = labels_of(pod)
     if not notes.get("gpu-fraction") and not notes.get("gpu-memory"):
         return ()
-    count = count_of(notes.get("gpu-fraction-num-devices", "1")) or 1
-    return (GpuRequest(mig_profile="", shared=True, count=count),)
+    count = whole_number(notes.get(KAI_DEVICES, "1"))
+    return (GpuRequest(mig_profile="", shared=True, count=count),) if count else ()
 
 
 def _is_gpu(resource: str) -> bool:
@@ -380,12 +388,14 @@ def single_profile(node: Document) -> str:
 
 
 def boards_of(node: Document) -> int:
-    """Return the number of whole boards that a node offers; a shared board counts once."""
+    """Return the number of whole boards that a node offers; a shared board counts once.
+
+    0 where boards are shared and no label tells how many there are: replicas are no boards.
+    """
     resources = gpu_resources(node)
     offered = sum(resources.get(name, 0) for name in (*BOARDS, SHARED_GPU))
-    if offered and (shares_gpus(node) or resources.get(SHARED_GPU)):
-        boards = count_of(text_in(node, "metadata", "labels", COUNT_LABEL))
-        return min(boards, offered) if boards else offered
+    if shares_gpus(node) or resources.get(SHARED_GPU):
+        return min(count_of(text_in(node, "metadata", "labels", COUNT_LABEL)), offered)
     return offered
 
 
