@@ -101,9 +101,10 @@ def test_a_quota_with_scopes_may_refuse(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("of_pod", [True, False])
-def test_a_limit_range_that_is_not_read_is_told(odd: Any, end: str, of_pod: bool) -> None:
+@pytest.mark.parametrize("per", ["Container", "Pod"])
+def test_a_limit_range_that_is_not_read_is_told(odd: Any, end: str, of_pod: bool, per: str) -> None:
     """A number that is not understood, of the pod or of the range, is above and below no bound."""
-    rule = {"type": "Container", end: {GPU: "2" if of_pod else odd}}
+    rule = {"type": per, end: {GPU: "2" if of_pod else odd}}
     spec = holding(odd if of_pod else "2")["spec"]
     ranges = [{"metadata": {"name": "r"}, "spec": {"limits": [rule]}}]
     assert not limit_refusal(ranges, spec)

@@ -6,6 +6,7 @@ scopes and quantities that are not understood are doubts.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from dashboard.apply.kubernetes.state.free_capacity import asked_by
@@ -91,7 +92,12 @@ def _limits(limit_ranges: Iterable[Document], pod_spec: object) -> Iterator[tupl
         for entry in list_in(pod_spec, section)
         if isinstance(limits := part(entry, "resources", "limits"), Mapping)
     ]
-    requests = {"Container": containers, "Pod": [asked_by(pod_spec)]}
+    low, high = (asked_by(pod_spec, unread=unread) for unread in (0, 1))
+    of_pod = {name: low[name] if low[name] == high[name] else "a sum" for name in high}
+    requests: dict[str, list[Any]] = {
+        "Container": containers,
+        "Pod": [of_pod],
+    }
     for limit_range in limit_ranges:
         title = f"the limit range {text_in(limit_range, 'metadata', 'name')}"
         for rule in list_in(limit_range, "spec", "limits"):
