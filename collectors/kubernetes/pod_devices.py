@@ -242,14 +242,14 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
             # Before v1 the attributes stood in `basic`.
             attributes = part(entry, "attributes") or part(entry, "basic", "attributes")
             uuid = _UUID_OF_SLICE.fullmatch(text_in(attributes, "uuid", "string"))
-            whole = text_in(attributes, "type", "string") in _BOARD_TYPES
+            is_board = text_in(attributes, "type", "string") in _BOARD_TYPES
             device_by_name[pool, text_in(entry, "name")] = ClaimedDevice(
                 node=text_in(document, "spec", "nodeName") or pool,
                 gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
                 gpu_index="",
                 product=text_in(attributes, "productName", "string"),
                 mig_profile=text_in(attributes, "profile", "string")
-                or UNKNOWN_PROFILE * (not whole),
+                or UNKNOWN_PROFILE * (not is_board),
             )
     return device_by_name
 

@@ -269,8 +269,10 @@ def hours_off(rests: Rests) -> HoursOff | None:
     if not 0 < rests.slot_hours <= 1 or not len(rests.worked):
         return None
     half = int(rests.observed[-1] / _HOURS_PER_DAY) // 2
-    known, busy = (_by_hour(ages, rests.clock, 2 * half) for ages in (rests.observed, rests.worked))
-    quiet: Flags = np.asarray((known & ~busy)[half:].all(axis=0))
+    observed, busy = (
+        _by_hour(ages, rests.clock, 2 * half) for ages in (rests.observed, rests.worked)
+    )
+    quiet: Flags = np.asarray((observed & ~busy)[half:].all(axis=0))
     # Each hour's length of quiet from there on, over midnight.
     lengths = [
         int(np.argmin(np.append(np.roll(quiet, -hour), False))) for hour in range(len(quiet))
@@ -280,7 +282,7 @@ def hours_off(rests: Rests) -> HoursOff | None:
     if not half or length < _LEAST_HOURS_OFF or quiet.all():
         return None
     hours = np.arange(start, start + length) % len(quiet)
-    days: Flags = np.asarray(known[:half, hours].all(axis=1))
+    days: Flags = np.asarray(observed[:half, hours].all(axis=1))
     worked: Flags = np.asarray(busy[:half, hours].any(axis=1))
     chance = (int((worked & days).sum()) + 0.5) / (int(days.sum()) + 1)
     end = (start + length) % len(quiet)

@@ -85,7 +85,9 @@ def _fitting(
         free = [_read(offered.get(name, 0), _MANY - unread) - here[name] for name in request]
         if not request:
             return most
-        fits = min(left // each for left, each in zip(free, request.values(), strict=True))
+        fits = min(
+            remaining // each for remaining, each in zip(free, request.values(), strict=True)
+        )
         count += min(max(0, fits), most - count)
     return count
 

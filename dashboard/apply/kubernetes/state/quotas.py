@@ -67,8 +67,8 @@ def _objections(quotas: Iterable[Document], more: Mapping[str, int]) -> Iterator
             elif scoped:
                 yield f"{title} may refuse {extra} more {name}: its scopes are not read", False
             else:
-                held = "" if used is None else f", {used} are in use"
-                text = f"{title} allows {most} {name}{held}: {extra} more would be refused"
+                count = "" if used is None else f", {used} are in use"
+                text = f"{title} allows {most} {name}{count}: {extra} more would be refused"
                 yield text, True
 
 
