@@ -2,7 +2,7 @@
 
 The truth of work is drawn from programs measured on an H200 (benchmarks/measured), scaled to the
 power of other boards. GPU_UTIL and power are of a moment, profiling counters means of 30 s, as
-exporters have them. A job is held by one pod; `holders` is one until several are drawn.
+exporters have them. Of several holders each is a pod that has a time slice of every board.
 """
 
 import json
@@ -27,8 +27,10 @@ _REST_RATIO = 0.186
 """Of its limit, that the measured H200 draws with a program loaded and nothing to do."""
 
 REST = ("idle", "loaded and idle")
-WORK = ("steady", "bursts of minutes", "bursts of seconds")
+WORK = ("steady", "bursts of minutes", "bursts of seconds", "turns of hours")
 KINDS = (*REST, *WORK)
+_TURNS = (360, 480, 720)
+"""Minutes of a turn of hours: work, and a rest of up to ten hours after which it returns."""
 STUCK = ("engine", "sm", "profiling", "gpu_util", "power")
 OTHER_FAULTS = ("decayed", "spikes", "gaps", "labels missing", "two exporters")
 FAULTS = ("", *(f"stuck {name}" for name in STUCK), *OTHER_FAULTS)
@@ -89,9 +91,15 @@ class DrawnJob:
     changes_at: float = 0.5
 
     @property
+    def pods(self) -> tuple[str, ...]:
+        """The names of the pods that hold its boards."""
+        name = f"job-{self.number}"
+        return (name,) if self.holders == 1 else tuple(f"{name}-{n}" for n in range(self.holders))
+
+    @property
     def job_id(self) -> str:
-        """The name of its pod."""
-        return f"drawn/job-{self.number}"
+        """What the product calls its first pod."""
+        return f"drawn/{self.pods[0]}"
 
     @property
     def memory_mib(self) -> float:
@@ -145,10 +153,10 @@ def draw(source: random.Random, number: int = 0) -> DrawnJob:
         ]
         known += [name for name in OTHER_FAULTS if name != "decayed" or "engine" in fields]
         fault = source.choice(known)
-    boards = source.choice((1, 1, 1, 2, 4))
+    boards, kind = source.choice((1, 1, 1, 2, 4)), source.choice(KINDS)
     return DrawnJob(
         number=number,
-        kind=source.choice(KINDS),
+        kind=kind,
         fault=fault,
         level=source.choice((0.0, 0.0, 0.03, 0.2, source.random(), 1.0, 1.0)),
         faulty_boards=source.randint(1, boards),
@@ -157,7 +165,8 @@ def draw(source: random.Random, number: int = 0) -> DrawnJob:
         fields=fields,
         program=source.randrange(len(programs())),
         duty=source.uniform(0.2, 0.7),
-        period_minutes=source.choice((30, 60, 120)),
+        period_minutes=source.choice(_TURNS if kind == "turns of hours" else (30, 60, 120)),
+        holders=source.choice((1,) * 8 + (2, 3)),
         step_seconds=source.choice((300, 900)),
     )  # fmt: skip
 
@@ -183,7 +192,7 @@ def truth_of(job: DrawnJob, board: int) -> Truth:
     moment = shape
     if job.kind == "steady":
         shape = moment = np.ones(len(times))
-    elif job.kind == "bursts of minutes":
+    elif job.kind in ("bursts of minutes", "turns of hours"):
         period = 60.0 * job.period_minutes
         shape = moment = ((times - START) % period < job.duty * period).astype(float)
     elif job.kind == "bursts of seconds":
@@ -279,7 +288,11 @@ def _of_board(job: DrawnJob, board: int, truth: Truth, fault: str) -> Iterator[d
         "modelName": job.model,
         "Hostname": f"node-{job.number}",
     }
-    holder = {"namespace": "drawn", "pod": f"job-{job.number}", "container": "main"}
+    holders: list[dict[str, str]] = [
+        {"namespace": "drawn", "pod": pod, "container": "main"}
+        | ({"vgpu": str(number)} if job.holders > 1 else {})
+        for number, pod in enumerate(job.pods)
+    ]
     places = np.arange(len(truth.times))
     if fault == "gaps":
         noise = np.random.default_rng([job.number, board, 9])
@@ -287,7 +300,7 @@ def _of_board(job: DrawnJob, board: int, truth: Truth, fault: str) -> Iterator[d
     bare = {"labels missing": places[::3], "two exporters": places}.get(fault, places[:0])
     named = np.setdiff1d(places, bare) if fault == "labels missing" else places
     for name, values in readings_of(job, board, truth, fault).items():
-        for more, where in ((holder, named), ({}, bare)):
+        for more, where in (*((holder, named) for holder in holders), ({}, bare)):
             if len(where):
                 metric = {"__name__": name, **labels, **more}
                 pairs = zip(truth.times[where], values[where], strict=True)

@@ -60,6 +60,7 @@ def draw_fault(source: random.Random, job: "DrawnJob") -> "DrawnJob":
         period_minutes=480 if seldom else job.period_minutes,
         fields=("gpu_util",) if alone else job.fields,
         fault=fault,
+        holders=1,
         variant=source.choice(VARIANTS[fault]),
         changes_at=source.choice((0.0, source.uniform(0.2, 0.95))),
         faulty_boards=source.randint(1, job.boards),

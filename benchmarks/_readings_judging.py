@@ -31,7 +31,7 @@ ADVICE = frozenset({"speed-up-input", "less-memory"})
 """What is for the job's owner to do, and changes nothing."""
 _UNTOLD_COUNT = ("set back", "slow", "7200 s behind")
 """Clocks so wrong that a board looks like one that is gone: how many there are is not judged."""
-_IDLE, ENERGY_ERROR = "it has been idle for", 0.1
+_IDLE, ENERGY_ERROR, _NEAR = "it has been idle for", 0.1, 1e-6
 
 
 @dataclass(slots=True)
@@ -80,6 +80,7 @@ def judge(jobs: Sequence[DrawnJob], folder: Path) -> Judgement:
             raise ValueError("nothing was drawn")
         outcome = run_cycle(build_world(Settings(), store=store), now=end)
         told = store.reader.contradicted_counters(end=end)
+    boards_by_job = {job.job_id: job.idle.held for job in outcome.plan.jobs if job.idle}
     actions: dict[str, list[str]] = {}
     for recommendation in outcome.recommendations:
         actions.setdefault(recommendation.job_id, []).append(str(recommendation.action))
@@ -87,7 +88,15 @@ def judge(jobs: Sequence[DrawnJob], folder: Path) -> Judgement:
     for counter in told:
         by_board.setdefault(counter.gpu_uuid, set()).add(counter.counter)
     for job in jobs:
-        _judge_job(job, actions.get(job.job_id, []), outcome.kept, by_board, found)
+        names = [f"drawn/{pod}" for pod in job.pods]
+        changes = [action for name in names for action in actions.get(name, ())]
+        kept = all(outcome.kept.get(name) for name in names)
+        _judge_job(job, changes, kept, by_board, found)
+        if job.holders > 1 and not set(changes) <= ADVICE:
+            found.failures.append((job, f"shared, and to be changed: {', '.join(changes)}"))
+        held = sum(boards_by_job.get(name, 0.0) for name in names)
+        if job.holders > 1 and not job.fault and abs(held - job.boards) > _NEAR:
+            found.failures.append((job, f"{held:.3f} boards are held of {job.boards}"))
     return found
 
 
@@ -139,7 +148,7 @@ def judge_exporters(jobs: Sequence[DrawnJob], folder: Path) -> list[tuple[DrawnJ
 def _judge_job(
     job: DrawnJob,
     actions: list[str],
-    kept: dict[str, str],
+    kept: bool,
     told: dict[str, set[str]],
     found: Judgement,
 ) -> None:
@@ -151,7 +160,7 @@ def _judge_job(
         found.failures.append((job, f"at work, and to be changed: {', '.join(changes)}"))
     if not job.works and not job.fault:
         found.idle += job.boards
-        if not changes and kept.get(job.job_id):
+        if not changes and kept:
             found.kept += job.boards
         elif not changes:
             found.missed += job.boards

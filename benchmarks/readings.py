@@ -116,14 +116,16 @@ def report(
         f"| {name} | {count['stopped']} | – | {count['missed']} | – | – |"
         for name, count in peers.items()
     ]
-    changed = sum(job.boards for job, reason in total.failures if reason.startswith("at work"))
+    changed = sum({job.number: job.boards for job, _reason in total.failures}.values())
+    shared = sum(job.boards for job in jobs if job.holders > 1)
+    turns = sum(job.boards for job in jobs if job.kind == "turns of hours")
     return f"""# Readings that contradict each other
 
 `python -m benchmarks.readings`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
 {working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
 shows what the others rule out.
 
-| | at work, to be stopped, shrunk, capped or shared | idle, kept for a stated reason \
+| | at work or shared, to be stopped, shrunk, capped or shared | idle, kept for a stated reason \
 | idle, missed | contradicted, untold | no wrong counter, told |
 |---|---:|---:|---:|---:|---:|
 | Trimtab | {changed} | {total.kept} | {total.missed} | {total.untold} | {total.false_alarms} |
@@ -131,8 +133,10 @@ shows what the others rule out.
 
 Of {total.hidden} more boards at work nothing that the exporter tells shows the work: all their
 activity counters are stuck at rest, and a small program draws no more power than a board with an
-idle one. They are counted in no column. Work that returns after hours, and boards that several jobs
-share, are not drawn yet.
+idle one. They are counted in no column. {shared} boards are shared by two or three jobs, of which
+none may be changed; {turns} boards work in turns of hours, and rest for up to ten between them.
+A counter is contradicted where it is off by more than 60 points in 30 % of the readings and another
+source shows it: power above 60 % of the limit or within 15 % of idle, or `GPU_UTIL`.
 
 ## Other faults of exporters
 

@@ -8,8 +8,18 @@ from collections.abc import Iterator, Mapping
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.kinds import GROUPS, KINDS
-from collectors.kubernetes.objects import boards_of, gpu_resources, is_read, mig_offer, product_of
-from collectors.kubernetes.pod_devices import claimed_devices, devices_of
+from collectors.kubernetes.objects import (
+    KAI_DEVICES,
+    KAI_SCHEDULER,
+    boards_of,
+    claims_of,
+    gpu_resources,
+    is_read,
+    labels_of,
+    mig_offer,
+    product_of,
+)
+from collectors.kubernetes.pod_devices import claimed_devices, devices_of, unread_requests
 from collectors.shared.collector import Finding
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from collectors.shared.unread import UnreadAccelerators
@@ -21,6 +31,7 @@ from data.facts.gpu_resources import (
     MIG_STRATEGY_LABEL,
     NOT_READ,
     PRODUCT_LABELS,
+    SHARED_GPU,
     is_accelerator,
 )
 from data.settings.sources import KubernetesSettings
@@ -150,17 +161,32 @@ def _of_nodes(inventory: Inventory) -> Iterator[tuple[str, str]]:
 
 
 def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    claims = {_label(entry): entry for entry in inventory.of("ResourceClaim")}
     for document in inventory.of("Pod"):
         if text_in(document, "status", "phase") not in _OVER:
-            metadata = part(document, "metadata")
-            for name in _resource_names(document):
-                yield name, f"{text_in(metadata, 'namespace')}/{text_in(metadata, 'name')}"
+            for name in _of_pod(document, claims):
+                yield name, _label(document)
     for document in inventory.of("ResourceClaim"):
         namespace = text_in(document, "metadata", "namespace")
         for entry in list_in(document, "status", "allocation", "devices", "results"):
             if _is_unread_driver(driver := text_in(entry, "driver")):
                 for pod in list_in(document, "status", "reservedFor"):
                     yield driver, f"{namespace}/{text_in(pod, 'name')}"
+
+
+def _of_pod(pod: Document, claims: Mapping[str, Document]) -> Iterator[str]:
+    yield from _resource_names(pod)
+    namespace = text_in(pod, "metadata", "namespace")
+    for claim in claims_of(pod):
+        yield from unread_requests(claims.get(f"{namespace}/{claim}", {}))
+    devices = labels_of(pod).get(KAI_DEVICES, "1")
+    if text_in(pod, "spec", "schedulerName") == KAI_SCHEDULER and not whole_number(devices):
+        yield f"{KAI_DEVICES} {devices}"
+
+
+def _label(document: Document) -> str:
+    metadata = part(document, "metadata")
+    return f"{text_in(metadata, 'namespace')}/{text_in(metadata, 'name')}"
 
 
 def _is_unread_driver(driver: str) -> bool:
@@ -170,11 +196,17 @@ def _is_unread_driver(driver: str) -> bool:
 def unread_resources(node: Document) -> dict[str, str]:
     """Return the accelerator resources of a node that are not read, with their quantities.
 
-    These stay as they are written: 20000 of what is counted in MiB is "20k".
+    These stay as they are written: 20000 of what is counted in MiB is "20k". Shared boards of
+    which no label tells how many there are count among them.
     """
     offered = part(node, "status", "allocatable")
     pairs = offered.items() if isinstance(offered, Mapping) else ()
-    return {str(name): str(quantity) for name, quantity in pairs if _is_unread(str(name), quantity)}
+    uncounted = (*BOARDS, SHARED_GPU) if not boards_of(node) else ()
+    return {
+        str(name): str(quantity)
+        for name, quantity in pairs
+        if _is_unread(str(name), quantity) or (name in uncounted and whole_number(quantity))
+    }
 
 
 def unread_reason(node: Document) -> str:

@@ -67,7 +67,7 @@ from data.facts.fleet import SourceReport, SourceState
 from data.facts.gpu_resources import MEMORY_LABEL, RESOURCE
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
-from data.records.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
+from data.records.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION, UNREAD_REQUEST
 
 _MAX_REASON = 300
 Told = tuple[datetime, float | None]
@@ -178,8 +178,9 @@ class _View:
         visible_claims = [name for name in claims if name is not None]
         self.dropped.update(["claim-not-visible"] * (len(claims) - len(visible_claims)))
         counted = with_claims(pod, visible_claims, self._devices)
-        if counted is None:
-            self.dropped["no-gpu-pod"] += len(visible_claims) == len(claims)
+        if counted is None or not counted.requests:
+            why = "no-gpu-pod" if counted is None else "request-not-understood"
+            self.dropped[why] += len(visible_claims) == len(claims)
             return None
         rules, queue = rules_of(part(document, "spec")), queue_of_pod(document)
         budget = self._budgets.over(document)
@@ -309,6 +310,10 @@ class _View:
             ("scheduler_queue", next((pod.queue for pod in pods if pod.queue), "")),
             (NO_DISRUPTIONS, next((pod.budget for pod in holding if pod.budget), "")),
             ("instance_label", labels_of(top).get(INSTANCE, "")),
+            (
+                UNREAD_REQUEST,
+                next((scrub(pod.unread, limit=200) for pod in pods if pod.unread), ""),
+            ),
             (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
             ("pods_stay", why_pods_stay(top)),
             (EXCERPT, excerpt_text(top)),
@@ -430,8 +435,9 @@ def _completions(document: Document, seen_at: datetime) -> Told | None:
     """
     spec = part(document, "spec")
     total = count_of(part(spec, "completions"))
-    at_once = count_of(part(spec, "parallelism") or 1)
-    if not at_once < total or part(spec, "successPolicy") is not None:
+    written = part(spec, "parallelism")
+    at_once = 1 if written is None else whole_number(written)
+    if at_once is None or not at_once < total or part(spec, "successPolicy") is not None:
         return None
     done = whole_number(part(document, "status", "succeeded") or 0)
     return None if done is None else (seen_at, share_done(done, total))

@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
-from collectors.shared.json_parts import count_of, fit, list_in, part, text_in, time_in
+from collectors.shared.json_parts import (
+    count_of,
+    fit,
+    list_in,
+    part,
+    text_in,
+    time_in,
+    whole_number,
+)
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (
@@ -27,7 +35,7 @@ from data.records.serving import MAX_START_SECONDS
 _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
-_KAI_SCHEDULER = "kai-scheduler"
+KAI_SCHEDULER, KAI_DEVICES = "kai-scheduler", "gpu-fraction-num-devices"
 MILLI = 1000
 
 
@@ -113,7 +121,7 @@ class PodFacts:
 
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
     a digest of the image and command of what holds its GPUs, and of these. `resource` counts its
-    boards where it is another than usual.
+    boards where it is another than usual. `unread` are the requests that are not understood.
     """
 
     namespace: str
@@ -137,6 +145,7 @@ class PodFacts:
     resource: str = ""
     asks: HostRequest | None = None
     share: PodShare | None = None
+    unread: str = ""
 
     @property
     def holds(self) -> bool:
@@ -219,13 +228,13 @@ def _gpu_limits(container: object) -> Iterator[tuple[str, int]]:
 
 def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
     """Return the share of a board that KAI-scheduler's annotations ask for: it has no resource."""
-    if text_in(pod, "spec", "schedulerName") != _KAI_SCHEDULER:
+    if text_in(pod, "spec", "schedulerName") != KAI_SCHEDULER:
         return ()
     notes = labels_of(pod)
     if not notes.get("gpu-fraction") and not notes.get("gpu-memory"):
         return ()
-    count = count_of(notes.get("gpu-fraction-num-devices", "1")) or 1
-    return (GpuRequest(mig_profile="", shared=True, count=count),)
+    count = whole_number(notes.get(KAI_DEVICES, "1"))
+    return (GpuRequest(mig_profile="", shared=True, count=count),) if count else ()
 
 
 def _is_gpu(resource: str) -> bool:
@@ -238,14 +247,20 @@ def is_read(resource: str) -> bool:
     return _is_gpu(resource) or resource in PIECES
 
 
+def claims_of(pod: Document) -> tuple[str, ...]:
+    """Return the names of a pod's claims: the status has those that were made from a template."""
+    entries = (
+        *list_in(pod, "spec", "resourceClaims"),
+        *list_in(pod, "status", "resourceClaimStatuses"),
+    )
+    names = (text_in(entry, "resourceClaimName") for entry in entries)
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 def read_pod(pod: Document) -> PodFacts | None:
     """Return a pod's facts, None when it asks for no GPU and claims no device."""
     spec, status = part(pod, "spec"), part(pod, "status")
-    requests = requests_of(spec) or _fraction_of(pod)
-    # The status names claims that were made from a template, the spec those that a person made.
-    claimed = (*list_in(spec, "resourceClaims"), *list_in(status, "resourceClaimStatuses"))
-    names = (text_in(entry, "resourceClaimName") for entry in claimed)
-    claims = tuple(dict.fromkeys(filter(None, names)))
+    requests, claims = requests_of(spec) or _fraction_of(pod), claims_of(pod)
     if not requests and not claims:
         return None
     statuses = list_in(status, "containerStatuses")
@@ -373,12 +388,14 @@ def single_profile(node: Document) -> str:
 
 
 def boards_of(node: Document) -> int:
-    """Return the number of whole boards that a node offers; a shared board counts once."""
+    """Return the number of whole boards that a node offers; a shared board counts once.
+
+    0 where boards are shared and no label tells how many there are: replicas are no boards.
+    """
     resources = gpu_resources(node)
     offered = sum(resources.get(name, 0) for name in (*BOARDS, SHARED_GPU))
-    if offered and (shares_gpus(node) or resources.get(SHARED_GPU)):
-        boards = count_of(text_in(node, "metadata", "labels", COUNT_LABEL))
-        return min(boards, offered) if boards else offered
+    if shares_gpus(node) or resources.get(SHARED_GPU):
+        return min(count_of(text_in(node, "metadata", "labels", COUNT_LABEL)), offered)
     return offered
 
 

@@ -5,7 +5,8 @@ is its index on most machines, and tells the UUID in a ResourceSlice, in lower c
 
 A device plugin that slices time or runs MPS hands one board to several pods and tells nobody which.
 HAMi writes the boards into an annotation, KAI groups its pods and a pod that reserves their board,
-and a claim of DRA names its devices. What nobody tells is told as unknown, never as a whole board.
+and a claim of DRA names its devices. What nobody tells is told as unknown, never as a whole board:
+nor is a request of a claim that is not understood whole, until the claim has its devices.
 """
 
 import re
@@ -22,9 +23,16 @@ from collectors.kubernetes.objects import (
     labels_of,
     shares_gpus,
 )
-from collectors.shared.json_parts import count_of, list_in, part, text_in
+from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from data.boards.board_shares import BOARD_SHARE, SHARED_BOARDS, SHARING
-from data.facts.gpu_resources import BOARD_CLASS, INSTANCE_CLASS, PERCENTAGES, PIECES, SHARING_LABEL
+from data.facts.gpu_resources import (
+    BOARD_CLASS,
+    INSTANCE_CLASS,
+    PERCENTAGES,
+    PIECES,
+    SHARING_LABEL,
+    is_accelerator,
+)
 
 _ALLOCATED = "hami.io/vgpu-devices-allocated"
 _RESERVED = "run.ai/reserve_for_gpu_index"
@@ -36,10 +44,18 @@ _ANY_BOARD = "*"
 UNKNOWN_PROFILE = "unknown"
 """Mark of a MIG instance whose slice cannot be read: part of a board, of unknown size."""
 _BOARD_NAME = re.compile(r"gpu-(\d{1,3})")
-_INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,60}")
 _UUID_OF_SLICE = re.compile(r"gpu-([0-9a-f-]{8,40})", re.IGNORECASE)
 DeviceName = tuple[str, str]
 """Pool and device: what a claim says, and a slice explains."""
+_BOARD_TYPES = ("", "gpu", "vfio")
+_IN_PART = ("shareID", "consumedCapacity")
+"""Marks of a device that several claims have parts of (KEP-5075)."""
+_READ_FIELDS = frozenset(
+    (
+        *("name", "exactly", "deviceClassName", "selectors"),
+        *("tolerations", "adminAccess", "count", "allocationMode"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,12 +242,14 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
             # Before v1 the attributes stood in `basic`.
             attributes = part(entry, "attributes") or part(entry, "basic", "attributes")
             uuid = _UUID_OF_SLICE.fullmatch(text_in(attributes, "uuid", "string"))
+            is_board = text_in(attributes, "type", "string") in _BOARD_TYPES
             device_by_name[pool, text_in(entry, "name")] = ClaimedDevice(
                 node=text_in(document, "spec", "nodeName") or pool,
                 gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
                 gpu_index="",
                 product=text_in(attributes, "productName", "string"),
-                mig_profile=text_in(attributes, "profile", "string"),
+                mig_profile=text_in(attributes, "profile", "string")
+                or UNKNOWN_PROFILE * (not is_board),
             )
     return device_by_name
 
@@ -252,11 +270,12 @@ def claimed_devices(
             gpu_uuid="",
             gpu_index=board.group(1) if board else "",
             product="",
-            mig_profile=UNKNOWN_PROFILE if _INSTANCE_NAME.fullmatch(name) else "",
+            mig_profile="" if board else UNKNOWN_PROFILE,
         )
         # The board of an instance is not the pod's own.
         uuid = "" if device.mig_profile else device.gpu_uuid
-        devices.append(replace(device, gpu_uuid=uuid, ratio=1 / users))
+        of_claim = _UNKNOWN_PART if any(part(result, mark) for mark in _IN_PART) else 1.0
+        devices.append(replace(device, gpu_uuid=uuid, ratio=of_claim / users))
     return tuple(devices)
 
 
@@ -265,31 +284,68 @@ def with_claims(
 ) -> PodFacts | None:
     """Return the pod with the GPUs of its claims counted, None when it has no GPU at all."""
     claimed = [request for claim in claims for request in _requests(claim, device_by_name)]
-    if claimed:
-        return replace(pod, requests=(*pod.requests, *claimed))
+    unread = [name for claim in claims for name in unread_requests(claim)]
+    if claimed or unread:
+        return replace(pod, requests=(*pod.requests, *claimed), unread=", ".join(unread))
     return pod if pod.requests else None
 
 
 def _requests(claim: Document, devices: Mapping[DeviceName, ClaimedDevice]) -> Iterator[GpuRequest]:
     """Yield the devices allocated to a claim; those that it requests until then."""
-    shared = len(list_in(claim, "status", "reservedFor")) > 1
     if part(claim, "status", "allocation") is None:
         yield from _spec_requests(claim)
         return
-    profiles = [device.mig_profile for device in claimed_devices(claim, devices)]
-    for profile in sorted(set(profiles)):
-        count = profiles.count(profile)
+    kinds = Counter(
+        (device.mig_profile, device.ratio < 1) for device in claimed_devices(claim, devices)
+    )
+    for (profile, shared), count in sorted(kinds.items()):
         yield GpuRequest(mig_profile=profile, shared=shared, count=count)
 
 
 def _spec_requests(claim: Document) -> Iterator[GpuRequest]:
     for entry in list_in(claim, "spec", "devices", "requests"):
-        for item in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
-            device_class = text_in(item, "deviceClassName")
-            count = count_of(part(item, "count") or 1)
-            if (
-                device_class in (BOARD_CLASS, INSTANCE_CLASS)
-                and part(item, "adminAccess") is not True
-            ):
-                profile = "" if device_class == BOARD_CLASS else UNKNOWN_PROFILE
-                yield GpuRequest(mig_profile=profile, shared=False, count=count)
+        item = part(entry, "exactly") or entry  # before v1 it stood in the request itself
+        device_class = text_in(item, "deviceClassName")
+        # Admin access is a monitor's: it takes none.
+        if not _why_unread(entry, item) and not part(item, "adminAccess"):
+            yield GpuRequest(
+                mig_profile="" if device_class == BOARD_CLASS else UNKNOWN_PROFILE,
+                shared=False,
+                count=whole_number(part(item, "count")) or 1,
+            )
+
+
+def unread_requests(claim: Document) -> Iterator[str]:
+    """Yield the requests of a claim without devices whose number or kind nobody can tell yet."""
+    waits = part(claim, "status", "allocation") is None
+    for entry in list_in(claim, "spec", "devices", "requests") if waits else ():
+        items = list_in(entry, "firstAvailable") or [part(entry, "exactly") or entry]
+        classes = {text_in(item, "deviceClassName") for item in items}
+        why = " or ".join(filter(None, (_why_unread(entry, item) for item in items)))
+        if why and any(is_accelerator(name, otherwise=True) for name in classes):
+            yield f"{' or '.join(sorted(classes))} of a claim without devices ({why})"
+
+
+def _why_unread(entry: object, item: object) -> str:
+    """Return the fields of a request by which it may be for other devices, '' where there are none.
+
+    `All` is as many as there are; others are such as capacity, or fields of later releases.
+    """
+    fields = {
+        str(name): value
+        for of in (entry, item)
+        for name, value in (of.items() if isinstance(of, Mapping) else ())
+    }
+    count, admin = fields.get("count"), fields.get("adminAccess")
+    unread = [name for name, value in fields.items() if value and name not in _READ_FIELDS]
+    unread += [
+        f"{name} {fields.get(name)}"
+        for name, is_read in (
+            ("deviceClassName", fields.get("deviceClassName") in (BOARD_CLASS, INSTANCE_CLASS)),
+            ("allocationMode", fields.get("allocationMode") in (None, "", "ExactCount")),
+            ("count", count is None or bool(whole_number(count))),
+            ("adminAccess", admin is None or isinstance(admin, bool)),
+        )
+        if not is_read
+    ]
+    return ", ".join(unread)

@@ -84,8 +84,11 @@ def read_queue(
 
 
 def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmNode, ...]:
-    """Read the nodes."""
-    return read_each(records, read_node, what="node", dropped=dropped)
+    """Read the nodes. Those whose GPUs in use are not understood are counted."""
+    nodes = read_each(records, read_node, what="node", dropped=dropped)
+    unknown = [node for node in nodes if node.gpus and node.gpus_in_use is None]
+    dropped.update(["unknown-gpus-in-use"] * len(unknown))
+    return nodes
 
 
 def list_in(document: object, key: str, *, source: str) -> list[Record]:

@@ -130,7 +130,7 @@ def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
         rows.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))
     except CollectorError as error:
         rows.append(("slurm accounting", "missing", f"finished jobs are not visible: {error}"))
-    in_use = sum(node.gpus_in_use for node in nodes)
+    in_use = sum(node.gpus_in_use or 0 for node in nodes)
     if in_use and not jobs:
         detail = f"{in_use} GPUs are in use, no job is visible. {OPERATOR_HINT}"
         return (*rows, ("slurm visibility", "missing", detail))

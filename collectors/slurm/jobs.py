@@ -255,7 +255,7 @@ class _SlurmView:
         holding = [entry for entry in self.answers.queue if entry.state in _HOLDING]
         shared = {place for job in holding for place in _shared_boards(job)}
         return (
-            sum(node.gpus_in_use + len(node.shared_gpus) for node in self.answers.nodes),
+            sum((node.gpus_in_use or 0) + len(node.shared_gpus) for node in self.answers.nodes),
             len(shared) + sum(gpu.count for job in holding for gpu in job.gpus if not gpu.share),
         )
 

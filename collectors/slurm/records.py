@@ -10,6 +10,7 @@ from collectors.slurm.values import (
     Gpus,
     gpu_shares_of,
     gpus_of,
+    has_unread_gpus,
     hosts_of,
     identifier_of,
     job_state_of,
@@ -106,7 +107,7 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """One node: memory in MiB, GPUs that it has and that are in use.
+    """One node: memory in MiB, GPUs that it has and that are in use, None where that is unknown.
 
     `shared_gpus` are those by index of which shares are in use, `shares` all that it has by kind.
     """
@@ -116,7 +117,7 @@ class SlurmNode:
     reason: str
     schedulable: bool
     gpus: tuple[Gpus, ...]
-    gpus_in_use: int
+    gpus_in_use: int | None
     shared_gpus: frozenset[str]
     shares: Mapping[str, int]
     cpus: int | None
@@ -338,7 +339,9 @@ def read_node(record: Record) -> SlurmNode:
         schedulable=bool(words)
         and all(word.startswith(_FIT) and not word.startswith(_UNFIT) for word in words),
         gpus=gpus_of(record.get("gres")),
-        gpus_in_use=sum(gpu.count for gpu in gpus_of(record.get("gres_used"))),
+        gpus_in_use=None
+        if "gres_used" not in record or has_unread_gpus(record["gres_used"])
+        else sum(gpu.count for gpu in gpus_of(record["gres_used"])),
         shared_gpus=frozenset(
             index for gpu in gpu_shares_of(record.get("gres_used")) for index in gpu.indices or ()
         ),

@@ -78,7 +78,7 @@ class SlurmRest:
         records = list_in(answered, "nodes", source=f"{self.name} /nodes")
         nodes = read_nodes(records, dropped)
         nodes, warnings = with_reservations(nodes, lambda: self._reservations(version), window.end)
-        _refuse_hidden(self.name, len(queue), sum(node.gpus_in_use for node in nodes))
+        _refuse_hidden(self.name, len(queue), sum(node.gpus_in_use or 0 for node in nodes))
         try:
             document = self.document(
                 f"/slurmdb/{version}/jobs",

@@ -50,6 +50,7 @@ _GPU = re.compile(
     r"(?:gres[:/])?gpu(?::(?P<type>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+))?"
     r"(?:\((?P<kind>[A-Z]+):(?P<which>[^)]*)\))?"
 )
+_NAMES_GPUS = re.compile(r"(?:gres[:/])?gpu\b")
 _SHARE = re.compile(
     r"(?:gres[:/])?(?P<kind>shard|mps)(?::(?P<type>[^:=()]*[^:=()\d][^:=()]*))?"
     r"(?:[:=](?P<count>\d+))?(?:\((?P<which>[^)]*)\))?"
@@ -196,11 +197,11 @@ def numbers_of(ranges: str) -> list[str]:
 def gpus_of(gres: object) -> tuple[Gpus, ...]:
     """Return the GPUs of a gres or TRES string, one entry a type.
 
-    Reads `gpu:h100:4(IDX:0-1,5-6)`, `gpu:h100:8(S:0-1)`, `gres:gpu:2`, `gres/gpu:h100:4`,
-    `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the untyped entry is the total: it
-    gives way to typed entries that add up to it.
+    Reads `gpu:h100:4(IDX:0-1,5-6)`, `gpu:(null):2(IDX:0-1)` of 21.08, `gpu:h100:8(S:0-1)`,
+    `gres:gpu:2`, `gres/gpu:h100:4`, `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the
+    untyped entry is the total: it gives way to typed entries that add up to it.
     """
-    items = [entry for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (entry := _gpus(part))]
+    items = [entry for part in _parts(gres) if (entry := _gpus(part))]
     typed = [number for number in items if number.gpu_type]
     total = sum(number.count for number in items if not number.gpu_type)
     if typed and total:
@@ -212,8 +213,19 @@ def gpus_of(gres: object) -> tuple[Gpus, ...]:
     return tuple(items)
 
 
+def has_unread_gpus(gres: object) -> bool:
+    """Return whether a gres or TRES string has GPUs whose number or type is not understood."""
+    return any(_NAMES_GPUS.match(part) and not _GPU.fullmatch(part) for part in _parts(gres))
+
+
+def _parts(gres: object) -> list[str]:
+    """Return the entries of a gres or TRES string; a type that is `(null)` is none."""
+    parts = _OUTSIDE_PARENTHESES.split(text_of(gres))
+    return [part.strip().replace(":(null)", "", 1) for part in parts]
+
+
 def _gpus(part: str) -> Gpus | None:
-    match = _GPU.fullmatch(part.strip())
+    match = _GPU.fullmatch(part)
     if match is None:
         return None
     count = int(match["count"]) if match["count"] else 1
@@ -236,8 +248,8 @@ def gpu_shares_of(gres: object, *, nodes: int = 1) -> tuple[Gpus, ...]:
     asked for, which names none, is a GPU a node.
     """
     by_kind: dict[str, Gpus] = {}
-    for part in _OUTSIDE_PARENTHESES.split(text_of(gres)):
-        match = _SHARE.fullmatch(part.strip())
+    for part in _parts(gres):
+        match = _SHARE.fullmatch(part)
         if match is None or match["count"] == "0":
             continue
         indices, parts = _parts_of(match["which"] or "")

@@ -65,8 +65,11 @@ def _accelerator_patterns() -> tuple[tuple[str, bool], ...]:
 
 
 @lru_cache(maxsize=4096)
-def is_accelerator(name: str) -> bool:
-    """Return whether a resource or a driver counts accelerators, by the first row of the table."""
+def is_accelerator(name: str, *, otherwise: bool = False) -> bool:
+    """Return whether a resource or a driver counts accelerators, by the first row of the table.
+
+    `otherwise` of a name that no row fits.
+    """
     folded = name.casefold()
     rows = _accelerator_patterns()
-    return next((counts for pattern, counts in rows if fnmatchcase(folded, pattern)), False)
+    return next((counts for pattern, counts in rows if fnmatchcase(folded, pattern)), otherwise)

@@ -51,8 +51,9 @@ SERVER_VERSION = "server_version"
 """The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 """Autoscalers, which change a workload's number of pods again and again."""
-UNREAD_COUNT = "unread_count"
-"""The fact of a workload whose number of pods, this text, is not understood."""
+UNREAD_COUNT, UNREAD_REQUEST = "unread_count", "unread_request"
+"""The facts of a workload whose number of pods, or whose request, this text, is not understood."""
+_UNREAD = ((UNREAD_COUNT, "number of pods"), (UNREAD_REQUEST, "request"))
 ELASTIC_KUEUE = "Kueue (elastic job)"
 SCALES_TO_ZERO = "scales_to_zero"
 """The fact of a workload whose autoscaler may stop its last pod, and starts one when asked."""
@@ -217,8 +218,9 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     kind, count = kubernetes_kind(job), whole_fact(job.extra, "wanted_gpus")
-    if unread := job.extra.get(UNREAD_COUNT):
-        return f"its number of pods, {unread!r}, is not understood"
+    unread = [(what, job.extra[fact]) for fact, what in _UNREAD if fact in job.extra]
+    if unread:
+        return "its {}, {!r}, is not understood".format(*unread[0])
     if count is not None and count != job.gpu_count:
         return f"it asks for {count} GPUs and its pods hold {job.gpu_count}: they must agree first"
     extra = job.extra

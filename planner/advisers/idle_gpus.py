@@ -125,7 +125,7 @@ def rest_advice(
         takes = "not known: no start of it was seen"
         if cold is not None:
             takes = f"{cold.seconds / 60:.2g} min ({cold.source})"
-        back = demand.work_return.chance
+        back, off = demand.work_return.chance, _hours_off(proposal, problem.terms)
         most = proposal.present.boards * horizon
         # When within the horizon its work returns nobody knows: of that chance nothing is counted.
         hours = Range(low=0.0, central=(1 - back) * most, high=most, unit="GPU-h")
@@ -138,7 +138,7 @@ def rest_advice(
             why=(
                 f"{sentence(not_reclaimed_yet(proposal, problem.terms))} It need not be stopped "
                 "for good: KEDA, Knative or a culler of notebooks stops its last pod at rest and "
-                f"starts it when it is asked. Whoever asks first waits for it: {takes}. "
+                f"starts it when it is asked. Whoever asks first waits for it: {takes}. {off}"
                 f"The chance that its work returns within {horizon:g} h is {100 * back:.0f} %; "
                 "of that nothing is counted as saved."
             ),
@@ -156,6 +156,19 @@ def rest_advice(
             ),
             signal="utilization",
         )
+
+
+def _hours_off(proposal: Proposal, terms: Terms) -> str:
+    """Return how to keep a service off in the hours in which it rests, '' where none are sure."""
+    off = proposal.job.demand.work_return.off
+    if off is None or off.chance > terms.planning.max_return_chance:
+        return ""
+    return (
+        f"Or it has hours off: from {off.start:02}:00 to {off.end:02}:00 UTC it did nothing, and a "
+        f"day has work then with a chance of {100 * off.chance:.0f} % ({off.days} days). In a KEDA "
+        "ScaledObject with minReplicaCount 0 that is a trigger of type cron with timezone UTC, "
+        f'start "0 {off.end} * * *", end "0 {off.start} * * *" and desiredReplicas as now. '
+    )
 
 
 def _may_scale_to_zero(proposal: Proposal, terms: Terms) -> bool:

@@ -15,6 +15,10 @@ at this hour, whole days or weeks ago, of which x had work:
 
     chance = (M P + sum of w x) / (M + sum of w n)                                    (2)
 
+Hours off are those of the day in which it did nothing on all of the earlier half of its days; the
+chance that a day has work in them is (x + 0.5) / (n + 1), of the x of n later days that had
+(`hours_off`): days that chose the hours would flatter them.
+
 Constants were fitted on drawn fleets and half of one recording (`benchmarks/returns.py`).
 """
 
@@ -42,6 +46,7 @@ _HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
 _MOST = 10.0
 """Exposure of a job's earlier rests that counts at most: none speaks for all, nor many short
 ones for a long one."""
+_LEAST_HOURS_OFF = 4
 _FLOOR = 0.01
 """No chance is stated lower, nor higher than what it leaves: a few weeks show no certainty."""
 
@@ -75,7 +80,7 @@ class Rests:
 
     `present` is how long it has rested up to its newest slot, 0 while it works; it is one of the
     `unended`. `observed` and `worked` are the ages of the starts of slots with known activity, and
-    with work: h before the end of that slot, ascending.
+    with work: h before the end of that slot, ascending. That end is `clock` hours into a day, UTC.
     """
 
     returned: Values
@@ -83,6 +88,7 @@ class Rests:
     present: float
     observed: Values
     worked: Values
+    clock: float = 0.0
 
     @property
     def slot_hours(self) -> float:
@@ -122,6 +128,11 @@ def rests_of(
         present=float(present),
         observed=ages[idle | busy][::-1],
         worked=ages[busy][::-1],
+        clock=float(
+            (rows.slot_start[-1] - rows.slot_start[-1].astype("datetime64[D]"))
+            / np.timedelta64(3600, "s")
+            + slot_hours
+        ),
     )
 
 
@@ -201,7 +212,7 @@ class WorkReturn:
 
     `earlier` rests of the job lasted as long and ended in work, `back` of them within
     `ahead_hours` from there; the longest that ended in work had `longest` hours. `events` are the
-    ends of rests of similar jobs that it rests on.
+    ends of rests of similar jobs that it rests on, `off` its hours off, None where it has none.
     """
 
     chance: float
@@ -211,6 +222,7 @@ class WorkReturn:
     back: int
     longest: float
     events: float
+    off: "HoursOff | None" = None
 
     def may_stop(self, max_chance: float) -> bool:
         """Return whether the job may be stopped: for good, so not in a rest as it had before."""
@@ -234,6 +246,59 @@ class WorkReturn:
         others = f"{self.events:.3g} gaps of similar jobs that ended" if self.events else ""
         chance = f"{100 * self.chance:.0f} % within {ahead}"
         return f"{why}; the chance that it returns is {chance}" + f" (with {others})" * bool(others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoursOff:
+    """Hours of the day, UTC, from `start` to `end` on the next day or the same, without work.
+
+    `chance` is that of a day to have work in them, by the `days` that did not choose them.
+    """
+
+    start: int
+    end: int
+    days: int
+    chance: float
+
+
+def hours_off(rests: Rests) -> HoursOff | None:
+    """Return the longest hours off of a job, None where they are few or it was never at work.
+
+    The last hour before work is not among them: a cold start is over before it.
+    """
+    if not 0 < rests.slot_hours <= 1 or not len(rests.worked):
+        return None
+    half = int(rests.observed[-1] / _HOURS_PER_DAY) // 2
+    observed, busy = (
+        _by_hour(ages, rests.clock, 2 * half) for ages in (rests.observed, rests.worked)
+    )
+    quiet: Flags = np.asarray((observed & ~busy)[half:].all(axis=0))
+    # Each hour's length of quiet from there on, over midnight.
+    lengths = [
+        int(np.argmin(np.append(np.roll(quiet, -hour), False))) for hour in range(len(quiet))
+    ]
+    start = int(np.argmax(lengths))
+    length = lengths[start] - 1
+    if not half or length < _LEAST_HOURS_OFF or quiet.all():
+        return None
+    hours = np.arange(start, start + length) % len(quiet)
+    days: Flags = np.asarray(observed[:half, hours].all(axis=1))
+    worked: Flags = np.asarray(busy[:half, hours].any(axis=1))
+    chance = (int((worked & days).sum()) + 0.5) / (int(days.sum()) + 1)
+    end = (start + length) % len(quiet)
+    return HoursOff(start=start, end=end, days=int(days.sum()), chance=chance)
+
+
+def _by_hour(ages: Values, clock: float, days: int) -> Flags:
+    """Return in which hours of the day (columns) of the last days (rows, the newest first).
+
+    A day is counted back from the end of the newest slot.
+    """
+    table = np.zeros((days, int(_HOURS_PER_DAY)), dtype=bool)
+    ages = ages[ages <= days * _HOURS_PER_DAY]
+    day = np.ceil(ages / _HOURS_PER_DAY).astype(int) - 1
+    table[day, np.floor((clock - ages) % _HOURS_PER_DAY + 1e-9).astype(int) % table.shape[1]] = True
+    return table
 
 
 def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float) -> WorkReturn:
@@ -264,6 +329,7 @@ def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float)
         back=int((earlier <= age + ahead_hours).sum()),
         longest=float(rests.returned.max(initial=0.0)),
         events=similar[0].events if similar else 0.0,
+        off=hours_off(rests),
     )
 
 

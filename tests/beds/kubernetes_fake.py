@@ -23,7 +23,10 @@ Reply = tuple[int, bytes, dict[str, str]]
 
 
 class FakeApi(ThreadingHTTPServer):
-    """Objects by path; `lists` answers lists, `instead` what a test wants answered to a patch."""
+    """Objects by path; `lists` answers lists, empty ones of `known` kinds.
+
+    `instead` is what a test wants answered to a patch.
+    """
 
     daemon_threads = True
 
@@ -31,6 +34,7 @@ class FakeApi(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, dict[str, Any]] = {}
         self.lists: dict[str, list[dict[str, Any]]] = {}
+        self.known = {"horizontalpodautoscalers", "pods", "nodes", "resourcequotas", "limitranges"}
         self.version = ("1", "36")
         self.instead: Callable[[str], Reply | None] = lambda _query: None
         self.sent: list[tuple[str, list[dict[str, Any]]]] = []
@@ -58,8 +62,7 @@ class FakeApi(ThreadingHTTPServer):
             return _json(200, {"major": self.version[0], "minor": self.version[1]})
         if path in self.objects:
             return _json(200, self.objects[path])
-        known = ("horizontalpodautoscalers", "pods", "nodes")
-        if path in self.lists or path.rpartition("/")[2] in known:
+        if path in self.lists or path.rpartition("/")[2] in self.known:
             return _json(200, {"kind": "List", "items": self.lists.get(path, [])})
         return _status(404, "NotFound", f"{path} not found")
 

@@ -66,6 +66,16 @@ def test_a_change_is_not_done_while_a_count_is_not_read(kind: str, count: Any, p
 
 
 @pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("field", ["parallelism", "completions", "succeeded"])
+def test_a_job_is_not_done_while_a_count_is_not_read(count: Any, field: str) -> None:
+    """No pods would be what is left of a number that is taken for 0."""
+    spec, status = {"parallelism": 2, "completions": 2}, {"succeeded": 2}
+    assert still_to_do("Job", {"spec": spec, "status": status}, ()) == ""
+    (status if field == "succeeded" else spec)[field] = count
+    assert "not understood" in still_to_do("Job", {"spec": spec, "status": status}, ())
+
+
+@pytest.mark.parametrize("count", COUNTS)
 def test_completions_that_are_not_read_do_not_follow_the_pods(count: Any) -> None:
     """Else fewer pods would drop the work of the others."""
     assert not follows({"completionMode": "Indexed", "completions": count, "parallelism": count})

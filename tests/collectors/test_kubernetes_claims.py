@@ -18,6 +18,11 @@ from beds.kubernetes_lists import (
     told,
 )
 
+from data.boards.board_shares import SHARED_BOARDS
+from data.facts.gpu_resources import NOT_READ
+from data.records.feasible_changes import UNREAD_REQUEST, why_not
+from data.records.plans import Configuration
+
 
 def claim(name: str, *devices: str, **more: Any) -> dict[str, Any]:
     """A claim that was given these devices of n1."""
@@ -76,6 +81,120 @@ def test_a_monitor_with_admin_access_holds_nothing(tmp_path: Path) -> None:
     lists = {PODS: [claiming("exporter", "c")], CLAIMS: [claim("c", "gpu-0", adminAccess=True)]}
     found = told(lists, tmp_path)
     assert (found.jobs, len(found.allocations)) == ((), 0)
+
+
+BOARD = {"deviceClassName": "gpu.nvidia.com"}
+NOT_UNDERSTOOD: list[tuple[dict[str, Any], str]] = [
+    ({"exactly": BOARD | {"allocationMode": "All"}}, "allocationMode All"),
+    ({"exactly": BOARD | {"allocationMode": "Half"}}, "allocationMode Half"),
+    ({"exactly": BOARD | {"allocationMode": 5}}, "allocationMode 5"),
+    ({"exactly": BOARD | {"count": "two"}}, "count two"),
+    ({"exactly": BOARD | {"count": 1.5}}, "count 1.5"),
+    ({"exactly": BOARD | {"count": 0}}, "count 0"),
+    ({"exactly": BOARD | {"adminAccess": "maybe"}}, "adminAccess maybe"),
+    ({"exactly": BOARD | {"capacity": {"requests": {"memory": "20Gi"}}}}, "capacity"),
+    ({"exactly": BOARD | {"ofLaterReleases": {"any": 1}}}, "ofLaterReleases"),
+    ({"exactly": BOARD, "ofLaterReleases": 1}, "ofLaterReleases"),
+    ({"firstAvailable": [BOARD | {"name": "a", "count": 2}, BOARD | {"name": "b"}]}, "firstAvail"),
+    ({"exactly": {"deviceClassName": "h100.example.com"}}, "deviceClassName h100.example.com"),
+    ({"exactly": {}}, "deviceClassName"),
+]
+
+
+def waiting(request: dict[str, Any]) -> dict[str, list[Any]]:
+    """A pod that waits for a claim with one request, written as in v1 or before it."""
+    made = thing("ResourceClaim", "c", spec={"devices": {"requests": [{"name": "r"} | request]}})
+    document = claiming("a", "c")
+    document["spec"].pop("nodeName", None)
+    document["status"] = {"phase": "Pending"}
+    return {PODS: [document], CLAIMS: [made]}
+
+
+@pytest.mark.parametrize("before_v1", [False, True])
+@pytest.mark.parametrize(("request_of", "word"), NOT_UNDERSTOOD)
+def test_a_request_that_is_not_understood_is_told_and_counts_nothing(
+    tmp_path: Path, request_of: dict[str, Any], word: str, before_v1: bool
+) -> None:
+    """One board, the default, would be a number that nobody asked for."""
+    if before_v1:
+        request_of = request_of | request_of.get("exactly", {})
+        request_of.pop("exactly", None)
+    found = told(waiting(request_of), tmp_path)
+    assert (found.jobs, dict(found.report.dropped)) == ((), {"request-not-understood": 1})
+    (text,) = [line for line in found.report.warnings if NOT_READ in line]
+    assert "ml/a" in text
+    assert word in text
+    assert text in found.report.reason
+
+
+@pytest.mark.parametrize(
+    ("request_of", "count"),
+    [
+        ({"exactly": BOARD}, 1),
+        ({"exactly": BOARD | {"allocationMode": "ExactCount", "count": 3, "selectors": [{}]}}, 3),
+        ({"exactly": BOARD | {"adminAccess": False, "tolerations": []}}, 1),
+        ({"exactly": BOARD | {"adminAccess": True}}, 0),
+        ({"exactly": {"deviceClassName": "compute-domain-daemon.nvidia.com"}}, 0),
+        (BOARD | {"count": 2}, 2),
+    ],
+)
+def test_a_request_that_is_understood_is_counted(
+    tmp_path: Path, request_of: dict[str, Any], count: int
+) -> None:
+    """Fields that choose among boards change no number of them."""
+    found = told(waiting(request_of), tmp_path)
+    assert sum(job.gpu_count for job in found.jobs) == count
+    assert not [line for line in found.report.warnings if NOT_READ in line]
+
+
+@pytest.mark.parametrize(("request_of", "_word"), NOT_UNDERSTOOD)
+def test_what_a_claim_was_given_counts_whatever_it_asked_for(
+    tmp_path: Path, request_of: dict[str, Any], _word: str
+) -> None:
+    """With `All` as many boards as the node had."""
+    held = claim("c", "gpu-0", "gpu-1", "gpu-2")
+    held["spec"] = {"devices": {"requests": [{"name": "r"} | request_of]}}
+    found = told({PODS: [claiming("a", "c")], CLAIMS: [held]}, tmp_path)
+    assert only(found).gpu_count == 3
+    assert not [line for line in found.report.warnings if NOT_READ in line]
+
+
+def test_one_request_that_is_not_understood_beside_another_holds_back_every_change(
+    tmp_path: Path,
+) -> None:
+    """The number of GPUs is then that of a part."""
+    lists = waiting({"exactly": BOARD | {"count": 2}})
+    lists[CLAIMS][0]["spec"]["devices"]["requests"].append(
+        {"exactly": NOT_UNDERSTOOD[0][0]["exactly"]}
+    )
+    job = only(told(lists, tmp_path))
+    assert "allocationMode All" in job.extra[UNREAD_REQUEST]
+    fewer = Configuration(gpu_model=job.gpu_model, gpu_count=1)
+    assert "is not understood" in why_not(job, fewer)
+
+
+@pytest.mark.parametrize("mark", [{"shareID": "s"}, {"consumedCapacity": {"memory": "20Gi"}}])
+def test_a_device_that_claims_have_parts_of_is_no_board_of_either(
+    tmp_path: Path, mark: dict[str, Any]
+) -> None:
+    """Two claims of one device would count as two boards."""
+    pods = [claiming("a", "c"), claiming("b", "d")]
+    claims = [claim("c", "gpu-0", **mark), claim("d", "gpu-0", **mark)]
+    found = told({PODS: pods, CLAIMS: claims}, tmp_path)
+    assert len(found.jobs) == 2
+    assert (found.allocations["gpu_count"] < 1).all()
+    assert {dict(job.extra)[SHARED_BOARDS] for job in found.jobs} == {"n1:0"}
+
+
+@pytest.mark.parametrize("kind", ["mig", "partition"])
+@pytest.mark.parametrize("described", [True, False])
+def test_a_part_of_a_device_is_no_board(tmp_path: Path, kind: str, described: bool) -> None:
+    """Devices that can be parted name their parts as they like."""
+    devices = [{"name": "half-0", "attributes": {"type": {"string": kind}}}] * described
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "pool": {"name": "n1"}}
+    slices = [{"metadata": {"name": "s"}, "spec": spec | {"devices": devices}}]
+    lists = {PODS: [claiming("a", "c")], CLAIMS: [claim("c", "half-0")], SLICES: slices}
+    assert told(lists, tmp_path).allocations["gpu_count"].isna().all()
 
 
 @pytest.mark.parametrize(

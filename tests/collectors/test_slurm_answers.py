@@ -16,7 +16,7 @@ from collectors.slurm.accounting import (
     rows_of,
     submit_lines_of,
 )
-from collectors.slurm.backend import read_queue
+from collectors.slurm.backend import read_nodes, read_queue
 from collectors.slurm.gpu_models import gpu_models_of
 from collectors.slurm.records import read_node, read_queue_job
 from collectors.slurm.values import (
@@ -167,6 +167,8 @@ def test_compressed_names_expand_to_themselves(numbers: set[int]) -> None:
         ("gpu:h100:4(IDX:0-1,5-6)", [("h100", 4, ("0", "1", "5", "6"))]),
         ("gpu:h100:2(IDX:0,7),gpu:a100:0(IDX:N/A)", [("h100", 2, ("0", "7"))]),
         ("gpu:h100:2(CNT:2)", [("h100", 2, None)]),
+        ("gpu:(null):3(IDX:0-1,7)", [("", 3, ("0", "1", "7"))]),
+        ("gpu:(null):0(IDX:N/A)", []),
         ("gpu:h100:3(IDX:0-1)", [("h100", 3, None)]),
         ("gpu:h100:2(IDX:x)", [("h100", 2, None)]),
         ("gpu:a100_1g.5gb:7(S:0)", [("a100_1g.5gb", 7, None)]),
@@ -186,6 +188,31 @@ def test_gpus_are_read_from_every_spelling(
     assert gpus_of(said) == tuple(
         Gpus(gpu_type=gpu_type, count=count, indices=indices) for gpu_type, count, indices in gpus
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "in_use"),
+    [
+        ("gpu:h100:2(IDX:0-1)", 2),
+        ("gpu:(null):3(IDX:0-2)", 3),
+        ("gpu:0", 0),
+        ("(null)", 0),
+        ("shard:h100:4(4/4),gpu:h100:1(IDX:1)", 1),
+        ("gpu:h100:two(IDX:0-1)", None),
+        ("gpu:h100:2K", None),
+        ("gpu=h100=2", None),
+        ("gpu:h100:2[0-1]", None),
+        (..., None),
+    ],
+)
+def test_gpus_in_use_that_are_not_understood_are_unknown(said: object, in_use: int | None) -> None:
+    """None in use would be a node of free GPUs; `...` is an answer without the field."""
+    record = {"name": "n1", "state": "IDLE", "gres": "gpu:h100:4"}
+    record |= {} if said is ... else {"gres_used": said}  # type: ignore[dict-item]
+    dropped: Counter[str] = Counter()
+    (node,) = read_nodes([record], dropped)
+    assert node.gpus_in_use == in_use
+    assert dropped == ({"unknown-gpus-in-use": 1} if in_use is None else {})
 
 
 def test_shares_are_no_gpus() -> None:

@@ -217,6 +217,40 @@ def test_a_way_of_sharing_that_nobody_knows_is_sharing(tmp_path: Path, strategy:
     assert described.gpu_count == (16 if strategy in ("none", "") else 4)
 
 
+@pytest.mark.parametrize("count", ["", "four", "4.5", "-1"])
+@pytest.mark.parametrize("resource", [GPU, f"{GPU}.shared"])
+def test_replicas_of_a_number_of_boards_that_is_not_known_are_no_boards(
+    tmp_path: Path, count: str, resource: str
+) -> None:
+    """Sixteen time slices are one board, or sixteen: the node is told, and has none until then."""
+    labels = {f"{GPU}.sharing-strategy": "time-slicing"} | (
+        {f"{GPU}.count": count} if count else {}
+    )
+    found = told({NODES: [machine("n9", {resource: "16"}, labels)]}, tmp_path)
+    assert [described.gpu_count for described in found.nodes] == [0]
+    (text,) = unread_texts(found)
+    assert "n9" in text
+    assert resource in text
+
+
+@pytest.mark.parametrize("count", ["two", "1.5", "0", "-1"])
+def test_a_number_of_boards_of_a_fraction_that_is_not_understood_is_told(
+    tmp_path: Path, count: str
+) -> None:
+    """One board, the default, is not what was asked for."""
+    document = pod("a", limits={})
+    document["spec"]["schedulerName"] = "kai-scheduler"
+    document["metadata"]["annotations"] = {
+        "gpu-fraction": "0.5",
+        "gpu-fraction-num-devices": count,
+    }
+    found = told({PODS: [document]}, tmp_path)
+    assert found.jobs == ()
+    (text,) = unread_texts(found)
+    assert f"gpu-fraction-num-devices {count}" in text
+    assert "ml/a" in text
+
+
 def test_an_applier_finds_boards_of_amd_in_a_template() -> None:
     """What the plan proposes for such a job can be made: its containers are counted."""
     container = {"name": "main", "resources": {"limits": {"amd.com/gpu": "4"}}}

@@ -266,7 +266,10 @@ def _fleet_node(node: SlurmNode, model: str, *, up: bool) -> SubmissionNode:
         gpu_type=model,
         word=gpus.gpu_type,
         gpus=gpus.count,
-        free_gpus=max(0, gpus.count - node.gpus_in_use) if up else 0,
+        # What is in use is not known of some: none of theirs is told to be free.
+        free_gpus=0
+        if not up or node.gpus_in_use is None
+        else max(0, gpus.count - node.gpus_in_use),
         cpus=node.cpus,
         memory_mib=node.memory_mib if (node.memory_mib or 0) >= _LEAST_MEMORY else None,
         takes_jobs=node.schedulable,

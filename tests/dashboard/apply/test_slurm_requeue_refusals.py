@@ -8,8 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from beds.slurm_replay import RECORDED
 
+from collectors.slurm.records import read_node
 from dashboard.apply.slurm.change import capacity
-from dashboard.apply.slurm.change.capacity import closed_partitions, groups_of, missed_deadline
+from dashboard.apply.slurm.change.capacity import (
+    closed_partitions,
+    groups_of,
+    missed_deadline,
+    taken_gpus,
+)
 from dashboard.apply.slurm.change.moves import Move, arranged
 from dashboard.apply.slurm.change.submitted_options import (
     environment_refusals,
@@ -73,6 +79,33 @@ def test_a_partition_that_no_longer_admits_a_job(
     assert said in "; ".join(refused)
     assert bool(refused) is bool(said)
     assert closed_partitions({"gpu": partition, "over": Partition()}, facts()) == ()
+
+
+@pytest.mark.parametrize(
+    ("in_use", "said"),
+    [("gpu:h100:0", ""), ("gpu:h100:8", "wait for others"), ("gpu:h100:?", "are not known")],
+)
+def test_gpus_of_a_node_that_are_not_known_to_be_free_are_not_free(in_use: str, said: str) -> None:
+    """Nor are they taken: the requeued job might wait."""
+    node = {"name": "other", "state": "IDLE", "partitions": ["gpu"], "gres": "gpu:h100:8"}
+    known = facts(gpus_by=(("node", "gpu:4"),), nodes_asked=1, nodes_maximum=1)
+    known = replace(known, job=replace(known.job, partition="gpu", nodes=("n1",)))
+    wait = taken_gpus(known, (GRES,), (read_node(node | {"gres_used": in_use}),))
+    assert said in wait
+    assert bool(said) is bool(wait)
+
+
+@pytest.mark.parametrize("field", ["requeue", "batch_flag"])
+@pytest.mark.parametrize(
+    ("value", "may"),
+    [(True, True), (1, True), (False, False), (0, False), (None, False), ("no", False),
+     ({"set": True, "number": 0}, False)],
+)  # fmt: skip
+def test_a_flag_that_is_not_understood_allows_nothing(field: str, value: object, may: bool) -> None:
+    """A requeue of a job that may not be requeued loses its run."""
+    jobs = json.loads((RECORDED / "22.05" / "squeue.json").read_text(encoding="utf-8"))["jobs"]
+    known = read_job(jobs[0] | {field: value}, [], NOW)
+    assert (known.may_requeue if field == "requeue" else known.is_batch) is may
 
 
 def test_groups_are_those_of_this_machine() -> None:

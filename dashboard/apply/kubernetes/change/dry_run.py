@@ -1,5 +1,6 @@
 """Dry run of the steps on the server, compared with what they intend."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
@@ -28,7 +29,13 @@ from dashboard.apply.kubernetes.state.immutable_fields import difference
 from dashboard.apply.kubernetes.state.json_patch import Edit, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.state.object_paths import AUTOSCALERS
 from dashboard.apply.kubernetes.state.pod_spec import holders, pods_of, roles_of
-from dashboard.apply.kubernetes.state.quotas import asked_in_all, limit_refusal, refusal
+from dashboard.apply.kubernetes.state.quotas import (
+    asked_in_all,
+    doubts,
+    limit_doubts,
+    limit_refusal,
+    refusal,
+)
 from dashboard.common.kubernetes_writer import KubernetesWriter
 from data.base.errors import ApplyError, CollectorError
 from data.facts.gpu_resources import is_of_vendor
@@ -77,6 +84,7 @@ def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
         names = ", ".join(at for at, _intended, _answered in dropped)
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
     refusals += standing_refusals(api, document, change)
+    warnings += _unknown_limits(api, document, change)
     warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
@@ -164,11 +172,17 @@ def _is_offered(name: str, nodes: Iterable[Document]) -> bool:
 
 def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse more pods or GPUs than a quota of the namespace admits."""
-    place = seen_of(change.target).place
-    more = asked_in_all(place.kind, _target(document, change))
-    more.subtract(asked_in_all(place.kind, document))
+    place, more = seen_of(change.target).place, _more(document, change)
     if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
         yield why
+
+
+def _more(document: Document, change: Change) -> Counter[str]:
+    """Return the pods and GPUs that are asked for beyond those of now."""
+    kind = seen_of(change.target).place.kind
+    more = asked_in_all(kind, _target(document, change))
+    more.subtract(asked_in_all(kind, document))
+    return more
 
 
 def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
@@ -176,17 +190,32 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
 
     A dry run of the workload does not see it: its controller makes the pods.
     """
-    place, target = seen_of(change.target).place, _target(document, change)
-    more = +(asked_in_all(place.kind, target) - asked_in_all(place.kind, document))
-    roles = [
-        role
-        for role in roles_of(place.kind, target)
-        if more or value_at(target, role.template_at) != value_at(document, role.template_at)
-    ]
-    ranges = reading.limit_ranges(api, place.namespace) or [] if roles else []
-    for role in roles:
-        if why := limit_refusal(ranges, value_at(target, role.template_at)):
+    specs = _new_specs(document, change)
+    ranges = reading.limit_ranges(api, seen_of(change.target).place.namespace) if specs else []
+    for spec in specs:
+        if why := limit_refusal(ranges or [], spec):
             yield why
+
+
+def _new_specs(document: Document, change: Change) -> list[object]:
+    """Return the specs of pods that a change makes anew or makes more of."""
+    kind, target = seen_of(change.target).place.kind, _target(document, change)
+    more = +(asked_in_all(kind, target) - asked_in_all(kind, document))
+    specs = (
+        (value_at(entry, role.template_at) for entry in (target, document))
+        for role in roles_of(kind, target)
+    )
+    return [new for new, old in specs if more or new != old]
+
+
+def _unknown_limits(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Warn of quotas and limit ranges that may refuse new pods, which nobody can tell."""
+    namespace, more = seen_of(change.target).place.namespace, _more(document, change)
+    texts = list(doubts(reading.quotas(api, namespace), more)) if +more else []
+    specs = _new_specs(document, change)
+    ranges = reading.limit_ranges(api, namespace) if specs else []
+    texts += [text for spec in specs for text in limit_doubts(ranges, spec)]
+    yield from (f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(texts))
 
 
 def _named_beyond(document: Document, change: Change) -> Iterator[str]:
@@ -286,11 +315,16 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
         yield "Whether nodes have room for more pods is unknown: they may not be listed."
         return
     for at, count in more:
-        room = pods_that_fit(value_at(target, at), nodes, pods, most=count)
+        least, room = pods_that_fit(value_at(target, at), nodes, pods, most=count)
         if room < count:
             yield (
                 f"Nodes have room for {room} of {count} more pods now: the others would wait until "
                 "GPUs are free."
+            )
+        elif least < count:
+            yield (
+                f"Whether nodes have room for {count - least} of {count} more pods is unknown: "
+                "numbers of GPUs of nodes or pods are not understood."
             )
     if freed and (takers := _takers(api, document, change, freed, nodes, pods)):
         yield (

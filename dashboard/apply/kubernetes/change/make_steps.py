@@ -11,7 +11,6 @@ from dashboard.apply.kubernetes.change.observe import (
     KUBECTL_FACT,
     PODS_FACT,
     ROOM_FACT,
-    UNKNOWN,
     ObservedTarget,
     no_room,
     seen_of,
@@ -24,6 +23,7 @@ from dashboard.apply.kubernetes.change.steps import (
     steps_for,
 )
 from dashboard.apply.kubernetes.state.field_owners import tracked
+from dashboard.apply.kubernetes.state.free_capacity import UNKNOWN
 from dashboard.apply.kubernetes.state.immutable_fields import in_template, require_possible
 from dashboard.apply.kubernetes.state.json_patch import (
     Edit,
@@ -186,8 +186,9 @@ def _rollout_notes(view: ObservedTarget, steps: tuple[ChangeStep, ...]) -> Itera
         )
     elif view.facts.get(ROOM_FACT) == UNKNOWN:
         yield (
-            "Whether a node has room for the one more pod of the rollout is unknown: nodes or pods "
-            "may not be listed. On full nodes the rollout would wait (set maxSurge to 0 then)."
+            "Whether a node has room for the one more pod of the rollout is unknown: nodes, pods "
+            "or quotas may not be listed, or their numbers are not understood. On full nodes the "
+            "rollout would wait (set maxSurge to 0 then)."
         )
     if view.place.kind == "Job" and len(steps) > 1:
         yield "Its pods are deleted and made anew: work since the last checkpoint is lost."

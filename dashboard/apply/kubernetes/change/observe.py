@@ -10,6 +10,7 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import excerpt
+from collectors.kubernetes.objects import claims_of
 from collectors.kubernetes.own_work import own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
@@ -22,7 +23,7 @@ from dashboard.apply.kubernetes.state.field_owners import (
     owners_of,
     was_applied_by_hand,
 )
-from dashboard.apply.kubernetes.state.free_capacity import NO, asked_by, room_for
+from dashboard.apply.kubernetes.state.free_capacity import NO, UNKNOWN, asked_by, room_for
 from dashboard.apply.kubernetes.state.immutable_fields import (
     SERVER_FACT,
     SHARES,
@@ -45,7 +46,7 @@ from dashboard.apply.kubernetes.state.object_paths import (
     place_of,
 )
 from dashboard.apply.kubernetes.state.pod_spec import profile_of, roles_of
-from dashboard.apply.kubernetes.state.quotas import one_pod, refusal
+from dashboard.apply.kubernetes.state.quotas import doubts, one_pod, refusal
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import PRODUCT_LABEL
@@ -56,7 +57,6 @@ PATH_FACT = "path"
 ROOM_FACT = "room for one more pod"
 KUBECTL_FACT = "kept with kubectl apply"
 PODS_FACT = "pods with GPUs"
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,9 +282,17 @@ def _pods_text(pods: list[Document] | None) -> str:
     return ", ".join(f"{name} ({gpus})" for name, gpus in sorted(gpus_by_pod.items()))
 
 
-def _held_by(pod: Document) -> int:
-    over = text_in(pod, "status", "phase") in ("Succeeded", "Failed")
-    return 0 if over else asked_by(part(pod, "spec")).total()
+def _held_by(pod: Document) -> str:
+    """Return the number of GPUs that a pod holds, '' of none, `?` where it is not understood.
+
+    So is that of a pod with claims (DRA), which may be for anything.
+    """
+    spec = part(pod, "spec")
+    if text_in(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return ""
+    count = asked_by(spec).total()
+    unsure = claims_of(pod) or asked_by(spec, unread=1) != asked_by(spec)
+    return "?" if unsure else str(count or "")
 
 
 def _require_nothing_new(place: Place, pods: Iterable[Document], planned_at: datetime) -> None:
@@ -321,10 +329,11 @@ def _needs_room(place: Place, document: Document, edits: Iterable[Edit]) -> bool
 
 def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]) -> str:
     pod_spec = value_at(patched(document, operations_of(edits)), "/spec/template/spec")
-    if refusal(reading.quotas(api, place.namespace) or [], one_pod(pod_spec)):
+    quotas, more = reading.quotas(api, place.namespace), one_pod(pod_spec)
+    if refusal(quotas or [], more):
         return NO
     nodes, pods = reading.nodes(api), reading.pods(api)
-    if nodes is None or pods is None:
+    if nodes is None or pods is None or any(doubts(quotas, more)):
         return UNKNOWN
     return room_for(pod_spec, nodes, pods)
 

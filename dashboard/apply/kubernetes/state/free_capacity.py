@@ -4,15 +4,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from collectors.kubernetes.placement_rules import admits, rules_of
-from collectors.shared.json_parts import count_of, part, text_in
+from collectors.shared.json_parts import part, text_in, whole_number
 from dashboard.apply.kubernetes.state.pod_spec import Document
 from data.facts.gpu_resources import is_of_vendor
 
-YES, NO = "yes", "no"
+YES, NO, UNKNOWN = "yes", "no", "unknown"
+_MANY = 10**9
+"""More than any quantity that is read: stands for one that is not, where the worst counts."""
 
 
-def asked_by(pod_spec: object) -> Counter[str]:
-    """Return a pod's request of every GPU resource: containers together or an init container."""
+def asked_by(pod_spec: object, *, unread: int = 0) -> Counter[str]:
+    """Return a pod's request of every GPU resource: containers together or an init container.
+
+    `unread` stands for each quantity that is not understood.
+    """
     together: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for section, into in (("containers", together), ("initContainers", largest)):
@@ -21,39 +26,69 @@ def asked_by(pod_spec: object) -> Counter[str]:
             runs_on = section == "containers" or text_in(entry, "restartPolicy") == "Always"
             for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
                 if is_of_vendor(name):
+                    count = _read(quantity, unread)
                     if runs_on:
-                        together[name] += count_of(quantity)
+                        together[name] += count
                     else:
-                        into[name] = max(into[name], count_of(quantity))
+                        into[name] = max(into[name], count)
     return Counter({name: max(together[name], largest[name]) for name in together | largest})
 
 
+def _read(quantity: object, unread: int) -> int:
+    count = whole_number(quantity)
+    return unread if count is None else count
+
+
 def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document]) -> str:
-    """Return yes or no: whether a node has the GPUs that a pod of this spec asks for.
+    """Return yes, no or unknown: whether a node has the GPUs that a pod of this spec asks for.
 
     Counts GPUs, cordons, nodeSelector and required node affinity. CPU, memory and taints are not
-    looked at: yes may be too kind, no is sure.
+    looked at: yes may be too kind, no is sure. Unknown where a quantity that is not understood
+    decides.
     """
-    return YES if pods_that_fit(pod_spec, nodes, pods, most=1) else NO
+    least, most = pods_that_fit(pod_spec, nodes, pods, most=1)
+    return YES if least else UNKNOWN if most else NO
 
 
 def pods_that_fit(
     pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document], *, most: int
+) -> tuple[int, int]:
+    """Return (fewest, most) further pods of a spec with GPUs on nodes, counted as in `room_for`.
+
+    They differ where a quantity is not understood.
+    """
+    nodes, pods, rules = list(nodes), list(pods), rules_of(pod_spec)
+    open_nodes = [
+        node
+        for node in nodes
+        if part(node, "spec", "unschedulable") is not True and admits(rules, node)
+    ]
+    fewest, highest = (
+        _fitting(pod_spec, open_nodes, pods, most=most, unread=unread) for unread in (_MANY, 0)
+    )
+    return fewest, highest
+
+
+def _fitting(
+    pod_spec: Document, nodes: list[Document], pods: list[Document], *, most: int, unread: int
 ) -> int:
-    """Return the number of further pods of a spec with GPUs on nodes, counted as in `room_for`."""
     occupied: dict[str, Counter[str]] = {}
     for pod in pods:
         if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
             node = text_in(pod, "spec", "nodeName")
-            occupied.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
-    request, rules, count = asked_by(pod_spec), rules_of(pod_spec), 0
+            request = asked_by(part(pod, "spec"), unread=unread)
+            occupied.setdefault(node, Counter()).update(request)
+    request, count = +asked_by(pod_spec, unread=unread), 0
     for document in nodes:
-        here = occupied.setdefault(text_in(document, "metadata", "name"), Counter())
-        while count < most and _fits(request, document, occupied, rules):
-            here.update(request)
-            count += 1
-            if not +request:
-                return most
+        offered = part(document, "status", "allocatable") or {}
+        here = occupied.get(text_in(document, "metadata", "name"), Counter())
+        free = [_read(offered.get(name, 0), _MANY - unread) - here[name] for name in request]
+        if not request:
+            return most
+        fits = min(
+            remaining // each for remaining, each in zip(free, request.values(), strict=True)
+        )
+        count += min(max(0, fits), most - count)
     return count
 
 
@@ -62,15 +97,3 @@ def waits_for_a_node(pod: Document) -> bool:
     gone = text_in(pod, "metadata", "deletionTimestamp") or text_in(pod, "spec", "nodeName")
     pending = text_in(pod, "status", "phase") in ("", "Pending")
     return pending and not gone and not part(pod, "spec", "schedulingGates")
-
-
-def _fits(
-    request: Counter[str], node: Document, occupied: Mapping[str, Counter[str]], rules: str
-) -> bool:
-    if part(node, "spec", "unschedulable") is True or not admits(rules, node):
-        return False
-    offered = part(node, "status", "allocatable") or {}
-    here = occupied.get(text_in(node, "metadata", "name"), Counter())
-    return all(
-        count_of(offered.get(name, "0")) - here[name] >= count for name, count in request.items()
-    )

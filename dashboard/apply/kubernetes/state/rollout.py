@@ -101,10 +101,16 @@ def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
 
 def _job_to_do(document: Document, living: Sequence[Document]) -> str:
     spec, status = part(document, "spec"), part(document, "status")
-    target = count_of(part(spec, "parallelism"))
-    if part(spec, "completions") is not None:
-        rest = count_of(part(spec, "completions")) - count_of(part(status, "succeeded") or 0)
-        target = min(target, max(0, rest))
+    written = [part(spec, "parallelism"), part(spec, "completions"), part(status, "succeeded")]
+    counts = [whole_number(value) for value in written]
+    for count, value in zip(counts, written, strict=True):
+        if count is None and value is not None:
+            return f"{_count_text(count, value)} pods are there"
+    target, completions, succeeded = counts
+    # The server fills in a parallelism of 1.
+    target = 1 if target is None else target
+    if completions is not None:
+        target = min(target, max(0, completions - (succeeded or 0)))
     if part(status, "completionTime") or len(living) == target:
         return ""
     return f"{len(living)} of {target} pods are there"

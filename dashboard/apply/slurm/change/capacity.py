@@ -76,12 +76,14 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
         for node in eligible
         if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, target, node)
     ]
+    unknown = sorted(node.name for node in fit if node.gpus_in_use is None)
     counts = [sum(gpu.count for gpu in gpus) for gpus in facts.job.gpus_by_node]
     gpus_by_node = dict(zip(facts.job.nodes, counts, strict=False))
     free = sorted(
         (
             sum(gpu.count for gpu in node.gpus) - node.gpus_in_use + gpus_by_node.get(node.name, 0)
             for node in fit
+            if node.gpus_in_use is not None
         ),
         reverse=True,
     )
@@ -94,6 +96,8 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
         tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
         short = sum(free) < each * tasks
         reason = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
+    if short and unknown:
+        return f"{reason}, and GPUs in use of {', '.join(unknown)} are not known: it might wait"
     return f"{reason}: the requeued job would wait for others to end" if short else ""
 
 
