@@ -1,0 +1,268 @@
+"""Small plans on nodes, exactly: the states of jobs, and a spot for each on nodes by name.
+
+A spot is a node, or for a job larger than a node or on several now as many as it needs. Where a
+job keeps its boards and leaves a node for another, it pays a move. Nodes are on while something is
+there. Slices count as parts of boards: what fits on boards always fits so.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+
+import numpy as np
+
+from planner.fleet.host_room import kept_boards, room_of
+from planner.nodes.node_plan import NodePlacement, place_plan, placement_of
+from planner.nodes.node_runs import Stretch, pool_of_name, stretch_of, stretches
+from planner.packing.placement import sizes_of
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import (
+    SlotMapping,
+    boot_per_board,
+    move_cost,
+    node_cost_per_board,
+)
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.slot_problem import Floats, Indices, Path, SlotProblem, pinned_cost
+from planner.solver.exact import JobColumns, job_columns, limit_rows, paths_of, states
+from planner.solver.exact_program import Program
+
+Spot = tuple[tuple[int, int], ...]
+"""Nodes by number, with GPUs on each."""
+_MOST_SPOTS = 64
+"""Spots of one job and option: a job that has more is not placed exactly."""
+_MOST_STATES = 8_000
+"""Jobs in slots, options and spots up to which the exact program pays."""
+_SLACK = 1e-5
+"""Share of the cost by which the program may miss the plan that it starts from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactNodes:
+    """The cheapest plan: paths [J, H] on nodes, and a lower bound of every plan on nodes."""
+
+    paths: Path
+    placed: NodePlacement
+    bound: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One job on so many boards of a pool: rows of its options, spots, columns [H, spots]."""
+
+    job: int
+    stretch: Stretch
+    size: float
+    rows: Indices
+    spots: tuple[Spot, ...]
+    columns: Indices
+
+
+def exact_nodes(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    slots: SlotProblem,
+    *,
+    below: float,
+    seconds: float,
+) -> ExactNodes | None:
+    """Return the cheapest plan of a small fleet up to a cost; None of a large one, or unseen.
+
+    `slots` is the problem in counts, with the slots that are frozen.
+    """
+    cost = pinned_cost(slots.jobs)
+    asked = _requests(problem, mapping, cost)
+    if asked is None:
+        return None
+    program = Program()
+    jobs = [job_columns(program, slots, cost, job) for job in range(slots.size)]
+    rows = coupling_rows(slots)
+    limit_rows(program, slots, rows, jobs, range(rows.types, len(rows.names)))
+    requests = [_placed(program, problem, jobs[entry.job], entry) for entry in asked]
+    _node_rows(program, problem, requests)
+    answer = program.solved(below=below + _SLACK * max(1.0, abs(below)), seconds=seconds)
+    if answer.values is None:
+        return None
+    paths = paths_of(jobs, answer.values)
+    placed = _placement(problem, mapping, paths, requests, answer.values)
+    return ExactNodes(paths=paths, placed=placed, bound=answer.bound)
+
+
+def _requests(
+    problem: PlanningProblem, mapping: SlotMapping, cost: np.ndarray
+) -> list[_Request] | None:
+    """Return what jobs may ask of nodes; None where a home is not known or there is too much."""
+    grid, pool_of = mapping.slots.grid, pool_of_name(problem)
+    requests, count = [], states(cost)
+    for job, entry in enumerate(problem.jobs):
+        home = problem.facts.homes.get(entry.demand.job.job_id)
+        pools = {pool_of.get(name, -1) for name, _count in home.boards} if home else set()
+        if pools != {int(problem.pools.of_job[job])} or entry.demand.share is not None:
+            return None
+        allowed = np.flatnonzero(np.isfinite(cost[job]).any(axis=0) & (grid.boards > 0))
+        keys = sorted({(int(grid.gpu_type[row]), float(grid.boards[row])) for row in allowed})
+        for pool, boards in keys:
+            of_key = (grid.gpu_type[allowed] == pool) & (grid.boards[allowed] == boards)
+            rows = allowed[of_key]
+            option = int(mapping.option_of[job, rows[0]])
+            stretch = stretch_of(
+                problem, pool_of, job, option, (pool, int(rows[0]), 0, cost.shape[1])
+            )
+            spots = _spots(problem, stretch)
+            count += len(spots) * cost.shape[1]
+            if not spots or len(spots) > _MOST_SPOTS or count > _MOST_STATES:
+                return None
+            requests.append(
+                _Request(
+                    job=job,
+                    stretch=stretch,
+                    size=boards,
+                    rows=rows,
+                    spots=spots,
+                    columns=np.zeros(0, dtype=np.int64),
+                )
+            )
+    return requests
+
+
+def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...]:
+    """Return where a stretch may be, () where nowhere."""
+    nodes, home = problem.facts.nodes, dict(stretch.home)
+    number = {node.name: index for index, node in enumerate(nodes)}
+    stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
+    own = kept_boards(stretch.home, stretch.gpus) if stays else ()
+    if own and not problem.movable(stretch.job):
+        return (tuple((number[name], count) for name, count in own),)
+    here = [
+        (index, node)
+        for index, node in enumerate(nodes)
+        if problem.pools.of_node[index] == stretch.pool
+        and (node.open or (stays and node.name in home))
+        and (stretch.only is None or node.name in stretch.only)
+    ]
+    in_pool = zip(nodes, problem.pools.of_node, strict=True)
+    largest = max((node.gpus for node, pool in in_pool if pool == stretch.pool), default=0)
+    sizes = sizes_of(stretch.gpus, [count for _name, count in own], largest or stretch.gpus)
+    if len(here) ** len(sizes) > _MOST_SPOTS**2:
+        return ()
+    spots = {
+        _together(zip(at, sizes, strict=True)) for at in product(dict(here), repeat=len(sizes))
+    }
+    rooms = {index: node.usable for index, node in here}
+    return tuple(sorted(spot for spot in spots if all(rooms[at] >= gpus for at, gpus in spot)))
+
+
+def _together(parts: Iterable[tuple[int, int]]) -> Spot:
+    counts: dict[int, int] = {}
+    for node, gpus in parts:
+        counts[node] = counts.get(node, 0) + gpus
+    return tuple(sorted(counts.items()))
+
+
+def _placed(
+    program: Program, problem: PlanningProblem, job: JobColumns, request: _Request
+) -> _Request:
+    """Add the spots of a request in every slot, and the moves between them."""
+    nodes, stretch = problem.facts.nodes, request.stretch
+    slots = len(problem.slot_starts)
+    upper = np.ones((slots, len(request.spots)))
+    for number, spot in enumerate(request.spots if problem.movable(request.job) else ()):
+        for node, _gpus in spot:
+            if nodes[node].away:
+                upper[np.array(nodes[node].away), number] = 0.0
+    place = program.columns(np.zeros(upper.shape), upper=upper, whole=True)
+    of_rows = np.isin(job.options, request.rows)
+    chosen = job.chosen[:, of_rows]
+    program.rows(0.0, 0.0, (place, 1.0), (chosen[1:], -1.0))
+    entered = job.entered[:, of_rows]
+    if of_rows.sum() > 1:
+        entered = program.columns(np.zeros((slots, 1)))
+        program.rows(0.0, np.inf, (entered, 1.0), (chosen[:-1], 1.0), (chosen[1:], -1.0))
+    program.rows(-np.inf, 1.0, (entered, 1.0), (chosen[:-1], 1.0))
+    names = [{node for node, _gpus in spot} for spot in request.spots]
+    home = {name for name, _gpus in stretch.home}
+    at_home = np.array([{nodes[node].name for node in own} <= home for own in names])
+    price = min(
+        move_cost(problem, problem.jobs[request.job], option)
+        for option in range(len(problem.jobs[request.job].options))
+        if problem.boards[option, request.job] == request.size
+    )
+    arrived = program.columns(np.zeros(upper.shape))
+    program.rows(-1.0 * at_home, np.inf, (arrived[0], 1.0), (place[0], -1.0))
+    for number, own in enumerate(names):
+        before = place[:-1, [other for other, wider in enumerate(names) if own <= wider]]
+        terms = (arrived[1:, number], 1.0), (place[1:, number], -1.0), (before, 1.0)
+        program.rows(0.0, np.inf, *terms)
+    moves = program.columns(np.full(slots, price))
+    program.rows(0.0, np.inf, (moves, 1.0), (entered, 1.0), (arrived, -1.0))
+    return replace(request, columns=place)
+
+
+def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[_Request]) -> None:
+    """Add nodes that are on, their boots, and what they have room for."""
+    nodes, slots = problem.facts.nodes, len(problem.slot_starts)
+    per_board, boot = node_cost_per_board(problem), boot_per_board(problem)
+    for number, node in enumerate(nodes):
+        there = [
+            (entry, gpus, entry.columns[:, at])
+            for entry in requests
+            for at, spot in enumerate(entry.spots)
+            for where, gpus in spot
+            if where == number
+        ]
+        always = float(node.foreign or not node.observed)
+        on = program.columns(node.gpus * per_board, lower=always, whole=True)
+        boots = program.columns(np.full(slots - 1, node.gpus * boot))
+        program.rows(-np.inf, 0.0, (on[1:], 1.0), (on[:-1], -1.0), (boots, -1.0))
+        _rests(program, problem, on)
+        for job in sorted({entry.job for entry, _gpus, _columns in there}):
+            own = np.stack([columns for entry, _, columns in there if entry.job == job], axis=1)
+            program.rows(-np.inf, 0.0, (own, 1.0), (on, -1.0))
+        if not there:
+            continue
+        held = np.stack([columns for _entry, _gpus, columns in there], axis=1)
+        whole = [gpus if entry.stretch.slice_ is None else entry.size for entry, gpus, _ in there]
+        program.rows(-np.inf, 0.0, (held, whole), (on, -float(node.usable)))
+        needs = np.array([entry.stretch.needs(gpus)[1:] for entry, gpus, _ in there], dtype=float)
+        for need, room in zip(needs.T, room_of(node), strict=True):
+            if room is not None and need.any():
+                program.rows(-np.inf, 1.0, (held, need / max(1.0, room)))
+
+
+def _rests(program: Program, problem: PlanningProblem, on: Indices) -> None:
+    """Keep a node on through what is too short to switch it off."""
+    shortest = math.ceil(problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes)
+    shortest = min(shortest, len(on))
+    for first in range(len(on) if shortest > 1 else 0):
+        before = [(on[[first - 1]], 1.0)] if first else []
+        known = 0.0 if first else -1.0
+        switched = (*before, (on[[first]], -1.0))
+        if first + shortest > len(on):
+            program.rows(-np.inf, known, *switched)
+        for later in range(first + 1, min(first + shortest, len(on))):
+            program.rows(-np.inf, known + 1.0, *switched, (on[[later]], 1.0))
+
+
+def _placement(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    paths: Path,
+    requests: Sequence[_Request],
+    values: Floats,
+) -> NodePlacement:
+    """Return where a solution has its jobs; slices get positions on boards by a search."""
+    runs = stretches(problem, mapping, paths)
+    if any(run.slice_ is not None for run in runs):
+        return place_plan(problem, mapping, paths, budget_seconds=math.inf)
+    of_row = {(entry.job, int(row)): entry for entry in requests for row in entry.rows}
+    cut: list[Stretch] = []
+    at: dict[int, Spot] = {}
+    for run in runs:
+        entry = of_row[run.job, run.row]
+        spots = values[entry.columns[run.start : run.end]].argmax(axis=1)
+        edges = [run.start, *(np.flatnonzero(np.diff(spots)) + run.start + 1).tolist(), run.end]
+        for start, end in pairwise(edges):
+            at[len(cut)] = entry.spots[spots[start - run.start]]
+            cut.append(replace(run, start=start, end=end))
+    return placement_of(problem, tuple(cut), at)
