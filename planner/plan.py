@@ -19,7 +19,7 @@ from data.base.errors import ImpossibleProblemError
 from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.fleet.tenants import lending
-from planner.nodes.exact_nodes import exact_nodes
+from planner.nodes.exact_nodes import Request, exact_nodes, requests_of
 from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.nodes.placement_bounds import placement_bounds
@@ -118,19 +118,21 @@ def build_plan(
     show(1, 3)
     clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
+    asked = requests_of(problem, mapping)
+    effort = _effort(problem, exact=asked is None)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
     try:
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
+        solved, start = _solved(mapping, start, clock, solver, effort)
     except ImpossibleProblemError:
         if not any(node.away for node in problem.facts.nodes):
             raise
         mapping = mapping.ignoring_maintenance()
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
+        solved, start = _solved(mapping, start, clock, solver, effort)
     show(2, 3)
     today = _today(problem, mapping, clock)
-    best, bound = _on_nodes(problem, mapping, solved, start, clock)
+    best, bound = _on_nodes(problem, mapping, solved, start, clock, asked)
     if today is not None and (best.placed.failed or today.cost < best.cost):
         best = today
     show(3, 3)
@@ -144,19 +146,19 @@ def build_plan(
     return _plan(problem, mapping, best, alone, (solved, bound), start, figures, created_at)
 
 
-def _effort(problem: PlanningProblem) -> Effort:
-    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
+def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
+    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)), exact=exact)
 
 
 def _solved(
-    problem: PlanningProblem,
     mapping: SlotMapping,
     start: Rolling | None,
     clock: _PlanClock,
     solver: Callable[..., SolvedPlan],
+    effort: Effort,
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
-    planned = partial(slot_plan, solver=solver, effort=_effort(problem))
+    planned = partial(slot_plan, solver=solver, effort=effort)
     if start is not None and start.frozen_slots:
         try:
             budget = partial(clock.share, _FROZEN_SHARE)
@@ -201,6 +203,7 @@ def _on_nodes(
     solved: SolvedPlan,
     start: Rolling | None,
     clock: _PlanClock,
+    asked: list[Request] | None,
 ) -> tuple[_Found, Bound]:
     """Place a slot plan, then win back the cost of its repair; return it with a lower bound.
 
@@ -212,9 +215,15 @@ def _on_nodes(
     counted = solved.lower_bound - spanning_cost(problem, mapping.slots.fleet)
     bound = Bound(value=counted, name=solved.bound_name)
     exact = None
-    if best.cost - counted > _CLOSED * best.cost and clock.share(1.0) > 0:
-        below = np.inf if best.placed.failed else best.cost
-        exact = exact_nodes(problem, mapping, slots, below=below, seconds=clock.share(_EXACT_SHARE))
+    if asked is not None and best.cost - counted > _CLOSED * best.cost and clock.share(1.0) > 0:
+        exact = exact_nodes(
+            problem,
+            mapping,
+            slots,
+            asked,
+            below=np.inf if best.placed.failed else best.cost,
+            seconds=clock.share(_EXACT_SHARE),
+        )
     if exact is not None:
         other = _costed(mapping, exact.paths, exact.placed)
         churn = [0.0 if start is None else start.churn_cost(plan.paths) for plan in (best, other)]
@@ -232,7 +241,7 @@ def _on_nodes(
             anew = solve(
                 slots,
                 budget_seconds=clock.share(_REPAIR_SHARE),
-                effort=_effort(problem),
+                effort=_effort(problem, exact=False),
                 warm=None if start is None else start.warm_start,
                 start=Start(
                     prices=solved.prices,

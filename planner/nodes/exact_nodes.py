@@ -12,6 +12,8 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from data.facts.jobs import Platform
+from data.records.feasible_changes import whole_fact
 from planner.fleet.host_room import kept_boards, room_of
 from planner.nodes.node_plan import NodePlacement, place_plan, placement_of
 from planner.nodes.node_runs import Stretch, pool_of_name, stretch_of, stretches
@@ -48,7 +50,7 @@ class ExactNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class Request:
     """One job on so many boards of a pool: rows of its options, spots, columns [H, spots]."""
 
     job: int
@@ -63,18 +65,16 @@ def exact_nodes(
     problem: PlanningProblem,
     mapping: SlotMapping,
     slots: SlotProblem,
+    asked: Sequence[Request],
     *,
     below: float,
     seconds: float,
 ) -> ExactNodes | None:
-    """Return the cheapest plan of a small fleet up to a cost; None of a large one, or unseen.
+    """Return the cheapest plan of a small fleet up to a cost, None where none was seen.
 
     `slots` is the problem in counts, with the slots that are frozen.
     """
     cost = pinned_cost(slots.jobs)
-    asked = _requests(problem, mapping, cost)
-    if asked is None:
-        return None
     program = Program()
     jobs = [job_columns(program, slots, cost, job) for job in range(slots.size)]
     rows = coupling_rows(slots)
@@ -89,10 +89,9 @@ def exact_nodes(
     return ExactNodes(paths=paths, placed=placed, bound=answer.bound)
 
 
-def _requests(
-    problem: PlanningProblem, mapping: SlotMapping, cost: np.ndarray
-) -> list[_Request] | None:
+def requests_of(problem: PlanningProblem, mapping: SlotMapping) -> list[Request] | None:
     """Return what jobs may ask of nodes; None where a home is not known or there is too much."""
+    cost = pinned_cost(mapping.slots.jobs)
     grid, pool_of = mapping.slots.grid, pool_of_name(problem)
     requests, count = [], states(cost)
     for job, entry in enumerate(problem.jobs):
@@ -114,7 +113,7 @@ def _requests(
             if not spots or len(spots) > _MOST_SPOTS or count > _MOST_STATES:
                 return None
             requests.append(
-                _Request(
+                Request(
                     job=job,
                     stretch=stretch,
                     size=boards,
@@ -153,6 +152,17 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...]:
     return tuple(sorted(spot for spot in spots if all(rooms[at] >= gpus for at, gpus in spot)))
 
 
+def _parts(problem: PlanningProblem, stretch: Stretch, own: Sequence[int]) -> list[int]:
+    """Return the GPUs of the parts that are on one node each: those of pods where told."""
+    job = problem.jobs[stretch.job].demand.job
+    each = whole_fact(job.extra, "gpus_per_pod") if job.platform is Platform.KUBERNETES else None
+    if each and stretch.gpus % each == 0:
+        return [each] * (stretch.gpus // each)
+    in_pool = zip(problem.facts.nodes, problem.pools.of_node, strict=True)
+    largest = max((node.gpus for node, pool in in_pool if pool == stretch.pool), default=0)
+    return sizes_of(stretch.gpus, own, largest or stretch.gpus)
+
+
 def _together(parts: Iterable[tuple[int, int]]) -> Spot:
     counts: dict[int, int] = {}
     for node, gpus in parts:
@@ -161,8 +171,8 @@ def _together(parts: Iterable[tuple[int, int]]) -> Spot:
 
 
 def _placed(
-    program: Program, problem: PlanningProblem, job: JobColumns, request: _Request
-) -> _Request:
+    program: Program, problem: PlanningProblem, job: JobColumns, request: Request
+) -> Request:
     """Add the spots of a request in every slot, and the moves between them."""
     nodes, stretch = problem.facts.nodes, request.stretch
     slots = len(problem.slot_starts)
@@ -199,7 +209,7 @@ def _placed(
     return replace(request, columns=place)
 
 
-def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[_Request]) -> None:
+def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Request]) -> None:
     """Add nodes that are on, their boots, and what they have room for."""
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     per_board, boot = node_cost_per_board(problem), boot_per_board(problem)
@@ -248,21 +258,25 @@ def _placement(
     problem: PlanningProblem,
     mapping: SlotMapping,
     paths: Path,
-    requests: Sequence[_Request],
+    requests: Sequence[Request],
     values: Floats,
 ) -> NodePlacement:
     """Return where a solution has its jobs; slices get positions on boards by a search."""
-    runs = stretches(problem, mapping, paths)
-    if any(run.slice_ is not None for run in runs):
-        return place_plan(problem, mapping, paths, budget_seconds=math.inf)
     of_row = {(entry.job, int(row)): entry for entry in requests for row in entry.rows}
-    cut: list[Stretch] = []
+    runs: list[Stretch] = []
     at: dict[int, Spot] = {}
-    for run in runs:
+    for run in stretches(problem, mapping, paths):
         entry = of_row[run.job, run.row]
         spots = values[entry.columns[run.start : run.end]].argmax(axis=1)
         edges = [run.start, *(np.flatnonzero(np.diff(spots)) + run.start + 1).tolist(), run.end]
         for start, end in pairwise(edges):
-            at[len(cut)] = entry.spots[spots[start - run.start]]
-            cut.append(replace(run, start=start, end=end))
-    return placement_of(problem, tuple(cut), at)
+            spot = entry.spots[spots[start - run.start]]
+            at[len(runs)] = spot
+            home = problem.facts.nodes[spot[0][0]].name in dict(run.home)
+            board = run.mig_board if home else ""
+            runs.append(replace(run, start=start, end=end, mig_board=board))
+    placed = placement_of(problem, runs, at)
+    room = [node.usable for node in problem.facts.nodes]
+    if (placed.load.max(axis=1) > room).any():  # slices leave holes on boards
+        return place_plan(problem, mapping, paths, budget_seconds=math.inf)
+    return placed

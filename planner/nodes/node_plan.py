@@ -347,16 +347,28 @@ def _answer(
 def placement_of(
     problem: PlanningProblem, runs: Sequence[Stretch], at: dict[int, tuple[tuple[int, int], ...]]
 ) -> NodePlacement:
-    """Return the placement of stretches on whole boards, all at their nodes with GPUs on each."""
-    held = [(stretch, at[number]) for number, stretch in enumerate(runs)]
-    return _placement(problem, runs, at, held, {})
+    """Return the placement of stretches at nodes with GPUs on each, slices on boards of theirs.
+
+    Their boards may be more than a node has: slices begin only at some places of a board.
+    """
+    by_node = [
+        replace(run, pool=at[number][0][0]) if run.slice_ else run
+        for number, run in enumerate(runs)
+    ]
+    boards, slices = _cut_boards(by_node, len(problem.slot_starts))
+    pools = problem.pools.of_node.tolist()
+    held: list[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]] = [
+        (replace(board, pool=pools[board.pool]), ((board.pool, 1),)) for board in boards
+    ]
+    held += [(run, at[number]) for number, run in enumerate(runs) if not run.slice_]
+    return _placement(problem, runs, at, held, slices)
 
 
 def _placement(
     problem: PlanningProblem,
     runs: Sequence[Stretch],
     at: dict[int, tuple[tuple[int, int], ...]],
-    held: Sequence[tuple[Stretch | Unit, tuple[tuple[int, int], ...]]],
+    held: Sequence[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]],
     slices: dict[int, tuple[int, int]],
 ) -> NodePlacement:
     load = np.zeros((len(problem.facts.nodes), len(problem.slot_starts)), dtype=np.int64)
