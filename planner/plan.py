@@ -55,7 +55,7 @@ _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
-_EXACT_SHARE, _CLOSED = 0.8, 1e-5
+_EXACT_SHARE, _CLOSED = 0.8, 2e-5
 """Share of the time left for the exact program of a small fleet, of plans with a larger gap."""
 SECONDS_PER_DAY = 86_400
 

@@ -9,10 +9,10 @@ from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
 
 from planner.slots.slot_problem import Floats, Indices
 
-_MOST_NODES = 2_000
-"""Nodes of the search tree: the same for every run, whatever the machine."""
-_CLOSE = 1e-6
-"""Share of the cost at which the search ends, and by which a bound of floats is lowered."""
+_NODE_COLUMNS = 4_000_000
+"""Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
+CLOSE, _ROUNDING = 1e-5, 1e-6
+"""Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class Program:
         for option, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("mip_rel_gap", _CLOSE / 10),
-            ("mip_max_nodes", _MOST_NODES),
+            ("mip_rel_gap", CLOSE),
+            ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", below),
             ("time_limit", max(0.0, seconds)),
         ):
@@ -105,5 +105,5 @@ class Program:
         solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         return Answer(
             values=np.array(highs.getSolution().col_value) if solved else None,
-            bound=bound - _CLOSE * max(1.0, abs(bound)) if np.isfinite(bound) else bound,
+            bound=bound - _ROUNDING * max(1.0, abs(bound)) if np.isfinite(bound) else bound,
         )

@@ -28,6 +28,7 @@ from planner.solver.bounds import (
     or_jobs_alone,
 )
 from planner.solver.exact import exact_plan, states
+from planner.solver.exact_program import CLOSE
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
 from planner.solver.prices import SMALL_JOBS, Market, PriceSearch, ResourcePrices, settled_prices
@@ -48,7 +49,7 @@ from planner.solver.today import Today, plan_of_today
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
-_MIN_GAP = 2e-6
+_MIN_GAP = 2 * CLOSE
 _EXACT_STATES = 5_000
 """Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
