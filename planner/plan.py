@@ -225,13 +225,13 @@ def _on_nodes(
             seconds=clock.share(_EXACT_SHARE),
         )
     if exact is not None:
-        other = _costed(mapping, exact.paths, exact.placed)
+        paths, placed, proved = exact
+        other = _costed(mapping, paths, placed)
         churn = [0.0 if start is None else start.churn_cost(plan.paths) for plan in (best, other)]
         if (other.order[0], other.cost + churn[1]) < (best.order[0], best.cost + churn[0]):
             best = other
-        return best, better(
-            bound, Bound(value=min(exact.bound, other.cost, best.cost), name=BY_MODEL)
-        )
+        proved = min(proved, other.cost, best.cost)
+        return best, better(bound, Bound(value=proved, name=BY_MODEL))
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
         close = best.cost - solved.lower_bound <= _NEAR * best.cost
         if close or without is slots or clock.share(1.0) <= 0:

@@ -7,8 +7,9 @@ there. Slices count as parts of boards: what fits on boards always fits so.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,31 +35,25 @@ Spot = tuple[tuple[int, int], ...]
 """Nodes by number, with GPUs on each."""
 _MOST_SPOTS = 64
 """Spots of one job and option: a job that has more is not placed exactly."""
-_MOST_STATES = 8_000
+_MOST_STATES = 4_000
 """Jobs in slots, options and spots up to which the exact program pays."""
 _SLACK = 1e-5
 """Share of the cost by which the program may miss the plan that it starts from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactNodes:
-    """The cheapest plan: paths [J, H] on nodes, and a lower bound of every plan on nodes."""
-
-    paths: Path
-    placed: NodePlacement
-    bound: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One job on so many boards of a pool: rows of its options, spots, columns [H, spots]."""
+class Request(NamedTuple):
+    """One job on so many boards of a pool: rows of its options, price of a move, and spots."""
 
     job: int
     stretch: Stretch
-    size: float
+    boards: float
     rows: Indices
+    price: float
     spots: tuple[Spot, ...]
-    columns: Indices
+
+
+Placed = tuple[Request, Indices]
+"""A request with its columns [H, spots]."""
 
 
 def exact_nodes(
@@ -69,24 +64,23 @@ def exact_nodes(
     *,
     below: float,
     seconds: float,
-) -> ExactNodes | None:
-    """Return the cheapest plan of a small fleet up to a cost, None where none was seen.
+) -> tuple[Path, NodePlacement, float] | None:
+    """Return the paths of the cheapest plan up to a cost, their nodes, and a bound of every plan.
 
-    `slots` is the problem in counts, with the slots that are frozen.
+    None where none was seen. `slots` is the problem in counts, with the slots that are frozen.
     """
     cost = pinned_cost(slots.jobs)
     program = Program()
     jobs = [job_columns(program, slots, cost, job) for job in range(slots.size)]
     rows = coupling_rows(slots)
     limit_rows(program, slots, rows, jobs, range(rows.types, len(rows.names)))
-    requests = [_placed(program, problem, jobs[entry.job], entry) for entry in asked]
-    _node_rows(program, problem, requests)
+    placed = [(entry, _placed(program, problem, jobs[entry.job], entry)) for entry in asked]
+    _node_rows(program, problem, placed)
     answer = program.solved(below=below + _SLACK * max(1.0, abs(below)), seconds=seconds)
     if answer.values is None:
         return None
     paths = paths_of(jobs, answer.values)
-    placed = _placement(problem, mapping, paths, requests, answer.values)
-    return ExactNodes(paths=paths, placed=placed, bound=answer.bound)
+    return paths, _placement(problem, mapping, paths, placed, answer.values), answer.bound
 
 
 def requests_of(problem: PlanningProblem, mapping: SlotMapping) -> list[Request] | None:
@@ -104,24 +98,15 @@ def requests_of(problem: PlanningProblem, mapping: SlotMapping) -> list[Request]
         for pool, boards in keys:
             of_key = (grid.gpu_type[allowed] == pool) & (grid.boards[allowed] == boards)
             rows = allowed[of_key]
-            option = int(mapping.option_of[job, rows[0]])
-            stretch = stretch_of(
-                problem, pool_of, job, option, (pool, int(rows[0]), 0, cost.shape[1])
-            )
+            held = mapping.option_of[job, rows].tolist()
+            where = (pool, int(rows[0]), 0, cost.shape[1])
+            stretch = stretch_of(problem, pool_of, job, held[0], where)
+            price = min(move_cost(problem, entry, option) for option in held)
             spots = _spots(problem, stretch)
             count += len(spots) * cost.shape[1]
             if not spots or len(spots) > _MOST_SPOTS or count > _MOST_STATES:
                 return None
-            requests.append(
-                Request(
-                    job=job,
-                    stretch=stretch,
-                    size=boards,
-                    rows=rows,
-                    spots=spots,
-                    columns=np.zeros(0, dtype=np.int64),
-                )
-            )
+            requests.append(Request(job, stretch, boards, rows, price, spots))
     return requests
 
 
@@ -140,15 +125,12 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...]:
         and (node.open or (stays and node.name in home))
         and (stretch.only is None or node.name in stretch.only)
     ]
-    in_pool = zip(nodes, problem.pools.of_node, strict=True)
-    largest = max((node.gpus for node, pool in in_pool if pool == stretch.pool), default=0)
-    sizes = sizes_of(stretch.gpus, [count for _name, count in own], largest or stretch.gpus)
+    sizes = _parts(problem, stretch, [count for _name, count in own])
     if len(here) ** len(sizes) > _MOST_SPOTS**2:
         return ()
-    spots = {
-        _together(zip(at, sizes, strict=True)) for at in product(dict(here), repeat=len(sizes))
-    }
-    rooms = {index: node.usable for index, node in here}
+    places = product(dict(here), repeat=len(sizes))
+    spots = {_together(zip(at, sizes, strict=True)) for at in places}
+    rooms = {index: node.usable if node.open else home[node.name] for index, node in here}
     return tuple(sorted(spot for spot in spots if all(rooms[at] >= gpus for at, gpus in spot)))
 
 
@@ -172,8 +154,8 @@ def _together(parts: Iterable[tuple[int, int]]) -> Spot:
 
 def _placed(
     program: Program, problem: PlanningProblem, job: JobColumns, request: Request
-) -> Request:
-    """Add the spots of a request in every slot, and the moves between them."""
+) -> Indices:
+    """Add the spots of a request in every slot [H, spots], and the moves between them."""
     nodes, stretch = problem.facts.nodes, request.stretch
     slots = len(problem.slot_starts)
     upper = np.ones((slots, len(request.spots)))
@@ -193,30 +175,25 @@ def _placed(
     names = [{node for node, _gpus in spot} for spot in request.spots]
     home = {name for name, _gpus in stretch.home}
     at_home = np.array([{nodes[node].name for node in own} <= home for own in names])
-    price = min(
-        move_cost(problem, problem.jobs[request.job], option)
-        for option in range(len(problem.jobs[request.job].options))
-        if problem.boards[option, request.job] == request.size
-    )
     arrived = program.columns(np.zeros(upper.shape))
     program.rows(-1.0 * at_home, np.inf, (arrived[0], 1.0), (place[0], -1.0))
     for number, own in enumerate(names):
         before = place[:-1, [other for other, wider in enumerate(names) if own <= wider]]
         terms = (arrived[1:, number], 1.0), (place[1:, number], -1.0), (before, 1.0)
         program.rows(0.0, np.inf, *terms)
-    moves = program.columns(np.full(slots, price))
+    moves = program.columns(np.full(slots, request.price))
     program.rows(0.0, np.inf, (moves, 1.0), (entered, 1.0), (arrived, -1.0))
-    return replace(request, columns=place)
+    return place
 
 
-def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Request]) -> None:
+def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Placed]) -> None:
     """Add nodes that are on, their boots, and what they have room for."""
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     per_board, boot = node_cost_per_board(problem), boot_per_board(problem)
     for number, node in enumerate(nodes):
         there = [
-            (entry, gpus, entry.columns[:, at])
-            for entry in requests
+            (entry, gpus, columns[:, at])
+            for entry, columns in requests
             for at, spot in enumerate(entry.spots)
             for where, gpus in spot
             if where == number
@@ -232,7 +209,7 @@ def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Re
         if not there:
             continue
         held = np.stack([columns for _entry, _gpus, columns in there], axis=1)
-        whole = [gpus if entry.stretch.slice_ is None else entry.size for entry, gpus, _ in there]
+        whole = [gpus if entry.stretch.slice_ is None else entry.boards for entry, gpus, _ in there]
         program.rows(-np.inf, 0.0, (held, whole), (on, -float(node.usable)))
         needs = np.array([entry.stretch.needs(gpus)[1:] for entry, gpus, _ in there], dtype=float)
         for need, room in zip(needs.T, room_of(node), strict=True):
@@ -258,16 +235,16 @@ def _placement(
     problem: PlanningProblem,
     mapping: SlotMapping,
     paths: Path,
-    requests: Sequence[Request],
+    requests: Sequence[Placed],
     values: Floats,
 ) -> NodePlacement:
     """Return where a solution has its jobs; slices get positions on boards by a search."""
-    of_row = {(entry.job, int(row)): entry for entry in requests for row in entry.rows}
+    of_row = {(entry[0].job, int(row)): entry for entry in requests for row in entry[0].rows}
     runs: list[Stretch] = []
     at: dict[int, Spot] = {}
     for run in stretches(problem, mapping, paths):
-        entry = of_row[run.job, run.row]
-        spots = values[entry.columns[run.start : run.end]].argmax(axis=1)
+        entry, columns = of_row[run.job, run.row]
+        spots = values[columns[run.start : run.end]].argmax(axis=1)
         edges = [run.start, *(np.flatnonzero(np.diff(spots)) + run.start + 1).tolist(), run.end]
         for start, end in pairwise(edges):
             spot = entry.spots[spots[start - run.start]]

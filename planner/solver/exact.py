@@ -24,14 +24,6 @@ class JobColumns:
     entered: Indices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactPlan:
-    """The cheapest paths [J, H] below a cost, None where there are none or none was seen."""
-
-    paths: Path | None
-    bound: float
-
-
 def states(cost: Singles) -> int:
     """Return the (slot, configuration) pairs that the jobs of a problem may take."""
     return int(np.isfinite(cost).sum())
@@ -46,10 +38,11 @@ def exact_plan(
     churn: Floats,
     below: float,
     seconds: float,
-) -> ExactPlan:
-    """Return the best plan below a cost and a bound of every plan; `cost` is base_cost, pinned.
+) -> tuple[Path | None, float]:
+    """Return the best paths [J, H] below a cost, None for none, and a bound of every plan.
 
-    Both contain the price `churn` [J] of a path that is not the announced one [J, H].
+    `cost` is base_cost, pinned. Both results contain the price `churn` [J] of a path that is not
+    the announced one [J, H].
     """
     program = Program()
     jobs = [job_columns(program, problem, cost, job) for job in range(problem.size)]
@@ -61,8 +54,7 @@ def exact_plan(
     limit_rows(program, problem, rows, jobs, range(len(rows.names)))
     _node_rows(program, problem, jobs)
     answer = program.solved(below=below, seconds=seconds)
-    paths = None if answer.values is None else paths_of(jobs, answer.values)
-    return ExactPlan(paths=paths, bound=answer.bound)
+    return None if answer.values is None else paths_of(jobs, answer.values), answer.bound
 
 
 def paths_of(jobs: list[JobColumns], values: Floats) -> Path:

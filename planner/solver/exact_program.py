@@ -53,7 +53,7 @@ class Program:
     ) -> None:
         """Add rows, one for each first index of the terms: columns [rows, n] times factors."""
         count = len(terms[0][0])
-        for columns, factor in terms:
+        for columns, factor in terms if count else ():
             flat = columns.reshape(count, -1)
             row = np.repeat(np.arange(self.height, self.height + count), flat.shape[1])
             factors = np.broadcast_to(factor, flat.shape).ravel()

@@ -50,7 +50,7 @@ _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
 _MIN_GAP = 2 * CLOSE
-_EXACT_STATES = 5_000
+_EXACT_STATES = 4_000
 """Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest, and no
@@ -291,7 +291,7 @@ def _exact(
         return draft, bound
     free = np.zeros_like(task.churn)
     for churn in (free, task.churn) if task.churn.any() else (free,):
-        answer = exact_plan(
+        paths, value = exact_plan(
             task.problem,
             task.rows,
             task.kernel.cost,
@@ -301,10 +301,10 @@ def _exact(
             seconds=_BOUND_SHARE * clock.left(),
         )
         if churn is free:
-            bound = replace(bound, value=answer.bound)
-        if answer.paths is not None:
+            bound = replace(bound, value=value)
+        if paths is not None:
             other = empty_draft(task.kernel, charges.lam)
-            other.path[:] = answer.paths
+            other.path[:] = paths
             for job in range(task.problem.size):
                 add_path(task.kernel, job, other.path[job], 1.0, other.used)
             settle(task.kernel, other, np.arange(task.problem.size), task.announced, task.churn)
