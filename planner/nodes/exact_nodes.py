@@ -33,8 +33,8 @@ from planner.solver.exact_program import Program
 
 Spot = tuple[tuple[int, int], ...]
 """Nodes by number, with GPUs on each."""
-_MOST_SPOTS = 64
-"""Spots of one job and option: a job that has more is not placed exactly."""
+_MOST_PLACES = 4_096
+"""Nodes of the parts of one job in all combinations: a job that has more is not placed exactly."""
 _MOST_STATES = 4_000
 """Jobs in slots, options and spots up to which the exact program pays."""
 _SLACK = 1e-5
@@ -103,15 +103,15 @@ def requests_of(problem: PlanningProblem, mapping: SlotMapping) -> list[Request]
             stretch = stretch_of(problem, pool_of, job, held[0], where)
             price = min(move_cost(problem, entry, option) for option in held)
             spots = _spots(problem, stretch)
-            count += len(spots) * cost.shape[1]
-            if not spots or len(spots) > _MOST_SPOTS or count > _MOST_STATES:
+            count += 0 if spots is None else len(spots) * cost.shape[1]
+            if spots is None or count > _MOST_STATES:
                 return None
             requests.append(Request(job, stretch, boards, rows, price, spots))
     return requests
 
 
-def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...]:
-    """Return where a stretch may be, () where nowhere."""
+def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...] | None:
+    """Return where a stretch may be, None where that is too much to list."""
     nodes, home = problem.facts.nodes, dict(stretch.home)
     number = {node.name: index for index, node in enumerate(nodes)}
     stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
@@ -126,8 +126,8 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...]:
         and (stretch.only is None or node.name in stretch.only)
     ]
     sizes = _parts(problem, stretch, [count for _name, count in own])
-    if len(here) ** len(sizes) > _MOST_SPOTS**2:
-        return ()
+    if len(here) ** len(sizes) > _MOST_PLACES:
+        return None
     places = product(dict(here), repeat=len(sizes))
     spots = {_together(zip(at, sizes, strict=True)) for at in places}
     rooms = {index: node.usable if node.open else home[node.name] for index, node in here}
