@@ -35,7 +35,7 @@ Spot = tuple[tuple[int, int], ...]
 """Nodes by number, with GPUs on each."""
 _MOST_PLACES = 4_096
 """Nodes of the parts of one job in all combinations: a job that has more is not placed exactly."""
-_MOST_STATES = 4_000
+_MOST_STATES = 2_000
 """Jobs in slots, options and spots up to which the exact program pays."""
 _SLACK = 1e-5
 """Share of the cost by which the program may miss the plan that it starts from."""

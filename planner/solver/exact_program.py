@@ -9,7 +9,7 @@ from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
 
 from planner.slots.slot_problem import Floats, Indices
 
-_NODE_COLUMNS = 4_000_000
+_NODE_COLUMNS = 1_000_000
 """Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
 CLOSE, _ROUNDING = 1e-5, 1e-6
 """Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""

@@ -50,7 +50,7 @@ _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
 _MIN_GAP = 2 * CLOSE
-_EXACT_STATES = 4_000
+_EXACT_STATES = 2_000
 """Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest, and no
@@ -249,7 +249,7 @@ def _first_plan(
     clock.note(draft_cost(best), search.bound)
     step = clock.seconds() / (len(search.trace) + 4)
     chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
-    small = states(task.kernel.cost) <= _EXACT_STATES
+    small = effort.exact and states(task.kernel.cost) <= _EXACT_STATES
     if chunks > 1 and not small and clock.left() > 2 * chunks * 2 * step:
         draft = dive(
             task.kernel,
@@ -325,7 +325,8 @@ def _cheaper(task: _SolveTask, one: Draft, other: Draft | None) -> Draft:
 
 
 def _closed(draft: Draft, bound: float) -> bool:
-    return draft_cost(draft) - bound <= _MIN_GAP * max(1.0, abs(bound))
+    cost = draft_cost(draft)
+    return cost - bound <= _MIN_GAP * max(1.0, abs(cost))
 
 
 def _improved(
