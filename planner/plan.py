@@ -42,6 +42,7 @@ from planner.slots.coupling_rows import coupling_rows
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
+from planner.solver.exact_program import CLOSE
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
@@ -55,8 +56,8 @@ _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
-_EXACT_SHARE, _CLOSED = 0.8, 2e-5
-"""Share of the time left for the exact program of a small fleet, of plans with a larger gap."""
+_EXACT_SHARE = 0.8
+"""Share of the time left for the exact program of a small fleet."""
 SECONDS_PER_DAY = 86_400
 
 
@@ -215,7 +216,7 @@ def _on_nodes(
     counted = solved.lower_bound - spanning_cost(problem, mapping.slots.fleet)
     bound = Bound(value=counted, name=solved.bound_name)
     exact = None
-    if asked is not None and best.cost - counted > _CLOSED * best.cost and clock.share(1.0) > 0:
+    if asked is not None and best.cost - counted > CLOSE * best.cost and clock.share(1.0) > 0:
         exact = exact_nodes(
             problem,
             mapping,
@@ -228,8 +229,9 @@ def _on_nodes(
         paths, placed, proved = exact
         other = _costed(mapping, paths, placed)
         churn = [0.0 if start is None else start.churn_cost(plan.paths) for plan in (best, other)]
-        if (other.order[0], other.cost + churn[1]) < (best.order[0], best.cost + churn[0]):
-            best = other
+        saved = best.cost + churn[0] - other.cost - churn[1]
+        if best.placed.failed or saved > CLOSE * abs(best.cost):
+            best = other if not other.placed.failed else best
         proved = min(proved, other.cost, best.cost)
         return best, better(bound, Bound(value=proved, name=BY_MODEL))
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):

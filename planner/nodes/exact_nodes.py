@@ -37,8 +37,9 @@ _MOST_PLACES = 4_096
 """Nodes of the parts of one job in all combinations: a job that has more is not placed exactly."""
 _MOST_STATES = 2_000
 """Jobs in slots, options and spots up to which the exact program pays."""
-_SLACK = 1e-5
-"""Share of the cost by which the program may miss the plan that it starts from."""
+_SLACK, _ALIKE = 1e-5, 1e-6
+"""Share of the cost by which the program may miss the plan that it starts from, and what two
+placements of one cost differ by."""
 
 
 class Request(NamedTuple):
@@ -238,7 +239,11 @@ def _placement(
     requests: Sequence[Placed],
     values: Floats,
 ) -> NodePlacement:
-    """Return where a solution has its jobs; slices get positions on boards by a search."""
+    """Return where a solution has its jobs.
+
+    By the usual search where that costs no more: the program does not care who moves first. Also
+    where slices leave holes on boards, which it knows nothing of.
+    """
     of_row = {(entry[0].job, int(row)): entry for entry in requests for row in entry[0].rows}
     runs: list[Stretch] = []
     at: dict[int, Spot] = {}
@@ -254,6 +259,7 @@ def _placement(
             runs.append(replace(run, start=start, end=end, mig_board=board))
     placed = placement_of(problem, runs, at)
     room = [node.usable for node in problem.facts.nodes]
-    if (placed.load.max(axis=1) > room).any():  # slices leave holes on boards
-        return place_plan(problem, mapping, paths, budget_seconds=math.inf)
-    return placed
+    holes = bool((placed.load.max(axis=1) > room).any())
+    natural = place_plan(problem, mapping, paths, budget_seconds=math.inf)
+    dearer = natural.node_cost + natural.move_cost - placed.node_cost - placed.move_cost
+    return natural if holes or (not natural.failed and dearer < _ALIKE) else placed

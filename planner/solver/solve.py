@@ -49,7 +49,7 @@ from planner.solver.today import Today, plan_of_today
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
-_MIN_GAP = 2 * CLOSE
+_MIN_GAP = 3 * CLOSE
 _EXACT_STATES = 2_000
 """Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
@@ -308,7 +308,9 @@ def _exact(
             for job in range(task.problem.size):
                 add_path(task.kernel, job, other.path[job], 1.0, other.used)
             settle(task.kernel, other, np.arange(task.problem.size), task.announced, task.churn)
-            draft = other if draft is None else _cheaper(task, draft, other)
+            saved = math.inf if draft is None else _charged(task.churn, draft) + draft_cost(draft)
+            saved -= _charged(task.churn, other) + draft_cost(other)
+            draft = other if draft is None or saved > CLOSE * abs(draft_cost(draft)) else draft
     return draft, bound
 
 
