@@ -12,10 +12,12 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from data.facts.jobs import Platform
 from data.records.feasible_changes import whole_fact
 from planner.fleet.host_room import kept_boards, room_of
+from planner.nodes.node_hours import node_cost, switched
 from planner.nodes.node_plan import NodePlacement, place_plan, placement_of
 from planner.nodes.node_runs import Stretch, pool_of_name, stretch_of, stretches
 from planner.packing.placement import sizes_of
@@ -37,6 +39,7 @@ _MOST_PLACES = 4_096
 """Nodes of the parts of one job in all combinations: a job that has more is not placed exactly."""
 _MOST_STATES = 2_000
 """Jobs in slots, options and spots up to which the exact program pays."""
+_HALF = 0.5
 _SLACK, _ALIKE = 1e-5, 1e-6
 """Share of the cost by which the program may miss the plan that it starts from, and what two
 placements of one cost differ by."""
@@ -244,15 +247,20 @@ def _placement(
     By the usual search where that costs no more: the program does not care who moves first. Also
     where slices leave holes on boards, which it knows nothing of.
     """
-    of_row = {(entry[0].job, int(row)): entry for entry in requests for row in entry[0].rows}
+    spot_of = _latest(problem, requests, values)
+    of_row = {
+        (entry.job, int(row)): number
+        for number, (entry, _columns) in enumerate(requests)
+        for row in entry.rows
+    }
     runs: list[Stretch] = []
     at: dict[int, Spot] = {}
     for run in stretches(problem, mapping, paths):
-        entry, columns = of_row[run.job, run.row]
-        spots = values[columns[run.start : run.end]].argmax(axis=1)
+        number = of_row[run.job, run.row]
+        spots = spot_of[number, run.start : run.end]
         edges = [run.start, *(np.flatnonzero(np.diff(spots)) + run.start + 1).tolist(), run.end]
         for start, end in pairwise(edges):
-            spot = entry.spots[spots[start - run.start]]
+            spot = requests[number][0].spots[spots[start - run.start]]
             at[len(runs)] = spot
             home = problem.facts.nodes[spot[0][0]].name in dict(run.home)
             board = run.mig_board if home else ""
@@ -263,3 +271,66 @@ def _placement(
     natural = place_plan(problem, mapping, paths, budget_seconds=math.inf)
     dearer = natural.node_cost + natural.move_cost - placed.node_cost - placed.move_cost
     return natural if holes or (not natural.failed and dearer < _ALIKE) else placed
+
+
+def _latest(
+    problem: PlanningProblem, requests: Sequence[Placed], values: Floats
+) -> npt.NDArray[np.int64]:
+    """Return the spot of every request by slot [R, H], -1 for none, with moves as late as can be.
+
+    The program does not care when a job leaves for a node that is on anyway.
+    """
+    nodes = problem.facts.nodes
+    at = np.array(
+        [
+            np.where(values[columns].sum(axis=1) > _HALF, values[columns].argmax(axis=1), -1)
+            if entry.spots
+            else np.full(len(columns), -1)
+            for entry, columns in requests
+        ]
+    ).reshape(len(requests), -1)
+    room = np.array([[np.inf if part is None else part for part in (node.usable, *room_of(node))]
+                     for node in nodes], dtype=np.float64)  # fmt: skip
+    load = np.zeros((*room.shape, at.shape[1]))
+    for number, slot in np.argwhere(at >= 0):
+        _put(load, requests[number][0], at[number, slot], slot, 1)
+    for slot, (number, (entry, _columns)) in product(range(at.shape[1]), enumerate(requests)):
+        now = at[number, slot]
+        before = at[number, slot - 1] if slot else _home_spot(problem, entry)
+        if min(now, before) < 0 or now == before or _any_away(problem, entry, before, slot):
+            continue
+        cost = _cost_of(problem, load)
+        _put(load, entry, now, slot, -1)
+        _put(load, entry, before, slot, 1)
+        fits = (load[:, :, slot] <= room + _ALIKE).all()
+        if fits and _cost_of(problem, load) <= cost + _ALIKE:
+            at[number, slot] = before
+        else:
+            _put(load, entry, before, slot, -1)
+            _put(load, entry, now, slot, 1)
+    return at
+
+
+def _put(load: Floats, entry: Request, spot: int, slot: int, sign: int) -> None:
+    """Add what a request needs at a spot to the load [N, 3, H], or take it off."""
+    for node, gpus in entry.spots[spot]:
+        _gpus, *host = entry.stretch.needs(gpus)
+        boards = gpus if entry.stretch.slice_ is None else entry.boards
+        load[node, :, slot] += np.array([boards, *host]) * sign
+
+
+def _cost_of(problem: PlanningProblem, load: Floats) -> float:
+    return node_cost(problem, switched(problem, np.ceil(load[:, 0] - _ALIKE).astype(np.int64)))
+
+
+def _home_spot(problem: PlanningProblem, entry: Request) -> int:
+    """Return the number of the spot where a job that keeps its boards is now, -1 for none."""
+    names = {node.name: number for number, node in enumerate(problem.facts.nodes)}
+    home = tuple(sorted((names[name], count) for name, count in entry.stretch.home))
+    stays = problem.boards[0, entry.job] == entry.boards
+    return entry.spots.index(home) if stays and home in entry.spots else -1
+
+
+def _any_away(problem: PlanningProblem, entry: Request, spot: int, slot: int) -> bool:
+    away = [problem.facts.nodes[node].away for node, _gpus in entry.spots[spot]]
+    return any(row and row[slot] for row in away)
