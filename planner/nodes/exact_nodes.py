@@ -2,7 +2,8 @@
 
 A spot is a node, or for a job larger than a node or on several now as many as it needs. Where a
 job keeps its boards and leaves a node for another, it pays a move. Nodes are on while something is
-there. Slices count as parts of boards: what fits on boards always fits so.
+there. Slices count as parts of boards, and a node may be
+off for any time: both only lower the bound.
 """
 
 import math
@@ -206,7 +207,6 @@ def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Pl
         on = program.columns(node.gpus * per_board, lower=always, whole=True)
         boots = program.columns(np.full(slots - 1, node.gpus * boot))
         program.rows(-np.inf, 0.0, (on[1:], 1.0), (on[:-1], -1.0), (boots, -1.0))
-        _rests(program, problem, on)
         for job in sorted({entry.job for entry, _gpus, _columns in there}):
             own = np.stack([columns for entry, _, columns in there if entry.job == job], axis=1)
             program.rows(-np.inf, 0.0, (own, 1.0), (on, -1.0))
@@ -219,20 +219,6 @@ def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Pl
         for need, room in zip(needs.T, room_of(node), strict=True):
             if room is not None and need.any():
                 program.rows(-np.inf, 1.0, (held, need / max(1.0, room)))
-
-
-def _rests(program: Program, problem: PlanningProblem, on: Indices) -> None:
-    """Keep a node on through what is too short to switch it off."""
-    shortest = math.ceil(problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes)
-    shortest = min(shortest, len(on))
-    for first in range(len(on) if shortest > 1 else 0):
-        before = [(on[[first - 1]], 1.0)] if first else []
-        known = 0.0 if first else -1.0
-        switched = (*before, (on[[first]], -1.0))
-        if first + shortest > len(on):
-            program.rows(-np.inf, known, *switched)
-        for later in range(first + 1, min(first + shortest, len(on))):
-            program.rows(-np.inf, known + 1.0, *switched, (on[[later]], 1.0))
 
 
 def _placement(
