@@ -2,8 +2,8 @@
 
 A spot is a node, or for a job larger than a node or on several now as many as it needs. Where a
 job keeps its boards and leaves a node for another, it pays a move. Nodes are on while something is
-there. Slices count as parts of boards, and a node may be
-off for any time: both only lower the bound.
+there. Slices count as parts of boards, and a node may be off for any time: both only lower the
+bound.
 """
 
 import math
