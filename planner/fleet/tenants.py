@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from data.base.errors import ImpossibleProblemError
 from data.facts.jobs import Job
 from data.records.plans import TenantPlan
 from data.settings.fleet import BORROW_PRICE, GUARANTEE_PRICE, TenantSettings, TenantShare
@@ -66,23 +65,6 @@ def _is(name: str, share: TenantShare, stated: Sequence[TenantShare]) -> bool:
     return bool(name) and (fnmatchcase(name, share.name) if stated else name == share.name)
 
 
-def check_guarantees(tenants: Tenants, capacity: Floats) -> None:
-    """Raise ImpossibleProblemError when a slot has fewer boards [P, H] than are guaranteed."""
-    promised = sum(share.guaranteed for share in tenants.shares)
-    total = capacity.sum(axis=0)
-    short = np.flatnonzero(promised > total + 1e-6)
-    if len(short):
-        slot = int(short[0])
-        names = ", ".join(
-            f"{share.name} {share.guaranteed:g}" for share in tenants.shares if share.guaranteed > 0
-        )
-        raise ImpossibleProblemError(
-            f"tenants are guaranteed {promised:g} boards ({names}), the fleet has "
-            f"{total[slot]:g} in slot {slot}",
-            "lower tenants.shares guaranteed, or end the maintenance earlier",
-        )
-
-
 def with_quotas(
     problem: SlotProblem, tenants: Tenants, settings: TenantSettings, slot_hours: float
 ) -> SlotProblem:
@@ -92,7 +74,6 @@ def with_quotas(
     """
     if not tenants.limiting:
         return problem
-    check_guarantees(tenants, problem.fleet.capacity)
     shape = (len(tenants.shares), problem.slots)
 
     def per_slot(values: Sequence[float]) -> Floats:

@@ -63,6 +63,10 @@ class Stretch:
         """Whether a plan is wrong without one; of a job as it is now the nodes may be unknown."""
         return self.option != 0 or bool(self.home) or self.displaced
 
+    def needs(self, count: int) -> tuple[int, int, int]:
+        """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
+        return _needs(self, count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
@@ -90,8 +94,12 @@ class Unit:
 
     def needs(self, count: int) -> tuple[int, int, int]:
         """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
-        cpu, memory = milli_cpus(self.cpus or 0.0), memory_bytes(self.memory_mib or 0.0)
-        return count, share_of(cpu, count, self.gpus), share_of(memory, count, self.gpus)
+        return _needs(self, count)
+
+
+def _needs(part: Stretch | Unit, count: int) -> tuple[int, int, int]:
+    cpu, memory = milli_cpus(part.cpus or 0.0), memory_bytes(part.memory_mib or 0.0)
+    return count, share_of(cpu, count, part.gpus), share_of(memory, count, part.gpus)
 
 
 def stretches(
@@ -110,13 +118,13 @@ def stretches(
             if keys[begin][0] >= 0:
                 row = int(path[begin])
                 option = int(mapping.option_of[job, row])
-                run = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
+                run = stretch_of(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
                 runs += _cut(run, away_of) if problem.movable(job) else [run]
             begin = slot
     return tuple(runs)
 
 
-def _stretch(
+def stretch_of(
     problem: PlanningProblem,
     pool_of: Mapping[str, int],
     job: int,

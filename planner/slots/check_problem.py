@@ -154,14 +154,6 @@ def _check_quotas(quotas: TenantQuotas, problem: SlotProblem) -> None:
     _refuse(
         wrong, "quotas.over_penalty is below borrow_price", "breaking costs more than borrowing"
     )
-    short = quotas.guaranteed.sum(axis=0) > problem.fleet.capacity.sum(axis=0) + SLACK
-    if short.any():
-        slot = int(np.flatnonzero(short)[0])
-        raise ImpossibleProblemError(
-            f"tenants are guaranteed {quotas.guaranteed[:, slot].sum():g} boards in slot {slot}, "
-            f"the fleet has {problem.fleet.capacity[:, slot].sum():g}",
-            "lower the guarantees or add capacity",
-        )
     wrong = quotas.guaranteed > quotas.quota
     _refuse(wrong, "a guarantee [tenant, slot] is above the quota", "raise the quota")
 

@@ -21,6 +21,7 @@ from planner.solver.prices import Market, PriceExchange, ResourcePrices, node_bo
 from planner.solver.primal import InsertionPrices, charges_of
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
+BY_MODEL = "exact model"
 _CHUNK = 8
 _ROUNDING = 1e-6
 """Share of a cost that sums of floats in another order may differ by."""
@@ -78,7 +79,7 @@ def or_jobs_alone(bound: Bound, kernel: KernelProblem, lam: Floats, forced: Floa
     """Return the better of a bound and, with few jobs, that of every job on its own."""
     if len(kernel.present) > _FEW_JOBS:
         return bound
-    return _better(bound, jobs_alone(kernel, lam, forced))
+    return better(bound, jobs_alone(kernel, lam, forced))
 
 
 def jobs_bound(
@@ -100,7 +101,7 @@ def jobs_bound(
             part = workers[at : at + size]
             job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
             at, size = at + size, min(2 * size, _CHUNK)
-        bound = _better(bound, Bound(value=float(values.sum()), name=BY_LABELS))
+        bound = better(bound, Bound(value=float(values.sum()), name=BY_LABELS))
     return bound
 
 
@@ -115,5 +116,6 @@ def jobs_alone(kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
     return Bound(value=float(values.sum() + nodes), name=BY_JOBS)
 
 
-def _better(one: Bound, other: Bound) -> Bound:
+def better(one: Bound, other: Bound) -> Bound:
+    """Return the higher of two bounds."""
     return other if other.value > one.value else one

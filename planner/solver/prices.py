@@ -13,6 +13,7 @@ Adam needs no upper bound, unlike Polyak's step: 20 steps reach 0.05 % of the be
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -58,6 +59,9 @@ def node_bound(fleet: SlotFleet, worth: Floats) -> float:
 SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
+_REACH = _COLD_RATE / (1 - _COLD_DECAY)
+"""How many typical prices all steps of a cold search come to. The price of a limit that cannot be
+kept is its penalty, which may be far beyond: it has steps of its own."""
 _WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
 
 
@@ -297,12 +301,13 @@ def settled_prices(
 ) -> PriceSearch:
     """Search prices for so many jobs: cold in long steps, warm in at most three short ones.
 
-    A step of a small problem costs a millisecond, so these are searched to the end.
+    A step of a small problem costs a millisecond, so these are searched to the end. Limits with a
+    high penalty are searched once more in steps of that size, and then in small ones.
     """
     small = jobs <= SMALL_JOBS
-    return search_prices(
+    search = partial(
+        search_prices,
         market,
-        start,
         iterations=min(_WARM_STEPS, most_steps) if warm else most_steps,
         rate=_WARM_RATE if warm else _COLD_RATE,
         decay=_WARM_DECAY if warm else _COLD_DECAY,
@@ -310,3 +315,12 @@ def settled_prices(
         smallest_gain=1e-7 if small else 2e-5,
         expired=expired,
     )
+    best = search(start)
+    penalty = market.rows.over_penalty.max(axis=0, initial=0.0)
+    far = np.isfinite(penalty) & (penalty > _REACH * best.scale)
+    for scale in (np.where(far, penalty / _REACH, best.scale), best.scale):
+        other = search(best.prices, scale=scale) if far.any() and not warm else best
+        if other.bound <= best.bound:
+            break
+        best = replace(other, scale=best.scale, trace=best.trace + other.trace)
+    return best

@@ -13,14 +13,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data.base.errors import PlanningError
+from data.base.errors import ImpossibleProblemError, PlanningError
 from planner.slots.check_problem import check_costs, check_problem
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
 from planner.slots.lanes import pack
 from planner.slots.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.slots.survey_kernel import CostSurvey, survey
-from planner.solver.bounds import Bound, certified_bound, checked_bound, or_jobs_alone
-from planner.solver.kernel_problem import Draft, KernelProblem, make_kernel_problem
+from planner.solver.bounds import (
+    BY_MODEL,
+    Bound,
+    better,
+    certified_bound,
+    checked_bound,
+    or_jobs_alone,
+)
+from planner.solver.exact import exact_plan, states
+from planner.solver.exact_program import CLOSE
+from planner.solver.insertion_kernel import add_path
+from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
 from planner.solver.prices import SMALL_JOBS, Market, PriceSearch, ResourcePrices, settled_prices
 from planner.solver.primal import (
     InsertionPrices,
@@ -39,7 +49,9 @@ from planner.solver.today import Today, plan_of_today
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
-_MIN_GAP = 1e-7
+_MIN_GAP = 3 * CLOSE
+_EXACT_STATES = 2_000
+"""Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest, and no
 chunk of its labels, which may take tens of milliseconds, after 95 %."""
@@ -111,19 +123,31 @@ def solve(
     search = _priced(task, first, effort, clock, warm=prices is not None)
     charges = charges_of(task.market, search.prices, search.values)
     today_path = paths_of_today(problem.jobs, task.kernel.cost)
-    today = plan_of_today(
-        problem, task.kernel, task.rows, today_path, charges.lam, task.survey.pausable
-    )
+    try:
+        today = plan_of_today(
+            problem, task.kernel, task.rows, today_path, charges.lam, task.survey.pausable
+        )
+    except ImpossibleProblemError:
+        best, _bound = _exact(task, None, charges, clock)
+        if best is None:
+            raise
+        today = Today(draft=best, fits=False)
     now_cost = draft_cost(today.draft)
     clock.note(now_cost, search.bound)
     if start is not None and start.paths is not None:
         draft = _joined(task, search, charges, today, start.paths)
     else:
         draft = _first_plan(task, search, charges, today, effort, clock, warm)
-    moves = _improved(task, draft, charges, search.bound, effort, clock)
+    proved = Bound(value=-math.inf, name=BY_MODEL)
+    if effort.exact and effort.moves and clock.left() > 0:
+        best, proved = _exact(task, draft, charges, clock)
+        draft = best or draft
+    moves = _improved(task, draft, charges, max(search.bound, proved.value), effort, clock)
     if draft_cost(draft) > now_cost:
         draft = today.draft
-    if start is not None and start.bound is not None:
+    if _closed(draft, proved.value):
+        bound = proved
+    elif start is not None and start.bound is not None:
         bound = or_jobs_alone(start.bound, task.kernel, charges.lam, task.survey.forced)
     else:
         bound = certified_bound(
@@ -134,6 +158,7 @@ def solve(
             label_room=effort.label_room,
             expired=clock.after(_LABEL_SHARE),
         )
+    bound = better(bound, proved)
     clock.note(draft_cost(draft), bound.value)
     return _solved(task, draft, today, search, bound, moves, clock)
 
@@ -224,7 +249,8 @@ def _first_plan(
     clock.note(draft_cost(best), search.bound)
     step = clock.seconds() / (len(search.trace) + 4)
     chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
-    if chunks > 1 and clock.left() > 2 * chunks * 2 * step:
+    small = effort.exact and states(task.kernel.cost) <= _EXACT_STATES
+    if chunks > 1 and not small and clock.left() > 2 * chunks * 2 * step:
         draft = dive(
             task.kernel,
             task.market,
@@ -256,12 +282,53 @@ def _joined(
     return _cheaper(task, best, draft)
 
 
+def _exact(
+    task: _SolveTask, draft: Draft | None, charges: InsertionPrices, clock: _Clock
+) -> tuple[Draft | None, Bound]:
+    """Return the cheaper of a draft and the exact plan, and what that proves; of few states."""
+    bound = Bound(value=-math.inf, name=BY_MODEL)
+    if states(task.kernel.cost) > _EXACT_STATES:
+        return draft, bound
+    free = np.zeros_like(task.churn)
+    for churn in (free, task.churn) if task.churn.any() else (free,):
+        paths, value = exact_plan(
+            task.problem,
+            task.rows,
+            task.kernel.cost,
+            announced=task.announced,
+            churn=churn,
+            below=math.inf if draft is None else draft_cost(draft) + _charged(churn, draft),
+            seconds=_BOUND_SHARE * clock.left(),
+        )
+        if churn is free:
+            bound = replace(bound, value=value)
+        if paths is not None:
+            other = empty_draft(task.kernel, charges.lam)
+            other.path[:] = paths
+            for job in range(task.problem.size):
+                add_path(task.kernel, job, other.path[job], 1.0, other.used)
+            settle(task.kernel, other, np.arange(task.problem.size), task.announced, task.churn)
+            saved = math.inf if draft is None else _charged(task.churn, draft) + draft_cost(draft)
+            saved -= _charged(task.churn, other) + draft_cost(other)
+            draft = other if draft is None or saved > CLOSE * abs(draft_cost(draft)) else draft
+    return draft, bound
+
+
+def _charged(churn: Floats, draft: Draft) -> float:
+    return float(churn[draft.changed].sum())
+
+
 def _cheaper(task: _SolveTask, one: Draft, other: Draft | None) -> Draft:
     """Return the draft with the lower cost, churn included."""
     if other is None:
         return one
-    costs = [draft_cost(draft) + float(task.churn[draft.changed].sum()) for draft in (one, other)]
+    costs = [draft_cost(draft) + _charged(task.churn, draft) for draft in (one, other)]
     return other if costs[1] < costs[0] else one
+
+
+def _closed(draft: Draft, bound: float) -> bool:
+    cost = draft_cost(draft)
+    return cost - bound <= _MIN_GAP * max(1.0, abs(cost))
 
 
 def _improved(
@@ -278,7 +345,7 @@ def _improved(
     done = 0
     expired = clock.after(_BOUND_SHARE)
     while done < effort.moves and len(movable) > 1 and not expired():
-        if draft_cost(draft) - bound <= _MIN_GAP * abs(bound):
+        if _closed(draft, bound):
             break
         batch = min(_BATCH, effort.moves - done)
         if done < _EJECTING * _BATCH:

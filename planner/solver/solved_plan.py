@@ -15,13 +15,15 @@ class Effort:
     """The most work of every kind: steps on the prices, chunks of the dive, moves, labels.
 
     Zero leaves a kind out. dive_chunks counts only with so many blocks of 16 jobs; label_room is
-    the labels that one slot and configuration keeps in the bound of a job with work.
+    the labels that one slot and configuration keeps in the bound of a job with work; `exact`: small
+    problems are solved by an exact program.
     """
 
     price_steps: int = 80
     dive_chunks: int = 20
     moves: int = 100_000
     label_room: int = 16
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

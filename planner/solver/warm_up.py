@@ -1,5 +1,7 @@
 """Compile every kernel before a budget runs: once per machine and release, then from the cache."""
 
+from functools import cache
+
 import numpy as np
 
 from planner.slots.slot_problem import ConfigurationGrid, PlannedJobs, SlotFleet, SlotProblem
@@ -7,9 +9,10 @@ from planner.solver.replan import WarmStart
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 
-_LITTLE = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2)
+_LITTLE = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2, exact=False)
 
 
+@cache
 def warm_up() -> None:
     """Plan twenty jobs over four slots, cold and warm: about 30 CPU s when nothing is cached."""
     problem = _small_problem()

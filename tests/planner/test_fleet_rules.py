@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case
 
-from data.base.errors import ImpossibleProblemError, SettingsError
+from data.base.errors import SettingsError
 from data.facts.fleet import Cluster
 from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings
@@ -51,7 +51,7 @@ def test_jobs_that_are_kept_stay_where_they_are() -> None:
 
 
 def test_maintenance_empties_a_node_for_its_slots_only() -> None:
-    """A job leaves when its node goes away, not before, and others take no room there."""
+    """A job that is not restarted for more boards anyway leaves when its node goes away."""
     window = Maintenance(
         nodes="n0", start=AS_OF + timedelta(hours=3), end=AS_OF + timedelta(hours=5)
     )
@@ -63,7 +63,7 @@ def test_maintenance_empties_a_node_for_its_slots_only() -> None:
         for i in range(8)
     ]
     problem = case(
-        (job, 0.95, 70_000.0, None),
+        (job, 0.85, 70_000.0, None),
         gpus=boards,
         nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
         rules=rules,
@@ -231,12 +231,26 @@ def test_without_a_quota_a_tenant_has_its_fair_share() -> None:
     assert [share.quota for share in problem.tenants.shares] == [6, 12, 6]
 
 
-def test_more_guarantees_than_boards_are_refused() -> None:
-    """The error names the tenants and the slot."""
-    shares = (TenantShare(name="t0", quota=20, guaranteed=20), TenantShare(name="t1", guaranteed=9))
-    problem = fleet_case(1, nodes=3, rules=FleetRules(tenants=TenantSettings(shares=shares)))
-    with pytest.raises(ImpossibleProblemError, match=r"t0 20, t1 9.* has 24 in slot 0"):
-        plan_of(problem)
+def test_more_guarantees_than_boards_are_charged_and_named() -> None:
+    """While a node is away a tenant has less than its guarantee: there is a plan all the same."""
+    window = Maintenance(
+        nodes="n0", start=AS_OF + timedelta(hours=3), end=AS_OF + timedelta(hours=5)
+    )
+    rules = FleetRules(
+        nodes=NodeSettings(maintenance=(window,)),
+        tenants=TenantSettings(shares=(TenantShare(name="*", quota=16.0, guaranteed=16.0),)),
+    )
+    jobs = [pods_job(name, gpu_count=8) for name in ("x", "y")]
+    problem = case(
+        *((job, 0.95, 70_000.0, None) for job in jobs),
+        gpus=[gpu(f"n{n}", i, H100, jobs[n].job_id) for n in range(2) for i in range(8)],
+        nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
+        rules=rules,
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=8),
+    )
+    plan = plan_of(problem)
+    assert len(plan.jobs) == 2
+    assert plan.lower_bound <= plan.cost
     with pytest.raises(SettingsError, match="guaranteed of t0"):
         TenantShare(name="t0", quota=2, guaranteed=3)
 

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.base.errors import ImpossibleProblemError
 from planner.slots.slot_problem import PowerDomains, SlotProblem, TenantQuotas
 from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort
 
 
 @pytest.fixture
@@ -110,10 +112,14 @@ def test_pins_that_do_not_fit_together(problem: SlotProblem) -> None:
 
 
 def test_capacity_below_what_is_guaranteed(problem: SlotProblem) -> None:
-    """Guarantees above the fleet name the slot and both numbers."""
+    """Guarantees above the fleet are charged at their price, and every tenant is named."""
     assert problem.quotas is not None
     quotas = replace(problem.quotas, guaranteed=np.full((8, 6), 1e3), quota=np.full((8, 6), 1e4))
-    refused(replace(problem, quotas=quotas), "guaranteed 8000", "slot 0")
+    broken = replace(problem, quotas=quotas)
+    plan = solve(broken, budget_seconds=np.inf, effort=Effort(moves=64))
+    assert sum("below its guarantee" in text for text in plan.violated) == 8
+    assert plan.cost == pytest.approx(true_cost(broken, plan.paths), rel=1e-9)
+    assert plan.gap < 1e-5
 
 
 def test_jobs_that_must_hold_more_than_there_is(problem: SlotProblem) -> None:

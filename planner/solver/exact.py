@@ -1,0 +1,172 @@
+"""Small problems in counts, exactly: a mixed integer program over the states of jobs.
+
+A job is in one configuration a slot; what it enters and leaves follows. Layouts are a flow, so
+that the program of one job alone has whole solutions; only shared limits, changes a day and whole
+nodes make it branch. Above some size the prices and the search are better in less time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.slots.coupling_rows import CouplingRows
+from planner.slots.slot_problem import Floats, Indices, Path, Singles, SlotProblem
+from planner.solver.exact_program import Program
+from planner.solver.prices import max_nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobColumns:
+    """Columns of a job: options [S] of the grid, chosen [1 + H, S] from now on, entered [H, S]."""
+
+    options: Indices
+    chosen: Indices
+    entered: Indices
+
+
+def states(cost: Singles) -> int:
+    """Return the (slot, configuration) pairs that the jobs of a problem may take."""
+    return int(np.isfinite(cost).sum())
+
+
+def exact_plan(
+    problem: SlotProblem,
+    rows: CouplingRows,
+    cost: Singles,
+    *,
+    announced: Path,
+    churn: Floats,
+    below: float,
+    seconds: float,
+) -> tuple[Path | None, float]:
+    """Return the best paths [J, H] below a cost, None for none, and a bound of every plan.
+
+    `cost` is base_cost, pinned. Both results contain the price `churn` [J] of a path that is not
+    the announced one [J, H].
+    """
+    program = Program()
+    jobs = [job_columns(program, problem, cost, job) for job in range(problem.size)]
+    for job in np.flatnonzero(churn):
+        leaves = program.columns([churn[job]])
+        kept = jobs[job].options == announced[job][:, None]
+        on_path = jobs[job].chosen[1:][kept][:, None]
+        program.rows(1.0, np.inf, (on_path, 1.0), (np.broadcast_to(leaves, on_path.shape), 1.0))
+    limit_rows(program, problem, rows, jobs, range(len(rows.names)))
+    _node_rows(program, problem, jobs)
+    answer = program.solved(below=below, seconds=seconds)
+    return None if answer.values is None else paths_of(jobs, answer.values), answer.bound
+
+
+def paths_of(jobs: list[JobColumns], values: Floats) -> Path:
+    """Return the paths [J, H] of a solution."""
+    chosen = [job.options[values[job.chosen[1:]].argmax(axis=1)] for job in jobs]
+    return np.array(chosen, dtype=np.int16)
+
+
+def job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> JobColumns:
+    """Add what one job may do, without shared limits."""
+    jobs, slots = problem.jobs, problem.slots
+    allowed = np.isfinite(cost[job])
+    options = np.flatnonzero(allowed.any(axis=0) | (np.arange(cost.shape[2]) == jobs.present[job]))
+    now = (options == jobs.present[job]).astype(np.float64)
+    own = np.where(allowed, cost[job], 0.0)[:, options]
+    free = np.vstack([now, allowed[:, options]])
+    chosen = program.columns(
+        np.vstack([np.zeros(len(options)), own]),
+        lower=np.vstack([now, np.zeros(own.shape)]),
+        upper=free,
+        whole=True,
+    )
+    program.rows(1.0, 1.0, (chosen, 1.0))
+    entered = program.columns(np.broadcast_to(jobs.enter_cost[job, options], own.shape))
+    before, after = chosen[:-1].ravel(), chosen[1:].ravel()
+    program.rows(0.0, np.inf, (entered.ravel(), 1.0), (before, 1.0), (after, -1.0))
+    if jobs.leave_cost[job, options].any():
+        left = program.columns(np.broadcast_to(jobs.leave_cost[job, options], own.shape))
+        program.rows(0.0, np.inf, (left.ravel(), 1.0), (after, 1.0), (before, -1.0))
+    _layout_flow(program, problem, job, options, chosen)
+    window = min(problem.change_window, slots)
+    for first in range(slots - window + 1 if problem.max_changes else 0):
+        program.rows(0.0, problem.max_changes, (entered[None, first : first + window], 1.0))
+    if jobs.work[job] > 0:
+        missing = program.columns([jobs.unfinished_price[job]], upper=np.inf)
+        counted = chosen[1 : 1 + int(jobs.deadline[job])]
+        rate = np.broadcast_to(jobs.rate[job, options], counted.shape).reshape(1, -1)
+        program.rows(jobs.work[job], np.inf, (counted[None], rate), (missing, 1.0))
+    return JobColumns(options=options, chosen=chosen, entered=entered)
+
+
+def _layout_flow(
+    program: Program, problem: SlotProblem, job: int, options: Indices, chosen: Indices
+) -> None:
+    layout = problem.grid.layout[options]
+    names = np.unique(layout)
+    table = problem.jobs.layout_cost[job] * problem.grid.layout_change[np.ix_(names, names)]
+    if not table.any():
+        return
+    flow = program.columns(np.broadcast_to(table, (problem.slots, *table.shape)))
+    for number, name in enumerate(names):
+        inside = chosen[:, layout == name]
+        program.rows(0.0, 0.0, (flow[:, number], 1.0), (inside[:-1], -1.0))
+        program.rows(0.0, 0.0, (flow[:, :, number], 1.0), (inside[1:], -1.0))
+
+
+def limit_rows(
+    program: Program,
+    problem: SlotProblem,
+    rows: CouplingRows,
+    jobs: list[JobColumns],
+    numbers: range,
+) -> None:
+    """Add the limits of these numbers, with the price of what is over or below them."""
+    for number in numbers:
+        columns, factors = _users(problem, rows, jobs, number)
+        floor, limit = rows.floor[:, number], rows.limit[:, number]
+        if (rows.floor_price[:, number] * floor).any():
+            short = program.columns(rows.floor_price[:, number], upper=np.inf)
+            program.rows(floor, np.inf, (columns, factors), (short, 1.0))
+        between = program.columns(rows.price[:, number], upper=limit - rows.free[:, number])
+        over = rows.over_penalty[:, number]
+        soft = np.isfinite(over)
+        beyond = program.columns(np.where(soft, over, 0.0), upper=np.where(soft, np.inf, 0.0))
+        terms = ((columns, factors), (between, -1.0), (beyond, -1.0))
+        program.rows(-np.inf, rows.free[:, number], *terms)
+
+
+def _users(
+    problem: SlotProblem, rows: CouplingRows, jobs: list[JobColumns], number: int
+) -> tuple[Indices, Floats]:
+    """Return the columns [H, n] that use a limit, and how much each does [n]."""
+    grid, found, factors = problem.grid, [], []
+    for job, columns in enumerate(jobs):
+        kind = grid.gpu_type[columns.options]
+        use = np.where(kind == number, grid.boards[columns.options], 0.0)
+        if rows.types <= number < rows.types + rows.domains:
+            fed = rows.members[number - rows.types][np.maximum(kind, 0)] & (kind >= 0)
+            use = np.where(fed, problem.jobs.power_kw[job, columns.options], 0.0)
+        elif number >= rows.types:
+            mine = problem.jobs.tenant[job] == number - rows.types - rows.domains
+            use = np.where(mine & (kind >= 0), grid.boards[columns.options], 0.0)
+        found.append(columns.chosen[1:, use > 0])
+        factors.append(use[use > 0])
+    return np.hstack(found), np.concatenate(factors)
+
+
+def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -> None:
+    """Add whole nodes by type, and what switching them on costs."""
+    fleet, grid = problem.fleet, problem.grid
+    most = max_nodes(fleet)
+    for kind in range(len(fleet.gpu_types)):
+        inside = [grid.gpu_type[job.options] == kind for job in jobs]
+        used = np.hstack([job.chosen[1:, here] for job, here in zip(jobs, inside, strict=True)])
+        boards = np.concatenate(
+            [grid.boards[job.options[here]] for job, here in zip(jobs, inside, strict=True)]
+        )
+        now = np.concatenate([[fleet.nodes_on[kind]], np.zeros(problem.slots)])
+        upper = np.where(np.arange(problem.slots + 1) > 0, most[kind], now)
+        cost = np.concatenate([[0.0], fleet.node_cost[kind]])
+        nodes = program.columns(cost, lower=now, upper=upper, whole=True)
+        boots = program.columns(np.full(problem.slots, fleet.boot_cost[kind]), upper=np.inf)
+        room = -float(fleet.boards_per_node[kind])
+        program.rows(-np.inf, 0.0, (used, boards), (nodes[1:], room))
+        program.rows(-np.inf, 0.0, (nodes[1:], 1.0), (nodes[:-1], -1.0), (boots, -1.0))

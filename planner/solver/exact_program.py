@@ -1,0 +1,109 @@
+"""A mixed integer program for HiGHS under construction, and its answer."""
+
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
+
+from planner.slots.slot_problem import Floats, Indices
+
+_NODE_COLUMNS = 1_000_000
+"""Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
+CLOSE, _ROUNDING = 1e-5, 1e-6
+"""Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Values of all columns, None where none below the limit exists or was seen; a lower bound."""
+
+    values: Floats | None
+    bound: float
+
+
+@dataclass(slots=True)
+class Program:
+    """min cost @ x over columns with bounds, some of them whole, and rows low <= A x <= high."""
+
+    _columns: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    _entries: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    _sides: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    width: int = 0
+    height: int = 0
+
+    def columns(
+        self,
+        cost: npt.ArrayLike,
+        *,
+        lower: npt.ArrayLike = 0.0,
+        upper: npt.ArrayLike = 1.0,
+        whole: bool = False,
+    ) -> Indices:
+        """Add columns in the shape of their cost; return their numbers."""
+        shape = np.shape(cost)
+        parts = (np.broadcast_to(part, shape).ravel() for part in (cost, lower, upper, whole))
+        self._columns.append(np.array([*parts], dtype=np.float64))
+        first, self.width = self.width, self.width + int(np.prod(shape))
+        return np.arange(first, self.width).reshape(shape)
+
+    def rows(
+        self, low: npt.ArrayLike, high: npt.ArrayLike, *terms: tuple[Indices, npt.ArrayLike]
+    ) -> None:
+        """Add rows, one for each first index of the terms: columns [rows, n] times factors."""
+        count = len(terms[0][0])
+        for columns, factor in terms if count else ():
+            flat = columns.reshape(count, -1)
+            row = np.repeat(np.arange(self.height, self.height + count), flat.shape[1])
+            factors = np.broadcast_to(factor, flat.shape).ravel()
+            self._entries.append(np.array([row, flat.ravel(), factors], dtype=np.float64))
+        self._sides.append(np.array([np.broadcast_to(side, count) for side in (low, high)]))
+        self.height += count
+
+    def solved(self, *, below: float, seconds: float) -> Answer:
+        """Return the cheapest values below a cost, in at most so many seconds."""
+        cost, lower, upper, whole = np.concatenate(self._columns, axis=1)
+        low, high = np.concatenate(self._sides, axis=1)
+        row, column, factor = np.concatenate(self._entries, axis=1)
+        place = (row.astype(np.int64), column.astype(np.int64))
+        matrix = coo_matrix((factor, place), shape=(self.height, self.width)).tocsr()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy types all but this
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("mip_rel_gap", CLOSE),
+            ("mip_max_nodes", _NODE_COLUMNS // self.width),
+            ("objective_bound", below),
+            ("time_limit", max(0.0, seconds)),
+        ):
+            highs.setOptionValue(option, value)
+        highs.passModel(
+            self.width,
+            self.height,
+            matrix.nnz,
+            int(highspy.MatrixFormat.kRowwise),
+            int(highspy.ObjSense.kMinimize),
+            0.0,
+            cost,
+            lower,
+            upper,
+            low,
+            high,
+            matrix.indptr[:-1].astype(np.int32),
+            matrix.indices.astype(np.int32),
+            matrix.data,
+            whole.astype(np.int32),
+        )
+        highs.run()
+        info = highs.getInfo()
+        beyond = highs.getModelStatus() in {
+            highspy.HighsModelStatus.kInfeasible,
+            highspy.HighsModelStatus.kObjectiveBound,
+        }
+        bound = below if beyond else min(below, float(info.mip_dual_bound))
+        solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        return Answer(
+            values=np.array(highs.getSolution().col_value) if solved else None,
+            bound=bound - _ROUNDING * max(1.0, abs(bound)) if np.isfinite(bound) else bound,
+        )
