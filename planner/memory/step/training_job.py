@@ -148,6 +148,7 @@ class TrainingJob:
     and APOLLO project gradients to. Inference keeps `cache_bytes` per
     key or value of a token, computes at most `prefill_tokens` at a time, None for all of them, and
     has memory to choose the next token of `sampled_sequences` at once, None for the micro-batch.
+    `unknown` names fields that were stated in words that nobody here knows.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
     """
@@ -178,6 +179,7 @@ class TrainingJob:
     sampled_sequences: int | None = None
     cache_bytes: float = 2.0
     companions: Companions = Companions()
+    unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for entry in fields(self):
