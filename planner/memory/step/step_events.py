@@ -256,14 +256,17 @@ def _inference(view: _StageView) -> list[StepEvent]:
     cache.
 
     Tensor-parallel ranks share out key-value heads, and hold the same where there are fewer heads
-    than ranks; a latent cache is held by all of them.
+    than ranks; a latent cache is held by all of them. What a window passed is dropped after the
+    chunk that passed it (vLLM 0.11, SlidingWindowSpec.max_memory_usage_bytes).
     """
     job, shape, width = view.recipe.job, view.recipe.job.shape, 2.0
-    tensor = job.parallelism.tensor
-    cached = (shape.key_width + shape.value_width) / min(tensor, shape.kv_heads)
-    if shape.latent:
-        cached = shape.latent.key_value_rank + shape.latent.rope_dim
-    cache = job.cache_bytes * cached * view.stage.layers * view.tokens
+    tensor, length = job.parallelism.tensor, view.recipe.sequence_length
+    each = 0.0
+    for kind in shape.caches:
+        kept = min(length, kind.window + (job.prefill_tokens or length)) if kind.window else length
+        held = job.cache_bytes * kind.width * kept / max(1, min(tensor, kind.heads))
+        each += kind.layers * (held + kind.state / tensor)
+    cache = each * view.recipe.micro_batch * view.stage.layers / shape.layers
     sequences = job.sampled_sequences or view.recipe.micro_batch
     logits = view.recipe.traits.sampled_bytes * shape.vocab * sequences if view.stage.last else 0.0
     at_once = min(view.tokens, job.prefill_tokens or view.tokens)

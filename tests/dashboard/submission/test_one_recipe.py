@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from drawn import examples
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dashboard.submission.launchers.command_line import LINE
@@ -73,6 +73,7 @@ def recipes(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
     """A dialect, and up to three of its keys with a value each."""
     name = draw(st.sampled_from(sorted(STARTS)))
     keys = draw(st.lists(st.sampled_from(KEYS[name]), min_size=1, max_size=3, unique=True))
+    assume(not any(key.startswith(f"{other}.") for key in keys for other in keys))
     return name, {key: draw(st.sampled_from(values_of(name, key))) for key in keys}
 
 
