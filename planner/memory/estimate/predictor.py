@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from planner.memory.estimate.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
-from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun
 from planner.memory.step.allocator import PeakBytes, figures, outside_allocator
 from planner.memory.step.assumptions import Recipe, complete
 from planner.memory.step.framework_prior import Dialects, dialects_of, quantile_index
@@ -134,6 +134,9 @@ def predict_peak(
     static_ratio = binding.static_bytes / binding.allocated_bytes
     learned = None
     if calibration is not None and calibration.sample_count:
+        # numpy loads for a third of a second, and most estimates have no finished runs.
+        from planner.memory.estimate.correction import correction
+
         learned = correction(
             calibration,
             static_bytes=peak.nvml * static_ratio,
