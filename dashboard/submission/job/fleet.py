@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from datetime import timedelta
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from data.boards.unplanned_jobs import occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue

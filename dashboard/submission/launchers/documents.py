@@ -14,7 +14,8 @@ from data.base.errors import ChangeRefusedError, scrub
 from data.base.files import read_small_file
 
 FRAMEWORKS = (
-    "nemo", "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "tgi", "trl",
+    "nemo", "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "tgi",
+    "trl",
 )  # fmt: skip
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _MAX_BYTES = 256 << 10

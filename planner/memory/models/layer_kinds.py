@@ -14,7 +14,7 @@ from planner.memory.models.parameters import attention_parameters
 _LISTS = ("hybrid_override_pattern", "layer_types", "layers_block_type", "block_types",
           "attn_type_list")  # fmt: skip
 _STATE_BYTES, _CONVOLUTION_BYTES = 4, 2
-"""Of an element: engines keep states in fp32 (vLLM 0.19 of Qwen3.5), convolved inputs in 16 bits."""
+"""Of an element: engines keep states in fp32 (vLLM 0.19), what is convolved in 16 bits."""
 _MOST_LAYERS = 10_000
 
 

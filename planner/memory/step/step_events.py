@@ -284,18 +284,23 @@ def _inference(view: _StageView) -> list[StepEvent]:
     ]
 
 
-def step_events(recipe: Recipe) -> list[StepEvent]:
-    """Return the events of a step over the stages that can hold the peak."""
+Held = tuple[tuple[Stage, StageParameters, States], ...]
+"""The stages that can hold the peak, each with its parameters and states."""
+
+
+def held(recipe: Recipe) -> Held:
+    """Return what the stages hold whatever the batch: neither its size nor recomputation counts."""
+    parameters = [(stage, stage_parameters(recipe, stage)) for stage in stages_of(recipe)]
+    return tuple((stage, part, states_of(recipe, stage, part)) for stage, part in parameters)
+
+
+def step_events(recipe: Recipe, stages: Held = ()) -> list[StepEvent]:
+    """Return the events of a step over the stages that can hold the peak, as `held` gives them."""
     events: list[StepEvent] = []
     layer = layer_activations(recipe)
-    for stage in stages_of(recipe):
-        parameters = stage_parameters(recipe, stage)
+    for stage, parameters, states in stages or held(recipe):
         view = _StageView(
-            recipe=recipe,
-            stage=stage,
-            parameters=parameters,
-            states=states_of(recipe, stage, parameters),
-            layer=layer,
+            recipe=recipe, stage=stage, parameters=parameters, states=states, layer=layer
         )
         if recipe.job.method is Method.INFERENCE:
             events += _inference(view)

@@ -164,7 +164,7 @@ def test_what_follows_a_pipe_belongs_to_another_command() -> None:
 def test_full_training_of_a_large_model_does_not_fit_in_either_spelling(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The command itself answers the same for both; a word that it does not know widens the bound."""
+    """The command answers the same for both; a word that it does not know widens the bound."""
     said = []
     for spelling in ("--train_type full", "--train_type=full", "--train_type full --quant_bits 3"):
         line = f"NPROC_PER_NODE=2 swift sft --model llama3-70b {spelling} --max_length 2048"
