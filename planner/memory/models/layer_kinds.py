@@ -66,9 +66,10 @@ def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:
     """Return the kinds where the config states the layers of attention, or their period."""
     linear, listed = config.get("linear_attn_config"), config.get("attn_layer_indices")
     if isinstance(linear, Mapping):  # Kimi Linear counts from 1
-        listed = [_whole(index) - 1 for index in linear.get("full_attn_layers") or ()]
+        stated = linear.get("full_attn_layers")
+        listed = [_whole(index) - 1 for index in stated] if isinstance(stated, list) else None
     if isinstance(listed, list):
-        return _full_in(listed, layers, "state")
+        return _full_in(map(_whole, listed), layers, "state")
     if period := _size(config, "attn_layer_period"):
         return _full_in(range(_whole(config.get("attn_layer_offset")), layers, period), layers,
                         "state")  # fmt: skip

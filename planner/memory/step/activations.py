@@ -235,7 +235,7 @@ def _operators_kept(recipe: Recipe) -> float:
     shape, width = recipe.job.shape, recipe.policy.compute
     attention = shape.query_width + 2 * shape.key_width + shape.attention_width
     stream = 0 if recipe.compiled else shape.hidden
-    ffn = shape.ffn
+    ffn = float(shape.ffn)
     if shape.experts:
         sent = (1 + EXPERT_IMBALANCE) * (recipe.job.parallelism.expert > 1)
         ffn = shape.experts.shared_ffn + sent * shape.experts.experts_per_token * shape.hidden

@@ -232,7 +232,7 @@ def optimizer(name: str) -> Optimizer:
 
     An unknown name is refused with the known ones.
     """
-    plain, manners = name, {}
+    plain, manners = name, dict[str, Any]()
     for part, manner in _tables()["optimizer_manners"].items():
         if part in plain:
             plain, manners = plain.replace(part, "", 1), manners | manner

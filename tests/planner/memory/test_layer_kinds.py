@@ -194,5 +194,6 @@ def test_a_word_for_layers_that_is_not_known_is_refused() -> None:
 def test_layers_that_are_alike_have_no_kinds() -> None:
     """A list of full attention says nothing, nor do sizes that are none."""
     config = llama_like(hidden_size=512, num_hidden_layers=2, num_attention_heads=8)
-    for more in ({}, {"layer_types": ["full_attention"] * 2}, {"sliding_window": "wide"}):
+    strange = [{"sliding_window": "wide"}, {"linear_attn_config": {"full_attn_layers": 5}}]
+    for more in ({}, {"layer_types": ["full_attention"] * 2}, *strange):
         assert shape_from_config(json.loads(json.dumps(config | more))).shape.kinds == ()
