@@ -83,9 +83,9 @@ def _take_variables(launch: Launch) -> None:
     """Take the variables before the command: what its flags say otherwise goes before them."""
     syntax, general = launch.syntax or dialect("transformers"), dialect("environment")
     for name, value in launch.variables.items():
-        own = syntax.environment and syntax.field_of(name.lower()) is not None
-        spoken, key = (syntax, name.lower()) if own else (general, name)
-        launch.facts.add(spoken, key, value, origin=LINE, rank=LAUNCHER)
+        is_flag = syntax.environment and syntax.field_of(name.lower()) is not None
+        table, key = (syntax, name.lower()) if is_flag else (general, name)
+        launch.facts.add(table, key, value, origin=LINE, rank=LAUNCHER)
 
 
 def read_file(path: Path) -> Launch:

@@ -33,43 +33,47 @@ def layer_kinds(config: Mapping[str, Any], shape: ModelShape) -> tuple[LayerKind
     """
     if shape.layers > _MOST_LAYERS:
         return ()
-    own = shape.layers - (_size(config, "num_kv_shared_layers") or 0)
+    with_cache = shape.layers - (_size(config, "num_kv_shared_layers") or 0)
     share = _size(config, "cla_share_factor") if config.get("use_cla") else 1
-    keeps = (index < own and index % (share or 1) == 0 for index in range(shape.layers))
-    counted = Counter(zip(_names(config, shape.layers), keeps, strict=True))
-    if counted.keys() == {("full", True)} and not _gate(config, shape):
+    keeps = (index < with_cache and index % (share or 1) == 0 for index in range(shape.layers))
+    kinds = Counter(zip(_names(config, shape.layers), keeps, strict=True))
+    if kinds.keys() == {("full", True)} and not _gate(config, shape):
         return ()
     return tuple(
-        _kind(config, shape, name, layers=count, keeps=kept)
-        for (name, kept), count in counted.items()
+        _kind(config, shape, name, layers=count, keeps=keeps_any)
+        for (name, keeps_any), count in kinds.items()
     )
 
 
 def _names(config: Mapping[str, Any], layers: int) -> list[str]:
     """Return the kind of every layer by a list of the config, or by a rule of it."""
-    known = {word: kind for kind, words in _table("words").items() for word in words}
+    meanings = {word: kind for kind, words in _table("words").items() for word in words}
     key = next((key for key in _LISTS if isinstance(config.get(key), list | str)), "")
     if not key or not config[key]:
         return _by_rule(config, layers)
     words = [str(entry) for entry in config[key]]
-    strange = next((word for word in words if word not in known), None)
+    strange = next((word for word in words if word not in meanings), None)
     if strange is not None:
         raise ImpossibleProblemError(
             f"config.json: {key} has {scrub(repr(strange), limit=40)}, which is not known",
-            f"known are: {', '.join(sorted(known))}",
+            f"known are: {', '.join(sorted(meanings))}",
         )
-    names = [known[word] for word in words]
+    names = [meanings[word] for word in words]
     return (names * -(-layers // len(names)))[:layers]  # `block_types` is one period
 
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:
     """Return the kinds where the config states the layers of attention, or their period."""
-    linear, listed = config.get("linear_attn_config"), config.get("attn_layer_indices")
+    linear, full = config.get("linear_attn_config"), config.get("attn_layer_indices")
     if isinstance(linear, Mapping):  # Kimi Linear counts from 1
-        stated = linear.get("full_attn_layers")
-        listed = [_whole(index) - 1 for index in stated] if isinstance(stated, list) else None
-    if isinstance(listed, list):
-        return _full_in(map(_whole, listed), layers, "state")
+        layers_from_1 = linear.get("full_attn_layers")
+        full = (
+            [_whole(index) - 1 for index in layers_from_1]
+            if isinstance(layers_from_1, list)
+            else None
+        )
+    if isinstance(full, list):
+        return _full_in(map(_whole, full), layers, "state")
     if period := _size(config, "attn_layer_period"):
         return _full_in(range(_whole(config.get("attn_layer_offset")), layers, period), layers,
                         "state")  # fmt: skip
@@ -131,9 +135,9 @@ def _kind(
 def _state(config: Mapping[str, Any], hidden: int) -> tuple[int, int]:
     """Return the bytes of a state per sequence, and the parameters of its layer's matrices."""
     inner_config = config.get("linear_attn_config")
-    own = inner_config if isinstance(inner_config, Mapping) else config
+    source = inner_config if isinstance(inner_config, Mapping) else config
     sizes = {
-        name: next((size for key in keys if (size := _size(own, key))), 0)
+        name: next((size for key in keys if (size := _size(source, key))), 0)
         for name, keys in _table("state").items()
     }
     inner = sizes["heads"] * sizes["width"]

@@ -237,6 +237,6 @@ def _operators_kept(recipe: Recipe) -> float:
     stream = 0 if recipe.compiled else shape.hidden
     ffn = float(shape.ffn)
     if shape.experts:
-        sent = (1 + EXPERT_IMBALANCE) * (recipe.job.parallelism.expert > 1)
-        ffn = shape.experts.shared_ffn + sent * shape.experts.experts_per_token * shape.hidden
+        trips = (1 + EXPERT_IMBALANCE) * (recipe.job.parallelism.expert > 1)
+        ffn = shape.experts.shared_ffn + trips * shape.experts.experts_per_token * shape.hidden
     return width * (attention + ffn + stream) + 4 * shape.heads

@@ -263,9 +263,11 @@ def _inference(view: _StageView) -> list[StepEvent]:
     tensor, length = job.parallelism.tensor, view.recipe.sequence_length
     each = 0.0
     for kind in shape.caches:
-        kept = min(length, kind.window + (job.prefill_tokens or length)) if kind.window else length
-        held = job.cache_bytes * kind.width * kept / max(1, min(tensor, kind.heads))
-        each += kind.layers * (held + kind.state / tensor)
+        tokens = (
+            min(length, kind.window + (job.prefill_tokens or length)) if kind.window else length
+        )
+        cached = job.cache_bytes * kind.width * tokens / max(1, min(tensor, kind.heads))
+        each += kind.layers * (cached + kind.state / tensor)
     cache = each * view.recipe.micro_batch * view.stage.layers / shape.layers
     sequences = job.sampled_sequences or view.recipe.micro_batch
     logits = view.recipe.traits.sampled_bytes * shape.vocab * sequences if view.stage.last else 0.0

@@ -199,10 +199,10 @@ class TrainingJob:
 @cache
 def _sizes() -> tuple[str, ...]:
     """Return the fields of a job that are numbers."""
-    found = (
+    numbers = (
         entry for entry in fields(TrainingJob) if re.search(r"\b(int|float)\b", str(entry.type))
     )
-    return tuple(entry.name for entry in found)
+    return tuple(entry.name for entry in numbers)
 
 
 def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:
