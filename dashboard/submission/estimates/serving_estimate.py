@@ -14,8 +14,8 @@ from dashboard.submission.estimates.query import (
     require_count,
 )
 from dashboard.submission.job.feasible_plans import family_of
-from dashboard.submission.launchers.fields import dialect
-from dashboard.submission.launchers.launched_job import SERVING, UNASKED_SHARE, LaunchedJob
+from dashboard.submission.launchers.fields import SERVING, dialect
+from dashboard.submission.launchers.launched_job import UNASKED_SHARE, LaunchedJob
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.estimate.calibration import Calibration
