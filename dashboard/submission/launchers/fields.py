@@ -261,7 +261,7 @@ class Statements:
         old = self.items.get(target)
         if (
             old is not None
-            and old.value != value
+            and (old.value != value or (value is None and old.raw != raw))
             and (rank == old.rank or (strict and old.rank < LAUNCHER))
         ):
             raise ChangeRefusedError(
@@ -273,12 +273,9 @@ class Statements:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Fields of which a word is stated that is not known, with flag and word."""
-        return tuple(
-            f"{name} ({scrub(entry.flag, limit=60)} {entry.raw})"
-            for name, entry in sorted(self.items.items())
-            if entry.value is None
-        )
+        """Fields of which a word is stated that is not known, with the word."""
+        entries = sorted(self.items.items())
+        return tuple(f"{name} ({entry.raw})" for name, entry in entries if entry.value is None)
 
     def _leave(self, key: str, origin: str) -> None:
         if _MATTERS.search(key.lower()) and not _HARMLESS.search(key.lower()):

@@ -154,6 +154,11 @@ def test_every_spelling_of_a_recipe_has_one_estimate(
     check(drawn, tmp_path)
 
 
+def test_two_words_that_nobody_knows_do_not_hang_on_their_order(tmp_path: Path) -> None:
+    """Two keys of one field with one unknown word, in a file that sorts them."""
+    check(("llamafactory", {"torch_dtype": UNKNOWN, "dtype": UNKNOWN}), tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.slow_end
 def test_ten_thousand_recipes_have_one_estimate_each(tmp_path: Path) -> None:
