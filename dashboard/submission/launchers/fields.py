@@ -305,6 +305,8 @@ def _looked_up(words: Mapping[str, str], raw: Any) -> str:
 def _word(raw: Any) -> str:
     if isinstance(raw, bool):
         return str(raw).lower()
+    if raw is None:
+        return "null"
     if isinstance(raw, list | tuple):
         return " ".join(map(str, raw))
     return str(raw)

@@ -159,6 +159,13 @@ def test_two_words_that_nobody_knows_do_not_hang_on_their_order(tmp_path: Path) 
     check(("llamafactory", {"torch_dtype": UNKNOWN, "dtype": UNKNOWN}), tmp_path)
 
 
+def test_nothing_is_a_word_where_a_table_has_it(tmp_path: Path) -> None:
+    """A null of YAML is the null of a command, which here means no recomputation."""
+    key = "activations_checkpoint_granularity"
+    words = {f"model.{key}": "selective", "model.config.recompute_granularity": "null"}
+    check(("nemo", words), tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.slow_end
 def test_ten_thousand_recipes_have_one_estimate_each(tmp_path: Path) -> None:
