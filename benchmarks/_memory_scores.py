@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks.memory_rows import MeasuredRow
 from planner.memory.estimate.bounds import bound_factor
-from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun
+from planner.memory.estimate.correction import correction
 from planner.memory.estimate.predictor import MemoryEstimate, predict_peak
 from planner.memory.step.framework_prior import dialects_of
 from planner.memory.step.framework_traits import kin

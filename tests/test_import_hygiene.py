@@ -41,6 +41,14 @@ def test_help_imports_nothing_heavy(option: str) -> None:
     assert loaded & set(HEAVY) == set()
 
 
+def test_an_estimate_loads_neither_arrays_nor_a_store() -> None:
+    """A launched job and a service are estimated without numpy, pandas or SQLAlchemy."""
+    words = "['--store', 'duckdb:///none.duckdb', 'estimate', '--gpu', 'h100-sxm', '--', 'vllm', "
+    words += "'serve', 'llama3-8b', '--max-model-len', '512']"
+    loaded = modules_after(f"from dashboard.cli import main; assert main({words}) == 0")
+    assert loaded & {*HEAVY, "numpy"} == set()
+
+
 def test_pages_and_api_answer_before_the_planner_is_loaded() -> None:
     """A server listens without what only a cycle, a what-if or a placement needs."""
     loaded = modules_after(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from dashboard.cli.terminal.context import open_or_ask, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, say
@@ -25,7 +26,9 @@ from dashboard.submission.job.model_source import model_of_argument
 from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
 from data.base.errors import ImpossibleProblemError
 from data.settings.store import is_postgres_url, is_there, store_path
-from data.store import StoreReader
+
+if TYPE_CHECKING:
+    from data.store import StoreReader
 
 MAX_GPUS = 64
 
@@ -53,7 +56,7 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _query(options: argparse.Namespace) -> Callable[[StoreReader | None], EstimateAnswer]:
+def _query(options: argparse.Namespace) -> Callable[["StoreReader | None"], EstimateAnswer]:
     """Return the function that answers: of a launched job, or of a model and its batch."""
     if options.gpus is not None:
         require_count("gpus", options.gpus)

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dashboard.submission.job.command_options import needs
-from dashboard.submission.job.fleet import FleetRoom, RoomAnswer, SubmissionFleet
-from dashboard.submission.job.placement import HostNeed, standings
+from dashboard.submission.job.fleet import FLEET_UNKNOWN, FleetRoom, RoomAnswer, SubmissionFleet
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
 from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
@@ -17,6 +16,9 @@ from planner.memory.estimate.training_plans import GpuType, TrainingPlan, unboun
 from planner.memory.estimate.training_time import hours_range
 from planner.memory.models.parameters import count_parameters
 from planner.memory.step.training_job import Parallelism, Sharding, TrainingJob
+
+if TYPE_CHECKING:
+    from dashboard.submission.job.placement import HostNeed
 
 _GIB = 2**30
 _RARE = ("context", "expert")
@@ -217,14 +219,20 @@ class Offers:
 
 
 def offered(
-    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: HostNeed | None = None
+    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: "HostNeed | None" = None
 ) -> Offers:
     """Return plans in the order in which they are shown.
 
     What fits the free GPUs comes first, then what fits the fleet, then what is larger; a fleet of
     None is not known.
     """
-    answers = standings(plans, fleet, host)
+    if fleet is None:
+        answers = (FLEET_UNKNOWN,) * len(plans)
+    else:
+        # It brings numpy and the policy of all that waits, which an estimate alone does not need.
+        from dashboard.submission.job.placement import standings
+
+        answers = standings(plans, fleet, host)
     rows = [
         OfferedPlan(plan=plan, standing=answer) for plan, answer in zip(plans, answers, strict=True)
     ]

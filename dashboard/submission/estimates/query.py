@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dashboard.submission.estimates.estimate import (
     Offers,
@@ -20,7 +20,6 @@ from dashboard.submission.job.fleet import SubmissionFleet, catalogue_types, fle
 from dashboard.submission.launchers.launched_job import LaunchedJob
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.store import StoreReader
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import MemoryEstimate
 from planner.memory.estimate.training_plans import (
@@ -32,6 +31,9 @@ from planner.memory.estimate.training_plans import (
 from planner.memory.models.model_config import ReadModel
 from planner.memory.step.framework_traits import policy_name, require_framework
 from planner.memory.step.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
+
+if TYPE_CHECKING:
+    from data.store import StoreReader
 
 _DEGREES = ("data", "tensor", "pipeline", "context", "expert")
 _NEEDS = (
@@ -174,7 +176,7 @@ class EstimateAnswer:
 
 
 def estimate_answer(
-    query: AskedEstimate, model: ReadModel, reader: StoreReader | None
+    query: AskedEstimate, model: ReadModel, reader: "StoreReader | None"
 ) -> EstimateAnswer:
     """Return the plans that fit the fleet of the store, else the catalogue's GPUs.
 
@@ -217,7 +219,7 @@ def estimate_answer(
 
 
 def launched_answer(
-    launched: LaunchedJob, reader: StoreReader | None, *, gpu: Sequence[str]
+    launched: LaunchedJob, reader: "StoreReader | None", *, gpu: Sequence[str]
 ) -> EstimateAnswer:
     """Return whether a launched job fits, on every GPU type of the fleet or the catalogue."""
     job = launched.job
@@ -265,7 +267,7 @@ def _question(
 
 
 def known_types(
-    reader: StoreReader | None, family: str
+    reader: "StoreReader | None", family: str
 ) -> tuple[tuple[GpuType, ...], str, Calibration | None, SubmissionFleet | None]:
     """Return the fleet's GPU types and the family's calibration from the store, if there is one."""
     catalogue = load_gpu_catalogue()

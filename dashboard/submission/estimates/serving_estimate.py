@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dashboard.submission.estimates.estimate import chosen_types
 from dashboard.submission.estimates.launcher_estimate import LaunchedRow, launched_rows
@@ -14,17 +14,19 @@ from dashboard.submission.estimates.query import (
     require_count,
 )
 from dashboard.submission.job.feasible_plans import family_of
-from dashboard.submission.launchers.fields import dialect
-from dashboard.submission.launchers.launched_job import SERVING, UNASKED_SHARE, LaunchedJob
+from dashboard.submission.launchers.fields import SERVING, dialect
+from dashboard.submission.launchers.launched_job import UNASKED_SHARE, LaunchedJob
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.store import StoreReader
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import gib
 from planner.memory.estimate.training_plans import GpuType
 from planner.memory.models.model_config import ReadModel
 from planner.memory.step.step_events import CACHE
 from planner.memory.step.training_job import Method, Parallelism, TrainingJob
+
+if TYPE_CHECKING:
+    from data.store import StoreReader
 
 _SHOWN = ("gpu", "gpus", "tensor", "pipeline", "p50_gib", "p95_gib", "p99_gib", "engine_gib",
           "fit_probability", "cache_gib", "cache_p95_gib", "cache_tokens", "cached_sequences",
@@ -145,7 +147,7 @@ SERVE_OPTIONS = ("gpu_memory_utilization", "kv_cache_dtype")
 
 
 def served_answer(
-    query: AskedService, model: ReadModel, reader: StoreReader | None
+    query: AskedService, model: ReadModel, reader: "StoreReader | None"
 ) -> EstimateAnswer:
     """Return the fewest GPUs of each type that hold the service, those that do first.
 

@@ -4,14 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from data.boards.unplanned_jobs import STILL_THERE, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node
-from data.store import StoreReader
 from planner.fleet.occupied_boards import short_name, taken_boards, works_for_nobody
 from planner.memory.estimate.training_plans import GpuType
+
+if TYPE_CHECKING:
+    from data.store import StoreReader
 
 _RECENT = timedelta(hours=1)
 
@@ -109,7 +112,7 @@ def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
 
 
 def fleet_of_store(
-    reader: StoreReader, catalogue: GpuCatalogue, *, cluster: str = ""
+    reader: "StoreReader", catalogue: GpuCatalogue, *, cluster: str = ""
 ) -> SubmissionFleet:
     """Return the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dashboard.submission.job.fleet import (
-    FLEET_UNKNOWN,
     FleetRoom,
     RoomAnswer,
     SubmissionFleet,
@@ -124,11 +123,9 @@ def place(plans: Sequence[TrainingPlan], fleet: SubmissionFleet, arrival: Arriva
 
 
 def standings(
-    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: HostNeed | None = None
+    plans: Sequence[TrainingPlan], fleet: SubmissionFleet, host: HostNeed | None = None
 ) -> tuple[RoomAnswer, ...]:
     """Return for each plan whether nodes of the fleet hold it now, once they are free, or never."""
-    if fleet is None:
-        return (FLEET_UNKNOWN,) * len(plans)
     seats = _Seats(fleet, host or HostNeed())
     return tuple(map(seats.standing, plans))
 

@@ -12,12 +12,14 @@ from dashboard.submission.launchers.documents import (
     SUFFIXES,
     framework_of,
     read_document,
+    read_object,
 )
 from dashboard.submission.launchers.fields import (
     CONFIG,
     FALSE,
     FIELDS,
     LAUNCHER,
+    SERVING,
     TRUE,
     LaunchDialect,
     Statements,
@@ -40,7 +42,6 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
 }
-_VARIABLES = {"NPROC_PER_NODE": "processes_per_node", "NNODES": "nodes"}
 _STAGES = ("sft", "dpo", "grpo", "ppo", "kto", "rloo", "orpo", "cpo", "reward")
 
 
@@ -53,6 +54,7 @@ class Launch:
     facts: Statements = field(default_factory=Statements)
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 def read_command(words: Sequence[str], folder: Path) -> Launch:
@@ -72,8 +74,18 @@ def read_command(words: Sequence[str], folder: Path) -> Launch:
             "the command names no program to start", "Give it as you would start it."
         )
     _read_program(launch, rest)
+    _take_variables(launch)
     _read_named_files(launch)
     return launch
+
+
+def _take_variables(launch: Launch) -> None:
+    """Take the variables before the command: what its flags say otherwise goes before them."""
+    syntax, general = launch.syntax or dialect("transformers"), dialect("environment")
+    for name, value in launch.variables.items():
+        is_flag = syntax.environment and syntax.field_of(name.lower()) is not None
+        table, key = (syntax, name.lower()) if is_flag else (general, name)
+        launch.facts.add(table, key, value, origin=LINE, rank=LAUNCHER)
 
 
 def read_file(path: Path) -> Launch:
@@ -93,16 +105,15 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
     while words:
         assigned = _ASSIGNMENT.fullmatch(words[0])
         if assigned and "/" not in assigned[1]:
-            target = _VARIABLES.get(assigned[1])
-            if target:
-                launch.facts.put(target, assigned[2], flag=assigned[1], origin=LINE)
-            elif assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
+            if assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
                 launch.facts.unread.append(f"{LINE}: {scrub(words[0], limit=60)}")
             elif assigned[1] == "CUDA_VISIBLE_DEVICES":
                 count = len(assigned[2].split(","))
                 launch.facts.put(
                     "processes_per_node", count, flag=assigned[1], origin=LINE, rank=LAUNCHER
                 )
+            else:
+                launch.variables[assigned[1]] = assigned[2]
             words = words[1:]
         elif words[0].rpartition("/")[2] == "srun":
             words = _after_srun(launch, words[1:])
@@ -215,12 +226,16 @@ def _read_program(launch: Launch, words: list[str]) -> None:
     if stage and syntax.name in {"trl", "swift", "llamafactory"}:
         launch.facts.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
     for key, values in flags:
-        launch.facts.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
+        if values[0].startswith("{"):
+            for inner, value in read_object(values[0], key).items():
+                launch.facts.add(syntax, f"{key}.{inner}", value, origin=LINE)
+        else:
+            launch.facts.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
     _take_loose(launch, syntax, loose)
 
 
 def _by_name(name: str) -> LaunchDialect | None:
-    for text in ("sglang", "torchtitan", "megatron", *FRAMEWORKS):
+    for text in ("sglang", "torchtitan", "nemo", "megatron", *FRAMEWORKS):
         if re.search(rf"(^|[_.\-/])({dialect(text).scripts})([_.\-/]|$)", name.lower()):
             return dialect(text)
     return None
@@ -324,7 +339,7 @@ def _take_loose(launch: Launch, syntax: LaunchDialect, loose: Sequence[str]) -> 
     for word in loose:
         if word.endswith(SUFFIXES):
             _take_file(launch, syntax, word, rank=CONFIG)
-        elif syntax.name in {"vllm", "sglang"}:
+        elif syntax.name in SERVING:
             launch.facts.put("model", word, flag="model", origin=LINE)
 
 

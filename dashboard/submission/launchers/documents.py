@@ -14,7 +14,8 @@ from data.base.errors import ChangeRefusedError, scrub
 from data.base.files import read_small_file
 
 FRAMEWORKS = (
-    "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "trl",
+    "nemo", "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "tgi",
+    "trl",
 )  # fmt: skip
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _MAX_BYTES = 256 << 10
@@ -74,6 +75,24 @@ def read_document(path: Path) -> dict[str, Any]:
         reason = "it is nested too deeply" if nested else scrub(str(error), limit=160)
         kind = path.suffix.lower().removeprefix(".").upper()
         raise _refused(path, reason, f"Mend it: it must be {kind}.") from error
+    return flat(document, path)
+
+
+def read_object(text: str, flag: str) -> dict[str, Any]:
+    """Return the flat keys of a JSON object that a flag gives in place of a file.
+
+    Errors: ChangeRefusedError naming the flag and what is wrong with its value.
+    """
+    try:
+        document = _parsed(text, ".json")
+    except (ValueError, RecursionError) as error:
+        reason = f"its value is no JSON: {scrub(str(error), limit=120)}"
+        raise _refused(Path(flag), reason, "Mend it, or give a file.") from error
+    return flat(document, Path(flag))
+
+
+def flat(document: Any, path: Path) -> dict[str, Any]:
+    """Return the leaves of a document by their dotted keys. Errors: ChangeRefusedError."""
     if not isinstance(document, Mapping):
         raise _refused(path, "it holds no keys", "Give a file of keys and values.")
     values: dict[str, Any] = {}

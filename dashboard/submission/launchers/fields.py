@@ -9,18 +9,24 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data.base.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
+from planner.memory.step.framework_traits import optimizer
 
 Value = bool | int | float | str | tuple[str, ...]
 
 CONFIG, LAUNCHER = 1, 2
 """Ranks of files: see Statements."""
 
+SERVING = ("vllm", "sglang", "tgi")
+"""Engines that serve; the first where none is named."""
+
 TRUE = frozenset({"true", "yes", "on", "1", "cpu", "nvme"})
 FALSE = frozenset({"false", "no", "off", "0", "none", "null"})
 _SCALES = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
 """Endings of numbers as vLLM reads them."""
-_LOWERED = frozenset({"optimizer", "sharding", "attention", "stage", "mixed", "engine_mode"})
+_LOWERED = frozenset(
+    {"optimizer", "sharding", "attention", "stage", "mixed", "engine_mode", "served_quantization"}
+)
 _LEFT_OPEN = frozenset({"auto", "gpu", "", "none", "null"})
 """Words by which a number is left to the launcher."""
 
@@ -57,7 +63,7 @@ FIELDS: dict[str, FieldKind] = {
         "deepspeed fsdp packing padded compiled chunked_loss four_bit eight_bit double_quantized "
         "offload_optimizer offload_parameters offload_activations offload_all bf16 fp16 adapter "
         "engine engine_sleeps spread_experts chunked_prefill reference_offloaded sequence "
-        "wrapped_recompute optimizer_layerwise",
+        "wrapped_recompute optimizer_layerwise expandable",
     ),
     **_all(
         _WORD,
@@ -82,7 +88,8 @@ FIELDS: dict[str, FieldKind] = {
 class LaunchDialect:
     """The flags and keys of one launcher or framework, with the field that each fills.
 
-    `words` translate what some of them say; keys of a `sections` part may leave its name out.
+    `words` translate what some of them say; keys of a `sections` part may leave its name out;
+    `environment` says that variables of the flags' names in capitals say the same.
     """
 
     name: str
@@ -91,6 +98,7 @@ class LaunchDialect:
     marks: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
+    environment: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     defaults: Mapping[str, Value] = field(default_factory=dict)
@@ -127,6 +135,7 @@ def dialect(name: str) -> LaunchDialect:
         marks=tuple(facts.get("marks", "").split()),
         sections=(*base.sections, *facts.get("sections", "").split()),
         switches=(*base.switches, *facts.get("switches", "").split()),
+        environment=facts.get("environment", False),
         flags={**base.flags, **filled},
         words={**{flag: base.words[flag] for flag in base.words if flag not in filled}, **words},
         defaults={**base.defaults, **facts.get("defaults", {})},
@@ -151,16 +160,26 @@ def translated(field_name: str, word: str) -> str:
 
 
 @cache
-def _known_words(field_name: str) -> frozenset[str]:
-    return frozenset(_tables()["known"].get(field_name, "").split())
+def _is_known(field_name: str, word: str) -> bool:
+    """Return whether a word of a field, once translated, has a meaning."""
+    if field_name == "optimizer":
+        try:
+            return bool(optimizer(word))
+        except ImpossibleProblemError:
+            return False
+    choices = _tables()["known"].get(field_name)
+    return choices is None or word.lower() in choices.split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """One value that a flag states, as the field that it fills; `origin` is where it stands."""
+    """One value that a flag states, as the field that it fills; `origin` is where it stands.
+
+    A value of None is a word that nobody here knows: no default may stand in for it.
+    """
 
     field: str
-    value: Value
+    value: Value | None
     flag: str
     raw: str
     origin: str
@@ -197,7 +216,12 @@ class Statements:
         """Take a flag or key with its value. Errors: ChangeRefusedError, as of `put`."""
         target = syntax.field_of(key)
         if target is None:
-            self._leave(key, origin)
+            head, _dot, rest = key.partition(".")
+            inner = syntax.field_of(head) if rest else None
+            if inner in _FILES:  # what --fsdp_config and --deepspeed name may stand in their place
+                self.add(dialect(inner), rest, raw, origin=origin, rank=rank, strict=True)
+            else:
+                self._leave(key, origin)
             return
         words = syntax.words.get(syntax.plain(key), {})
         word = _looked_up(words, raw)
@@ -230,15 +254,14 @@ class Statements:
         if value is None:
             return
         raw = scrub(_word(raw) if text is None else text, limit=60)
-        choices = _known_words(target)
-        if choices and str(value).lower() not in choices:
+        if isinstance(value, str) and not _is_known(target, value):
             self.unread.append(f"{origin}: {scrub(flag, limit=60)} {raw}, a word that is not known")
-            return
+            value = None
         new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
         old = self.items.get(target)
         if (
             old is not None
-            and old.value != value
+            and (old.value != value or (value is None and old.raw != raw))
             and (rank == old.rank or (strict and old.rank < LAUNCHER))
         ):
             raise ChangeRefusedError(
@@ -248,13 +271,20 @@ class Statements:
         if old is None or rank < old.rank:
             self.items[target] = new
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Fields of which a word is stated that is not known, with the word."""
+        entries = sorted(self.items.items())
+        return tuple(f"{name} ({entry.raw})" for name, entry in entries if entry.value is None)
+
     def _leave(self, key: str, origin: str) -> None:
-        if _MATTERS.search(key) and not _HARMLESS.search(key):
+        if _MATTERS.search(key.lower()) and not _HARMLESS.search(key.lower()):
             self.unread.append(f"{origin}: {scrub(key, limit=60)}")
 
 
+_FILES = ("fsdp_file", "deepspeed_file")
 _MATTERS = re.compile(
-    r"mem|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
+    r"mem|specul|draft|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
     r"|expert|lora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
 _HARMLESS = re.compile(
@@ -266,14 +296,17 @@ _HARMLESS = re.compile(
 def _looked_up(words: Mapping[str, str], raw: Any) -> str:
     """Return a word as a flag's table has it; one of true and false stands for all such words."""
     word = _word(raw).strip().lower()
-    if word not in words and "true" in words and word in TRUE | FALSE:
-        return "true" if word in TRUE else "false"
+    for plain, alike in (("true", TRUE), ("false", FALSE)):
+        if word not in words and plain in words and word in alike:
+            return plain
     return word
 
 
 def _word(raw: Any) -> str:
     if isinstance(raw, bool):
         return str(raw).lower()
+    if raw is None:
+        return "null"
     if isinstance(raw, list | tuple):
         return " ".join(map(str, raw))
     return str(raw)

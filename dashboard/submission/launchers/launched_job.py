@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.submission.job.model_source import model_of_argument, read_config
 from dashboard.submission.launchers.command_line import Launch, read_command, read_file
-from dashboard.submission.launchers.fields import dialect, model_names, translated
+from dashboard.submission.launchers.fields import SERVING, dialect, model_names, translated
 from dashboard.submission.launchers.parallelism import spread_of
 from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
@@ -26,8 +26,6 @@ from planner.memory.step.training_job import (
 SAMPLING = ("grpo", "ppo", "rloo", "online_dpo")
 _PAIRS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto")
 _WITH_REFERENCE = ("dpo", "ipo", "kto")
-SERVING = ("vllm", "sglang")
-"""Engines that serve; the first where none is named."""
 UNASKED_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
 _TRAINERS = ("transformers", "trl", "axolotl", "llamafactory", "swift")
 _ZERO = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
@@ -111,7 +109,7 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
         model=model,
         dialect=syntax.name,
         engine_share=share,
-        read=tuple(str(entry) for entry in launch.facts.items.values()),
+        read=tuple(str(entry) for entry in launch.facts.items.values() if entry.value is not None),
         assumed=(*launch.notes, *flags.assumed),
         unread=tuple(launch.facts.unread),
     )
@@ -209,12 +207,18 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
         chunked_loss=bool(flags.value("chunked_loss")),
         offload=_offload(flags),
         cache_emptied=flags.stated("empty_cache_steps") is not None,
+        expandable_segments=flags.stated("expandable"),
+        unknown=flags.facts.unknown,
         companions=_companions(flags, stage, method),
     )
 
 
 def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJob:
     length = options.seq or flags.value("sequence_length")
+    positions = model.shape.rotary_positions or model.shape.learned_positions
+    if length is None and positions:
+        length = positions
+        flags.assumed.append(f"sequence length = {positions:,}, the positions of config.json")
     if length is None:
         raise ChangeRefusedError(
             "the command does not say how long sequences are",
@@ -234,6 +238,7 @@ def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJ
         prefill_tokens=chunk if chunk is None else max(int(chunk), 1),
         sampled_sequences=flags.stated("max_sequences"),
         cache_bytes=1.0 if cache.startswith("fp8") else 2.0,
+        unknown=flags.facts.unknown,
     )
 
 
@@ -320,14 +325,8 @@ def _quantization(flags: Told, method: Method) -> str:
 
 
 def _served_quantization(flags: Told, model: ReadModel) -> str:
-    word = str(flags.stated("served_quantization") or "").lower()
-    for start, name in (("awq", "awq-int4"), ("gptq", "gptq-int4"), ("bitsandbytes", "nf4"),
-                        ("fp8", "fp8"), ("w8a8_fp8", "fp8"), ("mxfp4", "mxfp4")):  # fmt: skip
-        if word.startswith(start):
-            return name
-    if word and not model.quantization:
-        flags.facts.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
-    return model.quantization
+    word = flags.stated("served_quantization")
+    return model.quantization if word in (None, "stored") else str(word)
 
 
 def _optimizer(flags: Told) -> str | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.submission.launchers.fields import translated
+from dashboard.submission.launchers.fields import SERVING, translated
 from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError
 from planner.memory.models.model_shape import ModelShape
@@ -41,7 +41,7 @@ def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
         )
     data = total // inner
     group = _shard_group(flags, data, hybrid=hybrid)
-    if flags.syntax.name in {"vllm", "sglang"}:
+    if flags.syntax.name in SERVING:
         sharding, group = Sharding.NONE, None
     expert = data if flags.stated("spread_experts") else flags.value("expert") or 1
     if expert > total:
@@ -71,12 +71,12 @@ def _degrees_text(degrees: dict[str, int]) -> str:
 
 def _sharding(flags: Told) -> tuple[Sharding, bool]:
     """Return the sharding, and whether it is only inside a node (HYBRID_SHARD)."""
-    zero = flags.value("zero_stage")
     words = str(flags.stated("fsdp_words") or "").lower().replace(",", " ").split()
     words = ["true" if word.startswith("fsdp2") else word for word in words]
     words = [word for word in words if word not in {"auto_wrap", "offload", "false", "none"}]
     by_fsdp = bool(words) or flags.stated("fsdp") or flags.stated("distributed") == "fsdp"
     by_fsdp = by_fsdp or flags.stated("fsdp_version") is not None or flags.value("sharding")
+    zero = flags.stated("zero_stage") if by_fsdp else flags.value("zero_stage")
     if zero and by_fsdp:
         other = next(
             name

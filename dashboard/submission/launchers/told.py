@@ -16,7 +16,10 @@ class Told:
     assumed: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
-        """Return the stated value of a field, the framework's default, or None."""
+        """Return the stated value of a field, the framework's default, or None.
+
+        Of a word that is not known there is None, never the default.
+        """
         stated = self.facts.items.get(name)
         if stated is not None:
             return stated.value

@@ -6,12 +6,12 @@ from functools import lru_cache
 from itertools import pairwise
 
 from planner.memory.estimate.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
-from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun
 from planner.memory.step.allocator import PeakBytes, figures, outside_allocator
 from planner.memory.step.assumptions import Recipe, complete
 from planner.memory.step.framework_prior import Dialects, dialects_of, quantile_index
 from planner.memory.step.framework_traits import FrameworkTraits
-from planner.memory.step.step_events import CACHE, Parts, StepEvent, step_events
+from planner.memory.step.step_events import CACHE, Held, Parts, StepEvent, held, step_events
 from planner.memory.step.training_job import TrainingJob
 
 _GIB = 2**30
@@ -77,14 +77,15 @@ class _Step:
     figures: PeakBytes
 
 
-def _in_dialect(job: TrainingJob, traits: FrameworkTraits) -> _Step:
+def _in_dialect(job: TrainingJob, traits: FrameworkTraits, stages: Held = ()) -> _Step:
     recipe = complete(job, traits)
-    events = step_events(recipe)
-    return _Step(
-        recipe=recipe,
-        binding=max(events, key=lambda event: event.allocated_bytes),
-        figures=figures(recipe, events),
-    )
+    peak = figures(recipe, step_events(recipe, stages))
+    return _Step(recipe=recipe, binding=peak.binding, figures=peak)
+
+
+@lru_cache(maxsize=1024)
+def _held(job: TrainingJob, dialects: Dialects) -> list[Held]:
+    return [held(complete(job, traits)) for traits, _ in dialects]
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +103,18 @@ def _expected(job: TrainingJob, dialects: Dialects) -> _Step:
     if len(dialects) == 1:
         return _in_dialect(job, dialects[0][0])
     unknown = replace(job, framework="")
-    steps = [_in_dialect(unknown, traits) for traits, _ in dialects]
+    of_any_batch = replace(
+        unknown,
+        micro_batch=None,
+        gradient_accumulation=None,
+        recompute=None,
+        gpu_memory_bytes=None,
+    )
+    stages = _held(of_any_batch, dialects)
+    steps = [
+        _in_dialect(unknown, traits, part)
+        for (traits, _), part in zip(dialects, stages, strict=True)
+    ]
     weights = [weight for _, weight in dialects]
 
     def taken(name: str) -> int:
@@ -134,6 +146,9 @@ def predict_peak(
     static_ratio = binding.static_bytes / binding.allocated_bytes
     learned = None
     if calibration is not None and calibration.sample_count:
+        # numpy loads for a third of a second, and most estimates have no finished runs.
+        from planner.memory.estimate.correction import correction
+
         learned = correction(
             calibration,
             static_bytes=peak.nvml * static_ratio,

@@ -9,7 +9,7 @@ from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuModel
 from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.estimate.calibration import Calibration
-from planner.memory.estimate.predictor import MemoryEstimate, predict_peak, refusal
+from planner.memory.estimate.predictor import MemoryEstimate, needed_bytes, predict_peak
 from planner.memory.step.training_job import (
     SHARDS_WEIGHTS,
     Parallelism,
@@ -263,24 +263,25 @@ def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | N
     larger one has none either.
     """
     question = ways.question
-    fitting: list[TrainingPlan] = []
+    best: tuple[bool, float, TrainingJob, MemoryEstimate] | None = None
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
         estimates = ways.of(spread, micro_batch)
-        plans = [
-            _priced(gpu, job, estimate)
+        with_room = [
+            (job, estimate)
             for job, estimate in estimates
-            if not refusal(estimate, gpu.memory_bytes)
+            if needed_bytes(estimate) <= gpu.memory_bytes
         ]
-        if estimates and not plans:
+        if estimates and not with_room:
             break
-        fitting += plans
-    return max(
-        fitting,
-        key=lambda plan: (plan.fits, plan.speed if plan.fits else plan.fit_probability),
-        default=None,
-    )
+        for job, estimate in with_room:
+            probability = estimate.probability_within(USABLE * gpu.memory_bytes)
+            fits = probability >= FIT_PROBABILITY
+            value = prior_speed(gpu, job) if fits else probability
+            if best is None or (fits, value) > best[:2]:
+                best = fits, value, job, estimate
+    return None if best is None else _priced(gpu, *best[2:])
 
 
 def unbounded_peak(

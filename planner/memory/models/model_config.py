@@ -3,12 +3,13 @@
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from data.base.errors import ImpossibleProblemError, scrub
+from planner.memory.models.layer_kinds import layer_kinds
 from planner.memory.models.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
@@ -140,6 +141,10 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
     if inner:
         source.complete(family.get("inner", {}))
     shape = _shape(source, family, family_name)
+    shape = replace(shape, kinds=layer_kinds(family.get("rules", {}) | source.values, shape))
+    pattern = source.values.get("hybrid_override_pattern")
+    if isinstance(pattern, str):  # a layer is a mixer or an MLP: of equal layers each has a share
+        shape = replace(shape, ffn=shape.ffn * pattern.count("-") // shape.layers)
     quantization, note = stored_quantization(config)
     assumed = (*notes, *source.assumed, *filter(None, (note,)))
     return ReadModel(shape=shape, assumed=assumed, quantization=quantization)

@@ -37,6 +37,23 @@ class LatentAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """Layers of one kind, by what they keep of a served sequence.
+
+    `width` elements a token of the last `window` tokens, of all where it is 0; `heads` that ranks
+    share out, 0 where all ranks hold the same; `state` bytes whatever the length. `parameters` are
+    those of the matrices that mix tokens, in one layer.
+    """
+
+    layers: int
+    width: int = 0
+    heads: int = 0
+    window: int = 0
+    state: int = 0
+    parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """A decoder or encoder of equal layers; widths in elements.
 
@@ -48,7 +65,7 @@ class ModelShape:
     (`gelu_new`); `attention` what Hugging Face does unasked: "fused", "eager", "broadcast" (one key
     head for all, which no fused kernel takes) or "biased" (the bias of every head, added in a fused
     kernel); `wide_qk_norm` when queries and keys are normed over their whole width, not per head;
-    `softcapped_logits` when logits go through a tanh.
+    `softcapped_logits` when logits go through a tanh; `kinds` of layers where they are not equal.
 
     Errors: ImpossibleProblemError naming the field, for sizes that no model has.
     """
@@ -81,6 +98,7 @@ class ModelShape:
     softcapped_logits: bool = False
     experts: ExpertLayers | None = None
     latent: LatentAttention | None = None
+    kinds: tuple[LayerKind, ...] = ()
     other_parameters: int = 0
 
     def __post_init__(self) -> None:
@@ -117,6 +135,17 @@ class ModelShape:
         if self.latent:
             return self.heads * self.latent.value_dim
         return self.kv_heads * self.head_dim
+
+    @property
+    def caches(self) -> tuple[LayerKind, ...]:
+        """What layers keep of a served sequence: keys and values of every token, unless stated."""
+        if self.kinds:
+            return self.kinds
+        if self.latent:
+            width = self.latent.key_value_rank + self.latent.rope_dim
+            return (LayerKind(layers=self.layers, width=width),)
+        width = self.key_width + self.value_width
+        return (LayerKind(layers=self.layers, width=width, heads=self.kv_heads),)
 
     @property
     def attention_width(self) -> int:

@@ -107,8 +107,9 @@ def _layer(shape: ModelShape, *, dense: bool) -> LayerParameters:
         expert = mlp_parameters(shape.hidden, shape.experts.ffn, gated=shape.gated_mlp)
         routed = shape.experts.experts * expert
         router = shape.experts.experts * shape.hidden
+    mixers = sum(kind.layers * kind.parameters for kind in shape.kinds)
     return LayerParameters(
-        attention=attention_parameters(shape),
+        attention=mixers // shape.layers if shape.kinds else attention_parameters(shape),
         mlp=mlp_parameters(shape.hidden, ffn, gated=shape.gated_mlp),
         routed=routed,
         router=router,

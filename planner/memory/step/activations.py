@@ -228,9 +228,15 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
 def _operators_kept(recipe: Recipe) -> float:
     """Return the bytes under op-level checkpointing: every second matrix product, and attention.
 
-    A compiled layer recomputes the sum of the residual stream as well.
+    A compiled layer recomputes the sum of the residual stream as well. Of experts the grouped
+    products are made again, and what was sent between ranks is kept: tokens to the experts and
+    back (_op_sac_save_list of torchtitan, parallelize.py of its mixtures).
     """
     shape, width = recipe.job.shape, recipe.policy.compute
     attention = shape.query_width + 2 * shape.key_width + shape.attention_width
     stream = 0 if recipe.compiled else shape.hidden
-    return width * (attention + shape.ffn + stream) + 4 * shape.heads
+    ffn = float(shape.ffn)
+    if shape.experts:
+        trips = (1 + EXPERT_IMBALANCE) * (recipe.job.parallelism.expert > 1)
+        ffn = shape.experts.shared_ffn + trips * shape.experts.experts_per_token * shape.hidden
+    return width * (attention + ffn + stream) + 4 * shape.heads

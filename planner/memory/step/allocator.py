@@ -14,8 +14,12 @@ EXPANDABLE_FACTOR = 1.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakBytes:
-    """Peak bytes of one GPU as torch allocates, as torch reserves, and as NVML reports."""
+    """Peak bytes of one GPU as torch allocates, as torch reserves, and as NVML reports.
 
+    `binding` is the event at which most is allocated.
+    """
+
+    binding: StepEvent
     allocated: float
     reserved: float
     nvml: float
@@ -57,10 +61,14 @@ def outside_allocator(recipe: Recipe) -> float:
 def figures(recipe: Recipe, events: list[StepEvent]) -> PeakBytes:
     """Return the three figures of a step; a full card caps the reserved one, not the allocated."""
     sizes = [(event, event.static_bytes, event.dynamic_bytes) for event in events]
-    allocated = max([static + dynamic for _, static, dynamic in sizes])
+    totals = [static + dynamic for _, static, dynamic in sizes]
+    allocated = max(totals)
     reserved = max([_reserved_bytes(recipe, *size) for size in sizes])
     outside = outside_allocator(recipe)
     capacity = recipe.job.gpu_memory_bytes
     if capacity is not None:
         reserved = max(allocated, min(reserved, capacity - CAPACITY_MARGIN_BYTES))
-    return PeakBytes(allocated=allocated, reserved=reserved, nvml=reserved + outside)
+    binding = events[totals.index(allocated)]
+    return PeakBytes(
+        binding=binding, allocated=allocated, reserved=reserved, nvml=reserved + outside
+    )

@@ -141,7 +141,7 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
     own counts as missing, because its loss path and the dtypes it keeps decide a large part of
     the peak.
     """
-    gaps = _Gaps()
+    gaps = _Gaps(missing=list(job.unknown))
     traits = traits or framework_traits(job.framework)
     traits_match = traits.name == job.framework != GENERIC and not traits.borrowed
     full = job.method is Method.FULL

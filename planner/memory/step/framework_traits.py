@@ -228,8 +228,15 @@ def policy_name(name: str, framework: str = "") -> str:
 
 @cache
 def optimizer(name: str) -> Optimizer:
-    """Return an optimiser by name; an unknown name is refused with the known ones."""
-    return Optimizer(**_row("optimizers", name))
+    """Return an optimiser by name, with what parts of the name say of how its state is kept.
+
+    An unknown name is refused with the known ones.
+    """
+    plain, manners = name, dict[str, Any]()
+    for part, manner in _tables()["optimizer_manners"].items():
+        if part in plain:
+            plain, manners = plain.replace(part, "", 1), manners | manner
+    return Optimizer(**_row("optimizers", plain) | manners)
 
 
 @cache

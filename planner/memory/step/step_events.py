@@ -256,14 +256,19 @@ def _inference(view: _StageView) -> list[StepEvent]:
     cache.
 
     Tensor-parallel ranks share out key-value heads, and hold the same where there are fewer heads
-    than ranks; a latent cache is held by all of them.
+    than ranks; a latent cache is held by all of them. What a window passed is dropped after the
+    chunk that passed it (vLLM 0.11, SlidingWindowSpec.max_memory_usage_bytes).
     """
     job, shape, width = view.recipe.job, view.recipe.job.shape, 2.0
-    tensor = job.parallelism.tensor
-    cached = (shape.key_width + shape.value_width) / min(tensor, shape.kv_heads)
-    if shape.latent:
-        cached = shape.latent.key_value_rank + shape.latent.rope_dim
-    cache = job.cache_bytes * cached * view.stage.layers * view.tokens
+    tensor, length = job.parallelism.tensor, view.recipe.sequence_length
+    each = 0.0
+    for kind in shape.caches:
+        tokens = (
+            min(length, kind.window + (job.prefill_tokens or length)) if kind.window else length
+        )
+        cached = job.cache_bytes * kind.width * tokens / max(1, min(tensor, kind.heads))
+        each += kind.layers * (cached + kind.state / tensor)
+    cache = each * view.recipe.micro_batch * view.stage.layers / shape.layers
     sequences = job.sampled_sequences or view.recipe.micro_batch
     logits = view.recipe.traits.sampled_bytes * shape.vocab * sequences if view.stage.last else 0.0
     at_once = min(view.tokens, job.prefill_tokens or view.tokens)
@@ -281,18 +286,23 @@ def _inference(view: _StageView) -> list[StepEvent]:
     ]
 
 
-def step_events(recipe: Recipe) -> list[StepEvent]:
-    """Return the events of a step over the stages that can hold the peak."""
+Held = tuple[tuple[Stage, StageParameters, States], ...]
+"""The stages that can hold the peak, each with its parameters and states."""
+
+
+def held(recipe: Recipe) -> Held:
+    """Return what the stages hold whatever the batch: neither its size nor recomputation counts."""
+    parameters = [(stage, stage_parameters(recipe, stage)) for stage in stages_of(recipe)]
+    return tuple((stage, part, states_of(recipe, stage, part)) for stage, part in parameters)
+
+
+def step_events(recipe: Recipe, stages: Held = ()) -> list[StepEvent]:
+    """Return the events of a step over the stages that can hold the peak, as `held` gives them."""
     events: list[StepEvent] = []
     layer = layer_activations(recipe)
-    for stage in stages_of(recipe):
-        parameters = stage_parameters(recipe, stage)
+    for stage, parameters, states in stages or held(recipe):
         view = _StageView(
-            recipe=recipe,
-            stage=stage,
-            parameters=parameters,
-            states=states_of(recipe, stage, parameters),
-            layer=layer,
+            recipe=recipe, stage=stage, parameters=parameters, states=states, layer=layer
         )
         if recipe.job.method is Method.INFERENCE:
             events += _inference(view)

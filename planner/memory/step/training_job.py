@@ -1,7 +1,9 @@
 """A training job before it runs; a field that was not stated is None."""
 
+import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 
 from data.base.errors import ImpossibleProblemError
 from planner.memory.models.model_shape import ModelShape
@@ -148,6 +150,7 @@ class TrainingJob:
     and APOLLO project gradients to. Inference keeps `cache_bytes` per
     key or value of a token, computes at most `prefill_tokens` at a time, None for all of them, and
     has memory to choose the next token of `sampled_sequences` at once, None for the micro-batch.
+    `unknown` names fields that were stated in words that nobody here knows.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
     """
@@ -178,19 +181,28 @@ class TrainingJob:
     sampled_sequences: int | None = None
     cache_bytes: float = 2.0
     companions: Companions = Companions()
+    unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if number and not 0 < value < _TOO_LARGE:
+        for name in _sizes():
+            value = getattr(self, name)
+            if value is not None and not 0 < value < _TOO_LARGE:
                 large = abs(value) >= _TOO_LARGE
                 text = "is beyond any machine" if large else f"of {value}"
                 raise ImpossibleProblemError(
-                    f"{self.shape.name}: {entry.name} {text}",
-                    f"give {entry.name} above 0 and below {_TOO_LARGE:.0e}",
+                    f"{self.shape.name}: {name} {text}",
+                    f"give {name} above 0 and below {_TOO_LARGE:.0e}",
                 )
         _check_parallelism(self.shape, self.parallelism)
+
+
+@cache
+def _sizes() -> tuple[str, ...]:
+    """Return the fields of a job that are numbers."""
+    numbers = (
+        entry for entry in fields(TrainingJob) if re.search(r"\b(int|float)\b", str(entry.type))
+    )
+    return tuple(entry.name for entry in numbers)
 
 
 def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:

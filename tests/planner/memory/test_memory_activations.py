@@ -6,12 +6,19 @@ import pytest
 from training_cases import STATED
 
 from planner.memory.estimate.predictor import predict_peak
-from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.model_shape import ExpertLayers, LatentAttention, ModelShape
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.activations import layer_activations
 from planner.memory.step.assumptions import Recipe, complete
 from planner.memory.step.step_events import step_events
-from planner.memory.step.training_job import Adapter, Method, Parallelism, Recompute, TrainingJob
+from planner.memory.step.training_job import (
+    Adapter,
+    Method,
+    Parallelism,
+    Recompute,
+    Sharding,
+    TrainingJob,
+)
 
 GIB = 2**30
 GPT = ModelShape(
@@ -153,3 +160,37 @@ def test_scores_that_are_computed_again_are_alive_for_one_layer(
     assert dict(event.dynamic)["one recomputed layer"] >= scores
     whole = predict_peak(replace(job, recompute=Recompute.NONE, offload=frozenset()))
     assert predict_peak(job).allocated_bytes < whole.allocated_bytes
+
+
+DEEPSEEK_16B = ModelShape(
+    name="deepseek-16b", layers=27, hidden=2048, heads=16, kv_heads=16, head_dim=128, ffn=10944,
+    vocab=102400,
+    experts=ExpertLayers(
+        experts=64, experts_per_token=6, ffn=1408, shared_ffn=2816, dense_layers=1
+    ),
+    latent=LatentAttention(
+        query_rank=0, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("batch", "expert", "seen"), [(4, 8, 73.32), (8, 1, 75.9), (8, 8, None)])
+def test_selective_checkpoints_of_experts_keep_what_ranks_sent(
+    batch: int, expert: int, seen: float | None
+) -> None:
+    """pytorch/torchtitan#1789: reserved GiB on boards of 79.1, and one run out of memory.
+
+    With experts spread over ranks, tokens sent to them and back are kept, six of each a token.
+    """
+    estimate = predict_peak(
+        TrainingJob(
+            shape=DEEPSEEK_16B, framework="torchtitan", micro_batch=batch, sequence_length=4096,
+            length_varies=False, optimizer="adamw", recompute=Recompute.OPERATORS, compiled=True,
+            parallelism=Parallelism(data=8, expert=expert, sharding=Sharding.FSDP),
+        )
+    )  # fmt: skip
+    if seen is None:
+        assert estimate.allocated_bytes > 79.1 * GIB
+    else:
+        assert estimate.reserved_bytes == pytest.approx(seen * GIB, rel=0.08)
+        assert estimate.p95_bytes > seen * GIB

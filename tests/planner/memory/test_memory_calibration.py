@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
 from planner.memory.estimate.bounds import Tier, bound_factor
-from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun
+from planner.memory.estimate.correction import correction
 from planner.memory.estimate.predictor import finished_run, predict_peak
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.training_job import Recompute, TrainingJob

@@ -16,7 +16,7 @@ from planner.memory.models.model_shape import ExpertLayers
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.assumptions import complete
 from planner.memory.step.framework_traits import framework_traits, known_frameworks
-from planner.memory.step.step_events import step_events
+from planner.memory.step.step_events import held, step_events
 from planner.memory.step.training_job import (
     Adapter,
     Method,
@@ -61,6 +61,15 @@ def test_the_breakdown_is_the_allocated_peak(job: TrainingJob) -> None:
     assert sum(size for _, size in found.breakdown) == pytest.approx(found.allocated_bytes)
     assert all(size > 0 for _, size in found.breakdown)
     assert found.allocated_bytes <= found.reserved_bytes < found.nvml_bytes <= found.p99_bytes
+
+
+@QUIET
+@given(jobs)
+def test_what_stages_hold_is_the_same_for_every_batch(job: TrainingJob) -> None:
+    """Events on stages that were counted for no batch at all are those of the job itself."""
+    recipe = complete(job)
+    without = replace(job, micro_batch=None, gradient_accumulation=None, recompute=None)
+    assert step_events(recipe, held(complete(without))) == step_events(recipe)
 
 
 @QUIET
