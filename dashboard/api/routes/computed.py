@@ -13,9 +13,10 @@ from pydantic_core import to_json
 from dashboard.api.http.cached_responses import Document, document, response
 from dashboard.api.http.context import ApiWorld
 from dashboard.api.http.rate_limits import TooManyRequestsError
+from dashboard.common.what_if_document import WhatIfDocument
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.service import DecisionService
-from dashboard.submission.estimates.query import AskedEstimate, estimate_answer
+from dashboard.submission.estimates.query import AskedEstimate, EstimateDocument, estimate_answer
 from dashboard.submission.job.model_source import read_model
 from data.base.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
 from data.records.changes import Change
@@ -165,7 +166,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
     solving = threading.Lock()
 
-    @api.get("/what-if", response_model=dict[str, Any])
+    @api.get("/what-if", response_model=WhatIfDocument)
     def would_be(
         request: Request, _who: viewer, query: Annotated[WhatIfQuery, Query()]
     ) -> Response:
@@ -199,7 +200,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         world.latest_plan()
         return response(request, world.cache.get(("what-if", query, settings), compute))
 
-    @api.get("/estimate", response_model=dict[str, Any])
+    @api.get("/estimate", response_model=EstimateDocument)
     def estimate(
         request: Request, _who: viewer, query: Annotated[EstimateQuery, Query()]
     ) -> Response:

@@ -34,15 +34,22 @@ from dashboard.accounting.savings.idle_bridge import IdleRow, idle_rows
 from dashboard.api.http.cached_responses import Document, document, response
 from dashboard.api.http.context import ApiWorld
 from dashboard.common.request_times import Moment
-from dashboard.reports.render.html_report import render_json
+from dashboard.reports.render.html_report import WeeklyDocument, render_json
 from dashboard.reports.week.editions import WHOLE, own_edition
 from dashboard.reports.week.query import asked_report
-from dashboard.resources.forecast_rows import forecast_row, group_row
+from dashboard.resources.forecast_rows import (
+    GroupForecastRow,
+    JobForecastRow,
+    SkippedRow,
+    forecast_row,
+    group_row,
+)
 from dashboard.resources.memory_rows import MemoryRow, memory_rows
 from dashboard.resources.plan_documents import PlanDocument, plan_document
-from dashboard.resources.workload_rows import workload_rows
+from dashboard.resources.workload_rows import WorkloadRow, workload_rows
 from data.settings.all_settings import Settings
 
+ForecastDocument = list[JobForecastRow | SkippedRow] | list[GroupForecastRow] | list[WorkloadRow]
 _MAX_RANGE = timedelta(days=400)
 
 
@@ -138,7 +145,7 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
         mine = world.of(who)
         return _answer(mine, request, ("idle",), lambda: idle_rows(mine.latest_plan()))
 
-    @api.get("/forecasts", response_model=list[dict[str, Any]])
+    @api.get("/forecasts", response_model=ForecastDocument)
     def forecasts(
         request: Request, who: anyone, query: Annotated[ForecastQuery, Query()]
     ) -> Response:
@@ -195,7 +202,7 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
 
         return _answer(mine, request, ("savings", query, settings), sums)
 
-    @api.get("/reports/weekly", response_model=dict[str, Any])
+    @api.get("/reports/weekly", response_model=WeeklyDocument)
     def weekly(request: Request, who: anyone, query: Annotated[ReportQuery, Query()]) -> Response:
         """Return the weekly report, to an owner that of their own jobs."""
         mine, settings = world.of(who), world.service.settings()
@@ -210,7 +217,7 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
         return response(request, mine.cache.get(("report", query, settings), compute))
 
 
-def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
+def _forecasts(world: ApiWorld, query: ForecastQuery) -> ForecastDocument:
     if query.by == "job":
         forecasts = world.reader.forecasts()
         return [forecast_row(forecast, points=query.points) for forecast in forecasts]

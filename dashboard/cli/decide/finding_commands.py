@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
@@ -20,15 +20,13 @@ from dashboard.decisions.finding_filter import (
     chosen_findings,
     states_of,
 )
-from dashboard.decisions.findings import RESOLVED, FindingStatus, findings_now
+from dashboard.decisions.findings import RESOLVED, findings_now
 from dashboard.decisions.repeat_proposals import as_proposed_now
-from dashboard.resources.rows import FindingRow, finding_row
+from dashboard.resources.rows import FindingRow, RevisionRow, finding_row
 from data.base.errors import SettingsError
 from data.records.actions import Action
 from data.records.findings import number_of
-from data.records.recommendations import Recommendation
 from data.store import Store
-from data.store.engine.record_json import build
 
 if TYPE_CHECKING:
     from dashboard.resources.whole_finding import WholeFinding
@@ -59,7 +57,7 @@ def _print_list(options: argparse.Namespace) -> None:
     order = FindingOrder(values.get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
     hidden = sum(status.state == RESOLVED for status in statuses)
-    print_findings([_pair(status) for status in selected], options.format, hidden=hidden)
+    print_findings([finding_row(status) for status in selected], options.format, hidden=hidden)
 
 
 def _warn_of_recording(store: Store) -> None:
@@ -67,35 +65,17 @@ def _warn_of_recording(store: Store) -> None:
         say(NOT_APPLIED, file=sys.stderr)
 
 
-Shown = tuple[FindingRow, Recommendation | None]
-"""A finding and what is proposed of it."""
-
-
-def print_findings(findings: Sequence[Shown], form: str, *, hidden: int) -> None:
+def print_findings(findings: Sequence[FindingRow], form: str, *, hidden: int) -> None:
     """Print findings; `hidden` are resolved ones that are not among them."""
     if form == "json":
-        print_json([row for row, _said in findings])
+        print_json(findings)
         return
     print_rows(
-        [_row(*finding) for finding in findings],
+        [_row(finding) for finding in findings],
         form,
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
     )
-
-
-def _pair(status: FindingStatus) -> Shown:
-    revision = status.revision
-    return finding_row(status), None if revision is None else revision.recommendation
-
-
-def shown_of(row: FindingRow) -> Shown:
-    """Return a finding as the API tells it, with its recommendation read back."""
-    if row.revision is None:
-        return row, None
-    names = {field.name for field in fields(Recommendation)}
-    content = {name: value for name, value in row.revision.items() if name in names}
-    return row, build(Recommendation, content).as_kept(str(row.revision["digest"]))
 
 
 def _choice(values: Mapping[str, Any]) -> FindingChoice:
@@ -112,7 +92,7 @@ def _choice(values: Mapping[str, Any]) -> FindingChoice:
     return FindingChoice(states=states_of(values.get("state")), **filters)
 
 
-def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
+def _row(row: FindingRow) -> dict[str, object]:
     """Return a finding as a row of the list, whose recommendation may not be kept."""
     columns: dict[str, object] = {
         "finding": row.finding,
@@ -124,10 +104,11 @@ def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
         "until": row.until,
         "reason": row.reason,
     }
+    revision = row.revision
     if revision is None:
         return dict.fromkeys(_COLUMNS, "") | columns
     return columns | {
-        "id": revision.recommendation_id,
+        "id": revision.id,
         "name": revision.job_name,
         "namespace": revision.namespace,
         "now": revision.now.describe(),
@@ -173,24 +154,23 @@ def show(options: argparse.Namespace) -> int:
             newer = newest.recommendation_id if newest != revision.recommendation else ""
         _warn_of_recording(store)
         answer = whole_finding(store.reader, status)
-    print_finding(answer, _pair(status)[1], options.format)
+    print_finding(answer, options.format)
     if newer and options.format != "json":
         say(f"\nThe newest plan proposes the same: {newer}; either id names it.")
     return 0
 
 
-def print_finding(whole: "WholeFinding", revision: Recommendation | None, form: str) -> None:
+def print_finding(whole: "WholeFinding", form: str) -> None:
     """Print one finding with its evidence, its change and its record."""
     finding, record = whole.finding, [asdict(row) for row in whole.record]
     if form == "json":
         print_json(asdict(finding) | {"record": record, "change": whole.change})
         return
     say(f"{finding.finding}  {finding.action}  {finding.state}")
-    row = _row(finding, revision)
+    row, revision = _row(finding), finding.revision
     columns = {name: row[name] for name in _COLUMNS[3:]}
     if revision is not None:
-        document = finding.revision or {}
-        columns |= {"recommendation": document.get("state", ""), **_evidence(revision)}
+        columns |= {"recommendation": revision.state, **_evidence(revision)}
     print_rows(
         [{"field": name, "value": value} for name, value in columns.items()],
         "table",
@@ -206,7 +186,7 @@ def print_finding(whole: "WholeFinding", revision: Recommendation | None, form: 
     )
 
 
-def _evidence(revision: Recommendation) -> dict[str, object]:
+def _evidence(revision: RevisionRow) -> dict[str, object]:
     """Return what a recommendation rests on, in words."""
     evidence, savings = revision.evidence, revision.savings
     return {
@@ -233,7 +213,7 @@ def _evidence(revision: Recommendation) -> dict[str, object]:
     }
 
 
-def _transition(recommendation: Recommendation) -> str:
+def _transition(recommendation: RevisionRow) -> str:
     """Return the seconds of a change with its parts, '' without one."""
     if recommendation.transition is None:
         return ""

@@ -16,6 +16,7 @@ from dashboard.submission.estimates.estimate import plan_row
 from dashboard.submission.job.job_file import load_job_file
 from dashboard.submission.submit.proposal import SubmissionProposal
 from dashboard.submission.submit.submission_rows import (
+    ProposalDocument,
     SubmissionRow,
     proposal_document,
     proposal_now,
@@ -80,7 +81,7 @@ def _agreed(target: str) -> bool:
 def _show(proposal: SubmissionProposal, options: argparse.Namespace, reply: str) -> None:
     """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
     if options.format == "json":
-        print_json(proposal_document(proposal, reply))
+        print_json(proposal_document(ProposalDocument, proposal, cluster_says=reply))
         return
     placement = proposal.placement
     plan = placement.plan

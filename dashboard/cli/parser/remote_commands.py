@@ -60,7 +60,7 @@ def _jobs(options: argparse.Namespace, server: RemoteServer) -> int:
 
 
 def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
-    from dashboard.cli.decide.finding_commands import print_findings, shown_of
+    from dashboard.cli.decide.finding_commands import print_findings
 
     _refuse(options, "watch")
     values = vars(options)
@@ -70,16 +70,16 @@ def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
     hidden = (
         0 if rows else server.one("findings?state=resolved&limit=1", PageOfRows[FindingRow]).total
     )
-    print_findings([shown_of(row) for row in rows], options.format, hidden=hidden)
+    print_findings(rows, options.format, hidden=hidden)
     return 0
 
 
 def _finding(options: argparse.Namespace, server: RemoteServer) -> int:
-    from dashboard.cli.decide.finding_commands import print_finding, shown_of
+    from dashboard.cli.decide.finding_commands import print_finding
     from dashboard.resources.whole_finding import WholeFinding
 
     answer = server.one(f"findings/{quote(options.id, safe='')}", WholeFinding)
-    print_finding(answer, shown_of(answer.finding)[1], options.format)
+    print_finding(answer, options.format)
     return 0
 
 

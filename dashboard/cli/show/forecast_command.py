@@ -1,12 +1,19 @@
 """`trimtab forecast`: what the latest cycle foresees, or how every model would have done."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from dashboard.cli.terminal.context import open_for_reading, progress_on_stderr, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows
-from dashboard.resources.forecast_rows import forecast_row, group_row, summary_lines
+from dashboard.resources.forecast_rows import (
+    GroupForecastRow,
+    SkippedRow,
+    forecast_row,
+    group_row,
+    summary_lines,
+)
 from dashboard.resources.workload_rows import SUMMARY, total_lines, workload_rows
 from data.base.clock import utc_now
 from data.base.errors import SettingsError
@@ -38,10 +45,10 @@ def forecast(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         if options.by == "workload":
-            rows = workload_rows(store.reader, loaded.settings, points=points)
-            lines = total_lines(rows)
-            return _print(rows, lines, options, columns=("name", "kind", "runs", *SUMMARY))
-        rows = (
+            work = workload_rows(store.reader, loaded.settings, points=points)
+            lines = total_lines(work)
+            return _print(work, lines, options, columns=("name", "kind", "runs", *SUMMARY))
+        rows: Sequence[SkippedRow | GroupForecastRow] = (
             [forecast_row(entry, points=points) for entry in store.reader.forecasts()]
             if by_job
             else [group_row(group, points=points) for group in store.reader.group_forecasts()]
@@ -52,7 +59,7 @@ def forecast(options: argparse.Namespace) -> int:
 
 
 def _print(
-    rows: list[dict[str, Any]],
+    rows: Sequence[object],
     lines: list[dict[str, Any]],
     options: argparse.Namespace,
     *,
