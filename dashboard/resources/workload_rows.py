@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from dashboard.accounting.cost.prices import PriceList, price_list
-from dashboard.resources.forecast_rows import GroupForecastRow, group_row
+from dashboard.resources.forecast_rows import (
+    GroupForecastRow,
+    JobForecastRow,
+    SkippedRow,
+    forecast_row,
+    group_row,
+)
+from dashboard.resources.resource import NoQuery, Resource, View
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
@@ -124,3 +131,31 @@ def _total_row(total: WorkloadTotal, cost: Range | None) -> TotalRow:
         gpu_hours_before=dict(total.before).get(Quantity.ALLOCATED_GPUS),
         cost=cost,
     )
+
+
+class ForecastQuery(NoQuery):
+    """Whose forecasts are asked for, and whether with the quantiles of each slot."""
+
+    by: Literal["job", "group", "workload"] = "group"
+    points: bool = False
+
+
+Forecasts = list[JobForecastRow | SkippedRow] | list[GroupForecastRow] | list[WorkloadRow]
+
+
+def _read(view: View, query: ForecastQuery) -> Forecasts:
+    if query.by == "job":
+        forecasts = view.reader.forecasts()
+        return [forecast_row(forecast, points=query.points) for forecast in forecasts]
+    if query.by == "workload":
+        return workload_rows(view.reader, view.settings, points=query.points)
+    return [group_row(group, points=query.points) for group in view.reader.group_forecasts()]
+
+
+FORECASTS = Resource(
+    name="forecasts",
+    about="The forecasts of the latest cycle with what they were worth in the past",
+    kind=Forecasts,
+    query=ForecastQuery,
+    read=_read,
+)
