@@ -33,3 +33,29 @@ class WhatIfDocument:
     seconds: float
     jobs_left_out: int
     plan_id: str
+
+
+def difference_rows(before: Totals, after: Totals, currency: str) -> list[dict[str, object]]:
+    """Return a row per figure: the plan in force, the copy, and the difference."""
+    figures = (
+        ("cost", currency, "money"),
+        ("price of expected shortfall", currency, "service_cost"),
+        ("GPU-hours", "GPU-h", "gpu_hours"),
+        ("site energy", "kWh", "energy_kwh"),
+        ("emissions", "kgCO2e", "emissions_kgco2e"),
+        ("changes", "", "changes"),
+    )
+    rows: list[dict[str, object]] = []
+    for title, unit, name in figures:
+        now, then = getattr(before, name), getattr(after, name)
+        both = now is not None and then is not None
+        rows.append(
+            {
+                "figure": title,
+                "unit": unit,
+                "plan in force": now,
+                "what if": then,
+                "difference": then - now if both else None,
+            }
+        )
+    return rows

@@ -219,33 +219,6 @@ def _energy(
     return float(kwh.sum()), float((kwh * terms.tariff.gco2e).sum()) / GRAMS_PER_KILOGRAM
 
 
-def difference_rows(result: WhatIf) -> list[dict[str, object]]:
-    """Return a row per figure: the plan in force, the copy, and the difference."""
-    currency = result.settings.energy.currency
-    figures = (
-        ("cost", currency, "money"),
-        ("price of expected shortfall", currency, "service_cost"),
-        ("GPU-hours", "GPU-h", "gpu_hours"),
-        ("site energy", "kWh", "energy_kwh"),
-        ("emissions", "kgCO2e", "emissions_kgco2e"),
-        ("changes", "", "changes"),
-    )
-    rows: list[dict[str, object]] = []
-    for title, unit, name in figures:
-        before, after = getattr(result.current, name), getattr(result.changed, name)
-        both = before is not None and after is not None
-        rows.append(
-            {
-                "figure": title,
-                "unit": unit,
-                "plan in force": before,
-                "what if": after,
-                "difference": after - before if both else None,
-            }
-        )
-    return rows
-
-
 def what_if_document(result: WhatIf, knobs: Mapping[str, float], plan: Plan) -> WhatIfDocument:
     """Return the answer as one object for programs."""
     return WhatIfDocument(

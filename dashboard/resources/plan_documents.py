@@ -60,11 +60,12 @@ class PlanFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStretch:
-    """Slots [start, end) in which a job has one configuration."""
+    """Slots [start, end) in which a job has one configuration, and this in words."""
 
     start: int
     end: int
     configuration: Configuration
+    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,9 @@ def plan_document(plan: Plan) -> PlanDocument:
                 PlannedJob,
                 job,
                 steps=[
-                    PlannedStretch(start=start, end=end, configuration=step)
+                    PlannedStretch(
+                        start=start, end=end, configuration=step, words=job.describe(step)
+                    )
                     for start, end, step in job.stretches()
                 ],
                 stays=list(job.stays),

@@ -1,7 +1,6 @@
-"""What can be read: one row a resource, from which API, commands and assistants' tools derive.
+"""Resources that can be read: one row each, from which API, commands and assistants' tools derive.
 
-A row stands beside what it reads; `dashboard.resources.listings` and `dashboard.resources.documents`
-are the table.
+A row stands beside what it reads; `listings` and `documents` of this room are the table.
 """
 
 from collections.abc import Callable, Hashable
@@ -89,3 +88,12 @@ class Resource(Generic[Query, Answer]):
     read: Callable[[View, Query], Answer]
     anyone: bool = True
     alone: bool = False
+
+
+def parameters_of(query: BaseModel) -> dict[str, Any]:
+    """Return a query as the parameters of an address."""
+    values = query.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in values.items()
+    }

@@ -92,7 +92,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class RecommendationFields:
     """The fields of a recommendation.
 
     `job_id` is empty for advice on the fleet, of which `job_name` says what it is about; `change`
@@ -133,7 +133,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendationRow(Proposal):
+class RecommendationRow(RecommendationFields):
     """A recommendation as commands and the API give it."""
 
     id: str
@@ -152,7 +152,7 @@ Row = TypeVar("Row", bound=RecommendationRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation(Proposal):
+class Recommendation(RecommendationFields):
     """One proposed change. `digest` names everything but the digest and the id themselves."""
 
     kept_digest: str = field(default="", init=False, compare=False, repr=False)
@@ -201,7 +201,7 @@ class Recommendation(Proposal):
 
     def as_row(self, kind: type[Row], **columns: Any) -> Row:
         """Return the row of it, with these columns of its own."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(Proposal)}
+        values = {entry.name: getattr(self, entry.name) for entry in fields(RecommendationFields)}
         return kind(
             id=self.recommendation_id,
             digest=self.digest,

@@ -12,7 +12,7 @@ from dashboard.api.http.rate_limits import TooManyRequestsError
 from dashboard.resources.documents import DOCUMENTS
 from dashboard.resources.resource import Resource
 
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 5
 
 
 def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
@@ -35,7 +35,7 @@ def _add(api: FastAPI, world: ApiWorld, resource: Resource[Any, Any], who_may: A
         def compute() -> Document:
             if working is not None and not working.acquire(blocking=False):
                 raise TooManyRequestsError(
-                    f"another {resource.name} is being worked out",
+                    f"another {resource.name} is being solved",
                     retry_after_seconds=_BUSY_SECONDS,
                 )
             try:
@@ -44,8 +44,8 @@ def _add(api: FastAPI, world: ApiWorld, resource: Resource[Any, Any], who_may: A
                 if working is not None:
                     working.release()
 
-        kept = world.of(who).cache
-        return response(request, kept.get((resource.name, query, view.settings), compute))
+        cache = world.of(who).cache
+        return response(request, cache.get((resource.name, query, view.settings), compute))
 
     route = api.get(
         f"/{resource.name}",

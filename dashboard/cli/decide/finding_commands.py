@@ -6,10 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.api.http.pagination import PageOfRows
+from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text, say
+from dashboard.cli.terminal.remote_server import RemoteServer, refuse_with_server, server_of
 from dashboard.common.figures import samples_text
 from dashboard.common.replay_clock import NOT_APPLIED, present
 from dashboard.decisions.finding_filter import (
@@ -49,15 +53,29 @@ def list_(options: argparse.Namespace) -> int:
 
 
 def _print_list(options: argparse.Namespace) -> None:
+    choice = _choice(vars(options))
+    if asks_a_server(options):
+        _print_of_server(options, server_of(options))
+        return
     with open_for_reading(settings_of(options)) as store:
         statuses = findings_now(store.reader, now=present(store.reader))
         _warn_of_recording(store)
-    values = vars(options)
-    choice = _choice(values)
-    order = FindingOrder(values.get("sort", FindingOrder.URGENT))
+    order = FindingOrder(vars(options).get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
+    selected = selected[: vars(options).get("limit")]
     hidden = sum(status.state == RESOLVED for status in statuses)
     print_findings([finding_row(status) for status in selected], options.format, hidden=hidden)
+
+
+def _print_of_server(options: argparse.Namespace, server: RemoteServer) -> None:
+    refuse_with_server(options, "watch")
+    values = vars(options)
+    names = ("state", "kind", "risk", "sort", "all", "since", *WORDS)
+    query = {name: values[name] for name in names if values.get(name)}
+    rows: list[FindingRow] = server.rows("findings", FindingRow, query)[: values.get("limit")]
+    resolved = "findings?state=resolved&limit=1"
+    hidden = 0 if rows else server.one(resolved, PageOfRows[FindingRow]).total
+    print_findings(rows, options.format, hidden=hidden)
 
 
 def _warn_of_recording(store: Store) -> None:
@@ -87,7 +105,7 @@ def _choice(values: Mapping[str, Any]) -> FindingChoice:
                 f"--{name} {word[:50]!a} is no {name} of findings",
                 f"Give one of {', '.join(sorted(words))}.",
             )
-    names = ("kind", "risk", "all", *WORDS)
+    names = ("kind", "risk", "all", "since", *WORDS)
     filters = {name: value for name in names if (value := values.get(name))}
     return FindingChoice(states=states_of(values.get("state")), **filters)
 
@@ -122,6 +140,8 @@ def _row(row: FindingRow) -> dict[str, object]:
 
 def idle(options: argparse.Namespace) -> int:
     """List the jobs of the latest plan with what their GPUs do, and why what stays idle stays."""
+    if asks_a_server(options):
+        return print_document(options, "idle")
     with open_for_reading(settings_of(options)) as store:
         plan = store.reader.latest_plan()
     rows = [] if plan is None else list(map(asdict, idle_rows(plan)))
@@ -140,8 +160,12 @@ def idle(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Show one finding whole; an id of one of its recommendations shows that one."""
-    from dashboard.resources.whole_finding import whole_finding  # loads what applies changes
+    from dashboard.resources.whole_finding import WholeFinding, whole_finding  # loads appliers
 
+    if asks_a_server(options):
+        address = f"findings/{quote(options.id, safe='')}"
+        print_finding(server_of(options).one(address, WholeFinding), options.format)
+        return 0
     with open_for_reading(settings_of(options)) as store:
         now, newer = present(store.reader), ""
         number = store.reader.finding_number(options.id)

@@ -248,7 +248,11 @@ def offered(
     )
 
 
-class EstimatedPlan(FitFigures):
+_StatedValues = TypedDict("_StatedValues", {"told": str}, total=False)  # noqa: UP013 - a column
+"""Values that a command must name for a plan to be submitted."""
+
+
+class EstimatedPlan(FitFigures, _StatedValues):
     """A job spread over GPUs of one type: a plan, a fixed layout, or an engine with its cache."""
 
     gpu: str
@@ -269,7 +273,6 @@ class EstimatedPlan(FitFigures):
     speed_is: NotRequired[str]
     hours_low: NotRequired[float]
     hours_high: NotRequired[float]
-    told: NotRequired[str]
     fleet: NotRequired[str]
     fits: NotRequired[bool]
     why_not: NotRequired[str]
