@@ -85,7 +85,7 @@ def selected(
         return [(key, entry) for key, entry, _row in matches]
     column = selection.sort.removeprefix("-")
     if column not in has:
-        raise _not_of(f"the column {column[:50]!a}", has)
+        raise _not_of(f"the column {column[:50]!a} of sort", has)
     falls = selection.sort.startswith("-")
     keyed = [
         ((*_sort_key(getattr(row, column), falls), *key), entry) for key, entry, row in matches

@@ -1,7 +1,7 @@
 """Recommendations, and the approvals of them."""
 
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,6 +10,9 @@ from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.facts.jobs import Platform
 from data.records.actions import ADVICE, FOR_MEMORY, Action, Risk
 from data.records.plans import Configuration
+
+LIFETIME = timedelta(hours=24)
+"""A recommendation that is older has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

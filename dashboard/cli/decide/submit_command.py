@@ -58,7 +58,7 @@ def submit(options: argparse.Namespace) -> int:
             return 0
         if reason := why_not(settings):
             raise ApplyError("the job was not submitted", reason)
-        if not (options.yes or settings.submit.without_confirmation or _agreed(name)):
+        if not (options.yes or _agreed(name)):
             print("Not submitted.", file=sys.stderr)
             return FINDINGS
         submission = send(proposal, target, store, settings=settings, by=by, now=utc_now())
@@ -72,7 +72,7 @@ def _agreed(target: str) -> bool:
     if not sys.stdin.isatty():
         raise ChangeRefusedError(
             "nobody is there to confirm the submission",
-            "Give --yes, --dry-run, or set submit.without_confirmation.",
+            "Give --yes or --dry-run.",
         )
     print(f"Submit this to {target}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
