@@ -14,7 +14,7 @@ from dashboard.api.http.pagination import PageOfRows, keyed, page_of
 from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.http.strict_body import StrictRoute
 from dashboard.api.routes.chat_webhooks import add_chats
-from dashboard.api.routes.computed import ChangePreview, add_questions, preview_of
+from dashboard.api.routes.computed import ChangePreview, preview_of
 from dashboard.api.routes.docs_page import add_docs_page
 from dashboard.api.routes.documents import add_documents
 from dashboard.api.routes.events import add_events
@@ -156,7 +156,6 @@ def build_api(world: ApiWorld) -> FastAPI:
         status = world.finding(finding, who)
         return preview_of(world, status, change_text(world.reader, status), who.person)
 
-    add_questions(api, world, Viewer)
     add_submissions(api, world, Viewer)
     add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)

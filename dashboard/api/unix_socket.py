@@ -69,19 +69,23 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
 
         return await respond(request, answer)
 
-    world = ApiWorld(
-        reader=store.reader_for_pages(),
-        service=service,
-        clock=clock,
-        caller=lambda request: named(request, "cli"),
-    )
     return Starlette(
         routes=[
             Route("/store", hello),
             Route(BACKUP, backup, methods=["POST"]),
             Route("/store/{form}", query, methods=["POST"]),
-            Mount("/api/v1", build_api(world)),
+            Mount("/api/v1", build_api(local_world(store, service, clock))),
         ]
+    )
+
+
+def local_world(store: Store, service: DecisionService, clock: Callable[[], datetime]) -> ApiWorld:
+    """Return the context of the API for whoever may open the file of the store."""
+    return ApiWorld(
+        reader=store.reader_for_pages(),
+        service=service,
+        clock=clock,
+        caller=lambda request: named(request, "cli"),
     )
 
 

@@ -19,6 +19,8 @@ from planner.proposals.suppressions import Dismissal, Rejection, Rejections
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
+REJECTED_DAYS = 30.0
+"""For so long what was rejected, undone or fell short is not proposed again."""
 _STILL_READ = timedelta(minutes=15)
 _UNDONE = {
     State.UNDONE_OUTSIDE: "undone from outside",

@@ -6,13 +6,13 @@ price's.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from dashboard.accounting.cost.prices import grid_as_paid
+from dashboard.common.what_if_document import Totals, WhatIfDocument
 from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import foreseen_memory
 from data.base.clock import utc_now
@@ -44,24 +44,6 @@ KNOBS: Mapping[str, tuple[str, str]] = {
 missing it (the service level), the price of leaving the announced plan (the number of changes), and
 two prices.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """A plan over its horizon, in the settings' currency, GPU-hours, kWh of the site and kgCO2e.
-
-    `service_cost` is the price of expected shortfall, which is no money. Energy is that of jobs
-    with known power on known models; None when there is none, `unknown_jobs` counts the others.
-    `changes` are changes of configuration from now on.
-    """
-
-    money: float
-    service_cost: float
-    gpu_hours: float
-    energy_kwh: float | None
-    emissions_kgco2e: float | None
-    unknown_jobs: int
-    changes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,42 +219,15 @@ def _energy(
     return float(kwh.sum()), float((kwh * terms.tariff.gco2e).sum()) / GRAMS_PER_KILOGRAM
 
 
-def difference_rows(result: WhatIf) -> list[dict[str, object]]:
-    """Return a row per figure: the plan in force, the copy, and the difference."""
-    currency = result.settings.energy.currency
-    figures = (
-        ("cost", currency, "money"),
-        ("price of expected shortfall", currency, "service_cost"),
-        ("GPU-hours", "GPU-h", "gpu_hours"),
-        ("site energy", "kWh", "energy_kwh"),
-        ("emissions", "kgCO2e", "emissions_kgco2e"),
-        ("changes", "", "changes"),
+def what_if_document(result: WhatIf, knobs: Mapping[str, float], plan: Plan) -> WhatIfDocument:
+    """Return the answer as one object for programs."""
+    return WhatIfDocument(
+        knobs=dict(knobs),
+        currency=result.settings.energy.currency,
+        plan_in_force=result.current,
+        what_if=result.changed,
+        gap=result.gap_ratio,
+        seconds=result.seconds,
+        jobs_left_out=result.left_out,
+        plan_id=plan.plan_id,
     )
-    rows: list[dict[str, object]] = []
-    for title, unit, name in figures:
-        before, after = getattr(result.current, name), getattr(result.changed, name)
-        both = before is not None and after is not None
-        rows.append(
-            {
-                "figure": title,
-                "unit": unit,
-                "plan in force": before,
-                "what if": after,
-                "difference": after - before if both else None,
-            }
-        )
-    return rows
-
-
-def what_if_document(result: WhatIf, knobs: Mapping[str, float], plan: Plan) -> dict[str, Any]:
-    """Return one object for programs: the knobs, both plans priced alike, the gap."""
-    return {
-        "knobs": dict(knobs),
-        "currency": result.settings.energy.currency,
-        "plan_in_force": asdict(result.current),
-        "what_if": asdict(result.changed),
-        "gap": result.gap_ratio,
-        "seconds": result.seconds,
-        "jobs_left_out": result.left_out,
-        "plan_id": plan.plan_id,
-    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
@@ -19,7 +20,7 @@ _OF_REVISIONS: Mapping[str, str] = {
 """States of a recommendation that its finding has by another word."""
 
 
-WORDS = ("team", "account", "owner", "cluster", "model", "search")
+WORDS = ("team", "namespace", "account", "owner", "cluster", "model", "node", "search")
 """Filters of `FindingChoice` that are texts."""
 
 
@@ -27,7 +28,8 @@ WORDS = ("team", "account", "owner", "cluster", "model", "search")
 class FindingChoice:
     """Filters, all of which a listed finding passes. Without `states` what is resolved is left out.
 
-    `team` is a namespace, `account` that of the job's scheduler. `search` is looked for in number,
+    `team` is a namespace, `node` one on which its job runs, `since` when it was seen at the
+    earliest, `account` that of the job's scheduler. `search` is looked for in number,
     target, namespace, owner and proposal, in any case.
     """
 
@@ -35,10 +37,13 @@ class FindingChoice:
     kind: Action | None = None
     risk: Risk | None = None
     team: str = ""
+    namespace: str = ""
     account: str = ""
     owner: str = ""
     cluster: str = ""
     model: str = ""
+    node: str = ""
+    since: datetime | None = None
     search: str = ""
     all: bool = False
 
@@ -94,7 +99,11 @@ def chosen_findings(items: Iterable[FindingStatus], choice: FindingChoice) -> li
 
 def is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
     """Return whether a finding passes the filters."""
-    states = choice.states
+    states, seen_at = choice.states, status.finding.seen_at
+    if choice.since is not None and (seen_at is None or seen_at < choice.since):
+        return False
+    if choice.node and (status.job is None or choice.node not in status.job.scheduling.nodes):
+        return False
     if status.state not in states if states else status.state == RESOLVED and not choice.all:
         return False
     revision = None if status.revision is None else status.revision.recommendation
@@ -104,6 +113,7 @@ def is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
         "kind": kind,
         "risk": None if revision is None else revision.risk,
         "team": None if revision is None else revision.namespace,
+        "namespace": None if revision is None else revision.namespace,
         "account": job and job.scheduler and job.scheduler.account,
         "owner": owner,
         "cluster": cluster_in(target) or MAIN,

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import requests
+from typing_extensions import TypedDict
 
 from collectors.shared.http_deadline import sent
 from dashboard.common.escaping import chat, shown
@@ -36,6 +37,21 @@ _PLACE = re.compile(
     rf"recommendations(\?finding=(?P<finding>TT-\d+)({DIGEST.pattern})?)?|health|reports"
 )
 """Where our own lines lead; nobody's comment makes a button to anywhere else."""
+
+
+class TeamsAttachment(TypedDict):
+    """A card of a message; `content` is in the form of Adaptive Cards 1.4."""
+
+    contentType: str
+    contentUrl: str | None
+    content: dict[str, Any]
+
+
+class TeamsMessage(TypedDict):
+    """A message as Teams takes it."""
+
+    type: str
+    attachments: list[TeamsAttachment]
 
 
 def slack_text(text: str) -> str:

@@ -1,7 +1,7 @@
 """Lists of commands, a server and its API: what is read for each, and its rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.savings.ledger import ledger
 from dashboard.resources.alerts import urgent_facts
 from dashboard.resources.queue_rows import QueueRow, queue_rows
+from dashboard.resources.resource import View
 from dashboard.resources.rows import (
     AuditRow,
     GpuRow,
@@ -31,16 +32,14 @@ from dashboard.resources.rows import (
     source_row,
     urgent_row,
 )
+from dashboard.resources.selection import Selection, selected
 from data.facts.quotas import Quota
-from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
 _ASKED = "`trimtab sources` lists what was asked."
 _NO_JOB = f"No job is known: no sample names one, and no scheduler told of one. {_ASKED}"
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
-Read = Callable[[StoreReader, Settings, Callable[[], datetime]], Iterable[Any]]
-"""Called with the store, the settings and the clock that its proposals go by."""
 
 
 def running_since(reader: StoreReader, clock: Callable[[], datetime]) -> datetime:
@@ -48,10 +47,9 @@ def running_since(reader: StoreReader, clock: Callable[[], datetime]) -> datetim
     return (reader.latest_sample_at() or clock()) - timedelta(hours=1)
 
 
-def _applications(
-    reader: StoreReader, _settings: Settings, clock: Callable[[], datetime]
-) -> list[ApplicationRow]:
-    return application_rows(reader.jobs(), running_since=running_since(reader, clock))
+def _applications(view: View) -> list[ApplicationRow]:
+    since = running_since(view.reader, view.clock)
+    return application_rows(view.reader.jobs(), running_since=since)
 
 
 def _as_it_is(row: Any) -> Any:
@@ -64,17 +62,30 @@ class Listing:
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
     viewers all. `empty` is what a command says where a store that is not empty has none (see
-    `said_of_none`), `columns` what its table has.
+    `said_of_none`), `columns` what its table has,
+    `selectors` the columns of selectors that are called otherwise.
     """
 
     about: str
     kind: type[Any]
-    read: Read
+    read: Callable[[View], Iterable[Any]]
     key: Callable[[Any], tuple[Any, ...]]
     empty: str
     row: Callable[[Any], Any] = _as_it_is
     anyone: bool = True
     columns: Sequence[str] = ()
+    selectors: Mapping[str, str] = field(default_factory=dict)
+
+    def ordered(self, view: View, selection: Selection) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return the entries that are asked for behind their keys. Errors: BadRangeError."""
+        return selected(
+            ((self.key(entry), entry) for entry in self.read(view)),
+            selection,
+            kind=self.kind,
+            row_of=self.row,
+            jobs_of=view.reader.jobs_of,
+            columns=self.selectors,
+        )
 
     def table_columns(self) -> Sequence[str]:
         """Return the columns of its table, in order."""
@@ -91,7 +102,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "jobs": Listing(
             about="The jobs known now",
             kind=JobRow,
-            read=lambda reader, _settings, _clock: reader.jobs(),
+            read=lambda view: view.reader.jobs(),
             key=lambda job: (job.job_id,),
             row=job_row,
             empty=_NO_JOB,
@@ -106,7 +117,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "gpus": Listing(
             about="The boards and MIG instances known now",
             kind=GpuRow,
-            read=lambda reader, _settings, _clock: reader.gpus(),
+            read=lambda view: view.reader.gpus(),
             key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
             row=gpu_row,
             empty=f"No board is known: no sample came. {_ASKED}",
@@ -114,8 +125,9 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "nodes": Listing(
             about="The nodes as their schedulers describe them",
             kind=NodeRow,
-            read=lambda reader, _settings, _clock: reader.nodes(),
+            read=lambda view: view.reader.nodes(),
             key=lambda node: (node.name, node.source),
+            selectors={"node": "name"},
             row=node_row,
             anyone=False,
             empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
@@ -123,22 +135,23 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "queue": Listing(
             about="The jobs that wait for GPUs, with place and forecast",
             kind=QueueRow,
-            read=lambda reader, _settings, _clock: queue_rows(reader),
+            read=lambda view: queue_rows(view.reader),
             key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+            selectors={"namespace": "queue"},
             anyone=False,
             empty="No job waits for GPUs.",
         ),
         "quotas": Listing(
             about="What schedulers let their queues hold, and its use",
             kind=Quota,
-            read=lambda reader, _settings, _clock: reader.quotas(),
+            read=lambda view: view.reader.quotas(),
             key=lambda quota: quota.key,
             empty="No scheduler tells of a limit on GPUs.",
         ),
         "capacity": Listing(
             about="How many boards of each model to keep, and the cost",
             kind=CapacityRow,
-            read=lambda reader, settings, _clock: capacity_rows(reader, settings),
+            read=lambda view: capacity_rows(view.reader, view.settings),
             key=lambda row: (row.gpu_model,),
             anyone=False,
             empty=f"No board of a known model was seen. {_ASKED}",
@@ -146,7 +159,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "heat": Listing(
             about="The heat of racks (power domains), now and in the next day",
             kind=HeatRow,
-            read=lambda reader, settings, _clock: heat_rows(reader, settings),
+            read=lambda view: heat_rows(view.reader, view.settings),
             key=lambda row: (row.rack, row.limit_kw),
             anyone=False,
             empty="No rack is known: state power.domains, and the nodes that each feeds.",
@@ -154,7 +167,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "sources": Listing(
             about="How the latest collection fared with each source",
             kind=SourceRow,
-            read=lambda reader, _settings, _clock: reader.source_reports(),
+            read=lambda view: view.reader.source_reports(),
             key=lambda report: (report.source,),
             row=source_row,
             anyone=False,
@@ -164,9 +177,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "urgent": Listing(
             about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
             kind=UrgentRow,
-            read=lambda reader, settings, clock: urgent_facts(
-                reader, now=clock(), settings=settings
-            ),
+            read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
             key=lambda fact: fact.order,
             row=urgent_row,
             empty="Nothing is urgent.",
@@ -174,9 +185,9 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "serving": Listing(
             about="Inference services and the replicas that they need",
             kind=ServiceRow,
-            read=lambda reader, settings, clock: [
-                service_row(outlook, settings.serving, clock())
-                for outlook in reader.serving_outlook()
+            read=lambda view: [
+                service_row(outlook, view.settings.serving, view.clock())
+                for outlook in view.reader.serving_outlook()
             ],
             key=lambda row: (row.job_id, row.service),
             empty=f"The latest cycle read no inference service. {_ASKED}",
@@ -184,7 +195,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "savings": Listing(
             about="What applied changes promised, and brought",
             kind=SavingRow,
-            read=lambda reader, _settings, clock: ledger(reader, now=clock()),
+            read=lambda view: ledger(view.reader, now=view.clock()),
             key=lambda row: (row.recommendation.digest,),
             row=saving_row,
             empty="Nothing has been applied yet.",
@@ -192,7 +203,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "audit": Listing(
             about="The append-only record",
             kind=AuditRow,
-            read=lambda reader, _settings, _clock: reader.audit(),
+            read=lambda view: view.reader.audit(),
             key=lambda entry: (entry.sequence,),
             row=audit_row,
             empty="Nothing has been decided yet.",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.cycle.memory_outlook import said_to_run_out, watched_jobs
+from dashboard.resources.resource import NoQuery, Resource, View
 from data.base.units import MIB_PER_GIB
 from data.records.memory import MemoryFinding
 from data.store import StoreReader
@@ -37,6 +38,19 @@ def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[MemoryRow]:
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda job: (order.get(job.job_id, len(order)), job.job_id))
     return [_row(job, findings.get(job.job_id)) for job in ordered]
+
+
+def _read(view: View, _query: NoQuery) -> list[MemoryRow]:
+    return memory_rows(view.reader, slot_seconds=60 * view.settings.planning.slot_minutes)
+
+
+MEMORY = Resource(
+    name="memory",
+    about="Every running job's GPU memory against its limit: what runs out, and where room is",
+    kind=list[MemoryRow],
+    query=NoQuery,
+    read=_read,
+)
 
 
 def _row(job: WatchedJob, finding: MemoryFinding | None) -> MemoryRow:

@@ -1,8 +1,14 @@
-"""A plan as one object: its figures, and all of it."""
+"""A plan as one object: its figures, all of it, its idle GPUs, and a copy under other settings."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Annotated
 
+from pydantic import Field
+
+from dashboard.accounting.savings.idle_bridge import IdleRow, idle_rows
+from dashboard.common.what_if_document import WhatIfDocument
 from dashboard.resources.plan_rows import (
     PlanBoundRow,
     PlanNodeRow,
@@ -11,7 +17,9 @@ from dashboard.resources.plan_rows import (
     node_rows,
     tenant_rows,
 )
+from dashboard.resources.resource import NoQuery, Resource, View
 from dashboard.resources.rows import row_of
+from data.base.errors import ImpossibleProblemError, SettingsError
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import Configuration, Plan, Stay
 
@@ -52,11 +60,12 @@ class PlanFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStretch:
-    """Slots [start, end) in which a job has one configuration."""
+    """Slots [start, end) in which a job has one configuration, and this in words."""
 
     start: int
     end: int
     configuration: Configuration
+    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +133,9 @@ def plan_document(plan: Plan) -> PlanDocument:
                 PlannedJob,
                 job,
                 steps=[
-                    PlannedStretch(start=start, end=end, configuration=step)
+                    PlannedStretch(
+                        start=start, end=end, configuration=step, words=job.describe(step)
+                    )
                     for start, end, step in job.stretches()
                 ],
                 stays=list(job.stays),
@@ -137,3 +148,62 @@ def plan_document(plan: Plan) -> PlanDocument:
             for row, tenant in zip(tenant_rows(plan), plan.tenants, strict=True)
         ],
     )
+
+
+PLAN = Resource(
+    name="plan",
+    about="The plan of the latest cycle",
+    kind=PlanDocument,
+    query=NoQuery,
+    read=lambda view, _query: plan_document(view.latest_plan()),
+    anyone=False,
+)
+IDLE = Resource(
+    name="idle",
+    about="What jobs hold and do not use, what becomes of it, and why it stays",
+    kind=list[IdleRow],
+    query=NoQuery,
+    read=lambda view, _query: idle_rows(view.latest_plan()),
+)
+Knob = Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class WhatIfQuery(NoQuery):
+    """What to turn in a copy of the plan's problem, as `trimtab plan --what-if` has it."""
+
+    headroom: Knob = None
+    shortfall_price: Annotated[Knob, Field(alias="shortfall-price")] = None
+    churn: Knob = None
+    carbon_price: Annotated[Knob, Field(alias="carbon-price")] = None
+    electricity_price: Annotated[Knob, Field(alias="electricity-price")] = None
+
+    @property
+    def knobs(self) -> dict[str, float]:
+        """Settings turned, by the names of `dashboard.cycle.what_if`."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+def _what_if(view: View, query: WhatIfQuery) -> WhatIfDocument:
+    # With NumPy and the solver, which other resources do without.
+    from dashboard.cycle.what_if import in_force, read_basis, what_if, what_if_document
+
+    view.latest_plan()
+    # Kept once, not for every minute: it holds the history of the fleet.
+    read = partial(read_basis, view.reader, view.settings)
+    basis = view.remember(("what-if", view.settings), read)
+    try:
+        result = what_if(basis, view.settings, query.knobs)
+    except SettingsError as error:
+        raise ImpossibleProblemError(error.message, error.hint) from error
+    return what_if_document(result, query.knobs, in_force(basis))
+
+
+WHAT_IF = Resource(
+    name="what-if",
+    about="The plan in force and a copy under other settings, of which nothing is kept",
+    kind=WhatIfDocument,
+    query=WhatIfQuery,
+    read=_what_if,
+    anyone=False,
+    alone=True,
+)

@@ -1,12 +1,14 @@
 """Rows of a plan for tables: stretches of jobs, nodes, tenants, lower bounds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from dashboard.resources.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
-from data.records.plans import JobPlan, Plan
+from data.records.plans import JobPlan, Plan, Stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +56,23 @@ def job_rows(plan: Plan) -> list[dict[str, Any]]:
 def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
     """Return a row per stretch of equal configuration of one job, with its nodes."""
     return [
-        {
-            "from": plan.slot_starts[start],
-            "slots": end - start,
-            "configuration": job.describe(step),
-            "nodes": ", ".join(
-                f"{stay.node}:{stay.gpus}"
-                for stay in job.stays
-                if stay.start < end and start < stay.end
-            ),
-        }
+        stretch_row(plan.slot_starts[start], (start, end), job.describe(step), job.stays)
         for start, end, step in job.stretches()
     ]
+
+
+def stretch_row(
+    begins_at: datetime, slots: tuple[int, int], words: str, stays: Iterable[Stay]
+) -> dict[str, Any]:
+    """Return the row of slots [start, end) with one configuration, which `words` name."""
+    start, end = slots
+    nodes = [stay for stay in stays if stay.start < end and start < stay.end]
+    return {
+        "from": begins_at,
+        "slots": end - start,
+        "configuration": words,
+        "nodes": ", ".join(f"{stay.node}:{stay.gpus}" for stay in nodes),
+    }
 
 
 def of_autoscalers(plan: Plan) -> str:

@@ -15,6 +15,7 @@ from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
 from data.facts.jobs import Job
 from data.records.commands import AuditEntry, Measurement
+from data.records.recommendations import StatedRecommendation
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import StoreReader
@@ -310,6 +311,15 @@ def audit_row(entry: AuditEntry) -> AuditRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionRow(StatedRecommendation):
+    """The recommendation that people mean by a finding, with what they decided."""
+
+    decided_by: str
+    decided_at: datetime | None
+    comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
     """A finding, where it stands, and the recommendation that people mean by it."""
 
@@ -322,7 +332,7 @@ class FindingRow:
     until: datetime | None
     reason: str
     cluster: str
-    revision: dict[str, Any] | None
+    revision: RevisionRow | None
 
 
 def finding_row(status: FindingStatus) -> FindingRow:
@@ -341,7 +351,9 @@ def finding_row(status: FindingStatus) -> FindingRow:
         cluster=cluster_in(finding.target),
         revision=None
         if stored is None
-        else stored.recommendation.as_dict() | {name: getattr(stored, name) for name in names},
+        else stored.recommendation.as_row(
+            RevisionRow, **{name: getattr(stored, name) for name in names}
+        ),
     )
 
 

@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from dashboard.accounting.cost.prices import PriceList, price_list
-from dashboard.resources.forecast_rows import group_row
+from dashboard.resources.forecast_rows import (
+    GroupForecastRow,
+    JobForecastRow,
+    SkippedRow,
+    forecast_row,
+    group_row,
+)
+from dashboard.resources.resource import NoQuery, Resource, View
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
@@ -13,16 +22,37 @@ from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
-_SUM_NAMES = {
-    Quantity.ALLOCATED_GPUS: "gpu_hours",
-    Quantity.EFFECTIVE_GPUS: "used_gpu_hours",
-    Quantity.POWER: "energy_kwh",
-}
 _ENDS = (("", "central"), ("_low", "low"), ("_high", "high"))
 SUMMARY = (
     *("days", "gpu_hours", "gpu_hours_low", "gpu_hours_high", "gpu_hours_before"),
     *("used_gpu_hours", "energy_kwh", "cost", "cost_low", "cost_high", "currency"),
 )
+
+
+class TotalRow(TypedDict):
+    """GPU-hours, use, energy and cost of the next `days`; None where too little is known."""
+
+    days: int
+    gpu_hours: Range | None
+    used_gpu_hours: Range | None
+    energy_kwh: Range | None
+    gpu_hours_before: float | None
+    cost: Range | None
+
+
+class WorkloadRow(TypedDict):
+    """The week and the month of a service or recurring job."""
+
+    name: str
+    kind: str
+    job_id: str
+    namespace: str
+    owner: str
+    gpu_models: dict[str, float]
+    runs: int
+    known_days: float
+    totals: list[TotalRow]
+    horizons: list[GroupForecastRow]
 
 
 def cost_ahead(
@@ -43,7 +73,7 @@ def cost_ahead(
 
 def workload_rows(
     reader: StoreReader, settings: Settings, *, points: bool = False
-) -> list[dict[str, Any]]:
+) -> list[WorkloadRow]:
     """Return a row for each service and recurring job, the largest first.
 
     `totals` are of the next 7 and 30 days, `horizons` the week by the hour and the month by the
@@ -70,41 +100,62 @@ def workload_rows(
     ]
 
 
-def total_lines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def total_lines(rows: Sequence[WorkloadRow]) -> list[dict[str, Any]]:
     """Return one flat line for each of 7 and 30 days of each row."""
-    lines = []
-    for row in rows:
-        subject = {key: row[key] for key in ("name", "kind", "runs")}
-        for total in row["totals"]:
-            gpu_hours, cost = total["gpu_hours"] or {}, total["cost"] or {}
-            lines.append(
-                subject
-                | {
-                    "days": total["days"],
-                    **{f"gpu_hours{end}": gpu_hours.get(name) for end, name in _ENDS},
-                    "gpu_hours_before": total["gpu_hours_before"],
-                    **{
-                        name: (total[name] or {}).get("central")
-                        for name in ("used_gpu_hours", "energy_kwh")
-                    },
-                    **{f"cost{end}": cost.get(name) for end, name in _ENDS},
-                    "currency": cost.get("unit"),
-                }
-            )
-    return lines
+    return [
+        {"name": row["name"], "kind": row["kind"], "runs": row["runs"]}
+        | {"days": total["days"], "gpu_hours_before": total["gpu_hours_before"]}
+        | _columns("gpu_hours", total["gpu_hours"])
+        | {
+            "used_gpu_hours": total["used_gpu_hours"] and total["used_gpu_hours"].central,
+            "energy_kwh": total["energy_kwh"] and total["energy_kwh"].central,
+        }
+        | _columns("cost", total["cost"])
+        | {"currency": total["cost"] and total["cost"].unit}
+        for row in rows
+        for total in row["totals"]
+    ]
 
 
-def _total_row(total: WorkloadTotal, cost: Range | None) -> dict[str, Any]:
-    sums, before = dict(total.sums), dict(total.before)
-    return {
-        "days": total.days,
-        **{name: _range_row(sums.get(quantity)) for quantity, name in _SUM_NAMES.items()},
-        "gpu_hours_before": before.get(Quantity.ALLOCATED_GPUS),
-        "cost": _range_row(cost),
-    }
+def _columns(name: str, value: Range | None) -> dict[str, float | None]:
+    return {f"{name}{end}": getattr(value, part, None) for end, part in _ENDS}
 
 
-def _range_row(value: Range | None) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    return {"low": value.low, "central": value.central, "high": value.high, "unit": value.unit}
+def _total_row(total: WorkloadTotal, cost: Range | None) -> TotalRow:
+    sums = dict(total.sums)
+    return TotalRow(
+        days=total.days,
+        gpu_hours=sums.get(Quantity.ALLOCATED_GPUS),
+        used_gpu_hours=sums.get(Quantity.EFFECTIVE_GPUS),
+        energy_kwh=sums.get(Quantity.POWER),
+        gpu_hours_before=dict(total.before).get(Quantity.ALLOCATED_GPUS),
+        cost=cost,
+    )
+
+
+class ForecastQuery(NoQuery):
+    """Whose forecasts are asked for, and whether with the quantiles of each slot."""
+
+    by: Literal["job", "group", "workload"] = "group"
+    points: bool = False
+
+
+Forecasts = list[JobForecastRow | SkippedRow] | list[GroupForecastRow] | list[WorkloadRow]
+
+
+def _read(view: View, query: ForecastQuery) -> Forecasts:
+    if query.by == "job":
+        forecasts = view.reader.forecasts()
+        return [forecast_row(forecast, points=query.points) for forecast in forecasts]
+    if query.by == "workload":
+        return workload_rows(view.reader, view.settings, points=query.points)
+    return [group_row(group, points=query.points) for group in view.reader.group_forecasts()]
+
+
+FORECASTS = Resource(
+    name="forecasts",
+    about="The forecasts of the latest cycle with what they were worth in the past",
+    kind=Forecasts,
+    query=ForecastQuery,
+    read=_read,
+)

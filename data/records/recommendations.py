@@ -1,15 +1,18 @@
 """Recommendations, and the approvals of them."""
 
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from data.facts.cluster_names import cluster_in
 from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.facts.jobs import Platform
 from data.records.actions import ADVICE, FOR_MEMORY, Action, Risk
 from data.records.plans import Configuration
+
+LIFETIME = timedelta(hours=24)
+"""A recommendation that is older has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,8 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """One proposed change. `digest` names everything but the digest and the id themselves.
+class RecommendationFields:
+    """The fields of a recommendation.
 
     `job_id` is empty for advice on the fleet, of which `job_name` says what it is about; `change`
     says what the configurations do not. It holds from `starts_at` (None: at once) to `ends_at`
@@ -125,6 +128,36 @@ class Recommendation:
     delay_hours: Range | None = None
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+
+    @property
+    def summary(self) -> str:
+        """The proposal in a few words."""
+        return self.change or self.proposed.describe()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationRow(RecommendationFields):
+    """A recommendation as commands and the API give it."""
+
+    id: str
+    digest: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedRecommendation(RecommendationRow):
+    """A recommendation and its state."""
+
+    state: str
+
+
+Row = TypeVar("Row", bound=RecommendationRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(RecommendationFields):
+    """One proposed change. `digest` names everything but the digest and the id themselves."""
+
     kept_digest: str = field(default="", init=False, compare=False, repr=False)
 
     @property
@@ -136,11 +169,6 @@ class Recommendation:
     def cluster(self) -> str:
         """The cluster in which it changes something, '' for the store's own."""
         return cluster_in(self.target)
-
-    @property
-    def summary(self) -> str:
-        """The proposal in a few words."""
-        return self.change or self.proposed.describe()
 
     @property
     def digest(self) -> str:
@@ -174,10 +202,16 @@ class Recommendation:
         """The first characters of the digest, for people to type."""
         return self.digest[:SHORT_ID_LENGTH]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the recommendation as the command line prints it."""
-        fields = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
-        return fields | {name: of for name, of in asdict(self).items() if name != "kept_digest"}
+    def as_row(self, kind: type[Row], **columns: Any) -> Row:
+        """Return the row of it, with these columns of its own."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(RecommendationFields)}
+        return kind(
+            id=self.recommendation_id,
+            digest=self.digest,
+            target=self.target,
+            **values,
+            **columns,
+        )
 
     @property
     def cancels_job(self) -> bool:

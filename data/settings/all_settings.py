@@ -110,13 +110,6 @@ class PlanningSettings(Section, name="planning"):
     grow_elastic_training: str = documented(
         "off", "let elastic training grow by measured speeds, or assumed too", choices=GROWTH
     )
-    expiry_hours: float = documented(24.0, "life of a recommendation, h", above=0, maximum=87_600)
-    rejected_days: float = documented(
-        30.0,
-        "how long what was rejected, undone or fell short is not proposed again, d; 0: at once",
-        minimum=0,
-        maximum=36_500,
-    )
     budget_seconds: float = documented(
         10.0, "time the planner may take, s", above=0, maximum=86_400
     )

@@ -83,7 +83,6 @@ class StatementSettings(Section, name="statement"):
     """Prices of the fleet; without one the catalogue's planning prices are used."""
 
     provider: str = documented("own fleet", "who provides the GPUs, in FOCUS exports")
-    billing_account: str = documented("trimtab", "billing account of FOCUS exports")
     charge_electricity: bool = documented(
         True, "charge electricity beside the GPUs; off where GPU prices include it"
     )
@@ -99,8 +98,7 @@ class StatementSettings(Section, name="statement"):
     )
 
     def _check(self) -> None:
-        for name in ("provider", "billing_account"):
-            self.require(bool(getattr(self, name).strip()), name, "a name")
+        self.require(bool(self.provider.strip()), "provider", "a name")
         _require_apart(
             "prices",
             self.prices,

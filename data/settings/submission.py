@@ -17,7 +17,6 @@ class SubmitSettings(Section, name="submit"):
     """The target of `trimtab submit`, and its permission. Previews work without any right."""
 
     enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
-    without_confirmation: bool = documented(False, "submit without asking a person each time")
     target: str = documented(
         "", "kubernetes or slurm; empty: the one that is configured", choices=("", *TARGETS)
     )

@@ -5,7 +5,7 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from data.base.errors import sentence
 from data.base.units import gib
@@ -13,7 +13,7 @@ from data.records.actions import Action
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
-from data.records.recommendations import Evidence, Recommendation, Savings
+from data.records.recommendations import LIFETIME, Evidence, Recommendation, Savings
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import evidence_of
 from planner.proposals.relief import Relief
@@ -55,7 +55,7 @@ def memory_recommendation(relief: Relief, plan: Plan, problem: PlanningProblem) 
 
 
 def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProblem) -> datetime:
-    usual = created_at + timedelta(hours=problem.planning.expiry_hours)
+    usual = created_at + LIFETIME
     if finding.at is None or finding.at <= created_at:
         return usual
     return min(usual, finding.at)

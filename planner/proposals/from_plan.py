@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from data.records.actions import Action, Risk
 from data.records.plans import Configuration, Plan
-from data.records.recommendations import Recommendation, Transition
+from data.records.recommendations import LIFETIME, Recommendation, Transition
 from planner.costs.transitions import entering
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence, confidence_of, evidence_of
@@ -25,7 +25,7 @@ def of_proposal(
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        expires_at=plan.created_at + LIFETIME,
         action=action,
         job_id=job.job_id,
         job_name=job.name,
@@ -76,7 +76,7 @@ def of_fleet(
     recommendation = Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        expires_at=plan.created_at + LIFETIME,
         action=advice.action,
         job_id="",
         job_name=advice.subject,

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from data.records.actions import Action
 from data.records.plans import Configuration, Plan
-from data.records.recommendations import Range, Recommendation, Savings
+from data.records.recommendations import LIFETIME, Range, Recommendation, Savings
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import evidence_of
 from planner.proposals.proposal import Proposal
@@ -34,7 +33,7 @@ def job_advice(
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        expires_at=plan.created_at + LIFETIME,
         action=action,
         job_id=job.job_id,
         job_name=job.name,

@@ -1,7 +1,7 @@
 """Change files: exact text, hostile names refused, written whole."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from data.facts.gpu_resources import PRODUCT_LABEL
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.actions import Action
 from data.records.plans import Configuration
+from data.records.recommendations import RecommendationRow
 
 
 def gpu(index: int, node: str = "node-1") -> Gpu:
@@ -183,7 +184,7 @@ def test_digest_changes_with_any_field() -> None:
     other = make_recommendation(proposed=Configuration(gpu_model=H100, gpu_count=1))
     assert one.digest != other.digest
     assert one.digest == make_recommendation().digest
-    assert json.dumps(one.as_dict(), default=str)
+    assert json.dumps(asdict(one.as_row(RecommendationRow)), default=str)
 
 
 @pytest.mark.parametrize(

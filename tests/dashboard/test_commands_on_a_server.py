@@ -34,13 +34,18 @@ SAME = (
     "findings list --owner nobody", "findings list --model nothing --cluster here --account x",
     "findings list --kind reclaim", "findings list --risk high",
     "findings show TT-1", "findings show tt-2",
+    "findings list --namespace search --since 2026-01-01T00:00:00Z", "findings list --node x",
+    "findings list --limit 1", "jobs --namespace search", "jobs --owner vision --limit 1",
+    "jobs --model nothing", "jobs --since 2100-01-01T00:00:00Z",
+    "gpus --namespace search --sort=-node", "gpus --cluster nowhere", "nodes --node x",
+    "plan", "plan --by node", "memory", "forecast", "forecast --by group",
+    "forecast --by workload", "savings --by finding", "serving services",
 )  # fmt: skip
 DOCUMENTS = (
-    "plan", "memory", "forecast", "forecast --by group", "forecast --by workload",
     "forecast --points",
     "findings idle", "energy",
     "energy --by job --every day", "statement", "statement --by owner,model --budgets",
-    "savings --by finding", "report weekly --now 2026-11-20T00:00:00Z",
+    "report weekly --now 2026-11-20T00:00:00Z",
 )  # fmt: skip
 ROLES = {"ann": "approver", "vera": "viewer", "search": "owner"}
 Said = tuple[int, str, str]
@@ -135,6 +140,8 @@ def test_a_document_is_the_same_by_either_way(
     ways = (viewer, ["--store", host.alone])
     there, here = (json.loads(said([*way, *words, "--format", "json"], capsys)[1]) for way in ways)
     assert differences(there, here) == []
+    if question == "forecast --points":
+        return
     form = "md" if "report" in question else "table"
     code, out, error = said([*viewer, *words, "--format", form], capsys)
     assert (code, out, "Give --format json" in error) == (2, "", True)
@@ -253,13 +260,9 @@ def test_what_is_no_answer_of_the_api_is_refused_in_words(
     for name, body in ODD.items():
         with faulty_server(says(200, body)) as server:
             given = ["--server", server.url, "--token-file", str(token), *words.split()]
-            if words.startswith("plan") and name in ("a list", "no items", "an endless cursor"):
-                continue  # a document of the API has no other schema than JSON
             code = main(given)
             asked = len(server.asked)
         _out, error = capsys.readouterr()
-        if words.startswith("plan") and code == 0:
-            continue
         assert (code, asked) == (1, 1), (name, error)
         assert "is no Trimtab of this version" in error, name
 

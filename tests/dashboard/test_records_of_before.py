@@ -11,7 +11,7 @@ from factories import NOW, make_collected, make_job, make_range, make_recommenda
 from dashboard.cli import main
 from dashboard.decisions import approvals
 from data.facts.identifiers import digest_of_text
-from data.records.recommendations import Decision, Transition
+from data.records.recommendations import Decision, RecommendationRow, Transition
 from data.store import Store, open_store
 from data.store.engine.record_json import to_json
 
@@ -59,8 +59,9 @@ def test_a_later_field_changes_no_name(
         approvals.approve(store, digest[:12], by="ann", now=NOW)
         approvals.write_approved(store, digest, by="ann", now=NOW, folder=tmp_path)
         assert set(store.reader.recommendations_of([digest], now=NOW)) == {digest}
-        told = store.reader.recommendation(digest[:12], now=NOW).recommendation.as_dict()
-        assert (told["id"], told["digest"]) == (digest[:12], digest)
+        kept = store.reader.recommendation(digest[:12], now=NOW).recommendation
+        told = kept.as_row(RecommendationRow)
+        assert (told.id, told.digest) == (digest[:12], digest)
         assert [entry.event for entry in store.reader.audit()] == [
             Decision.APPROVED,
             Decision.WRITTEN,

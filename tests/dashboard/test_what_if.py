@@ -17,9 +17,10 @@ from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cli.parser.command_options import KNOBS as COMMAND_KNOBS
+from dashboard.common.what_if_document import difference_rows
 from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.cycle.what_if import KNOBS, changed_settings, difference_rows, read_basis, what_if
+from dashboard.cycle.what_if import KNOBS, changed_settings, read_basis, what_if
 from dashboard.cycle.wiring import build_world
 from dashboard.web.frame.navigation import page_file
 from data.base.errors import SettingsError, StoreError
@@ -96,7 +97,8 @@ def test_nothing_is_kept(store: Store, basis: PlanBasis) -> None:
 
 def test_rows_tell_the_difference(basis: PlanBasis) -> None:
     """Every figure with its unit; the difference is the copy less the plan in force."""
-    rows = difference_rows(what_if(basis, SETTINGS, {"electricity-price": 0.9}))
+    found = what_if(basis, SETTINGS, {"electricity-price": 0.9})
+    rows = difference_rows(found.current, found.changed, "EUR")
     assert [row["figure"] for row in rows][:3] == [
         "cost",
         "price of expected shortfall",
@@ -123,7 +125,7 @@ def test_unknown_energy_stays_unknown(basis: PlanBasis) -> None:
     found = what_if(silent, SETTINGS, {})
     assert found.changed.energy_kwh is None
     assert found.changed.unknown_jobs > 0
-    assert difference_rows(found)[3]["difference"] is None
+    assert difference_rows(found.current, found.changed, "EUR")[3]["difference"] is None
 
 
 def test_an_unknown_knob_is_refused() -> None:

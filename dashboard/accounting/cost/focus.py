@@ -30,6 +30,7 @@ from data.store.facts.energy_parts import NO_NAME
 VERSION = "1.4"
 PERIODS = (Every.HOUR, Every.DAY)
 """How long a charge may be: within one billing period."""
+_BILLING_ACCOUNT = "trimtab"
 METHOD_ID = "trimtab-equal-share"
 """How holders of one device share it: docs/statement.md."""
 
@@ -119,8 +120,8 @@ class _Rows:
         stated, energy = self.settings.statement, self.settings.energy
         month = month_of(self.settings, end)
         return dict.fromkeys(column.name for column in COLUMNS) | {
-            "BillingAccountId": stated.billing_account,
-            "BillingAccountName": stated.billing_account,
+            "BillingAccountId": _BILLING_ACCOUNT,
+            "BillingAccountName": _BILLING_ACCOUNT,
             "BillingCurrency": energy.currency,
             "BillingPeriodEnd": _next_month(month, self.settings),
             "BillingPeriodStart": month,

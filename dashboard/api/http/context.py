@@ -16,9 +16,10 @@ from dashboard.api.http.rate_limits import RepeatedAsks, RequestLimit
 from dashboard.common.rights import role_of, view_of
 from dashboard.decisions.findings import FindingStatus, findings_now
 from dashboard.decisions.service import DecisionService
+from dashboard.reports.week.editions import WHOLE, own_edition
+from dashboard.resources.resource import View
 from data.base.errors import NotAllowedError, NotKnownError
 from data.records.commands import Person
-from data.records.plans import Plan
 from data.store.handles.cached_reader import CachedReader
 
 REQUESTS_PER_MINUTE = 1200
@@ -103,12 +104,15 @@ class ApiWorld:
 
         return self.cache.get(("page", *key), compute) if keep else compute()
 
-    def latest_plan(self) -> Plan:
-        """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
-        plan = self.reader.latest_plan()
-        if plan is None:
-            raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
-        return plan
+    def view(self, who: Caller) -> View:
+        """Return the store as who asks may see it, for the table of resources."""
+        edition = own_edition(who.person.name) if who.role == "owner" else WHOLE
+        return View(
+            reader=self.of(who).reader,
+            settings=self.service.settings(),
+            clock=self.clock,
+            edition=edition,
+        )
 
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from dashboard.api.http.pagination import PageQuery
+from dashboard.common.request_times import Moment
 from dashboard.decisions.finding_filter import (
     STATES,
     WORDS,
@@ -31,16 +32,19 @@ class FindingQuery(PageQuery):
     state: Annotated[str | None, AfterValidator(_state)] = None
     kind: Action | None = None
     risk: Risk | None = None
-    team: _Word = ""
+    team: Annotated[_Word, Field(description="a namespace")] = ""
+    namespace: _Word = ""
     account: _Word = ""
     owner: _Word = ""
     cluster: _Word = ""
     model: _Word = ""
+    node: _Word = ""
+    since: Moment | None = None
     search: _Word = ""
     all: Annotated[bool, Field(description="resolved ones too")] = False
     sort: FindingOrder = FindingOrder.URGENT
 
     def choice(self) -> FindingChoice:
         """Return the filters."""
-        values = {name: getattr(self, name) for name in ("kind", "risk", "all", *WORDS)}
+        values = {name: getattr(self, name) for name in ("kind", "risk", "all", "since", *WORDS)}
         return FindingChoice(states=states_of(self.state), **values)

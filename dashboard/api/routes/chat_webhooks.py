@@ -28,7 +28,7 @@ from dashboard.notify.chat_signing import (
     slack_signature,
     teams_signature,
 )
-from dashboard.notify.webhook import APPROVE, TEAMS, content_of, slack_text
+from dashboard.notify.webhook import APPROVE, TEAMS, TeamsMessage, content_of, slack_text
 from data.base.errors import ChangeRefusedError, NotAllowedError, NotKnownError, TrimtabError, scrub
 from data.records.commands import Person
 from data.records.findings import number_of
@@ -153,7 +153,7 @@ def add_chats(api: FastAPI, service: DecisionService) -> None:
         later = BackgroundTask(_post, wished.answer_to, body) if wished.answer_to else None
         return JSONResponse(body, background=later)
 
-    @api.post("/chat/teams", response_model=dict[str, Any], openapi_extra=_BODY)
+    @api.post("/chat/teams", response_model=TeamsMessage, openapi_extra=_BODY)
     async def teams(request: Request) -> Response:
         """Take a message to the outgoing webhook, signed by Teams."""
         wished, reply = await _heard(door, request, "teams", door.from_teams)

@@ -1,73 +1,14 @@
-"""Questions that are worked out when they are asked: what-if, estimate, preview of a change."""
+"""Preview of a change, worked out when it is asked for."""
 
-import threading
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import FastAPI, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import to_json
-
-from dashboard.api.http.cached_responses import Document, document, response
 from dashboard.api.http.context import ApiWorld
-from dashboard.api.http.rate_limits import TooManyRequestsError
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.service import DecisionService
-from dashboard.submission.estimates.query import AskedEstimate, estimate_answer
-from dashboard.submission.job.model_source import read_model
-from data.base.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
+from data.base.errors import ApplyError, CollectorError
 from data.records.changes import Change
 from data.records.commands import Person
-
-Knob = Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)]
-Count = Annotated[int | None, Field(ge=1, le=65_536)]
-Word = Annotated[str, Field(max_length=100)]
-
-
-class WhatIfQuery(BaseModel):
-    """What to turn in a copy of the plan's problem, as `trimtab plan --what-if` has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    headroom: Knob = None
-    shortfall_price: Annotated[Knob, Field(alias="shortfall-price")] = None
-    churn: Knob = None
-    carbon_price: Annotated[Knob, Field(alias="carbon-price")] = None
-    electricity_price: Annotated[Knob, Field(alias="electricity-price")] = None
-
-    @property
-    def knobs(self) -> dict[str, float]:
-        """Settings turned, by the names of `dashboard.cycle.what_if`."""
-        return self.model_dump(by_alias=True, exclude_none=True)
-
-
-class EstimateQuery(BaseModel):
-    """A training job of a known model, and which plans of it, as `trimtab estimate` has them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: Annotated[str, Field(max_length=100, description="a known model: llama3-8b")]
-    batch: Annotated[int, Field(ge=1, le=10**7, description="sequences of a whole step")]
-    seq: Annotated[int, Field(ge=1, le=10**8, description="tokens of a sequence")]
-    framework: Word = ""
-    optimizer: Word = ""
-    precision: Word = ""
-    quantization: Word = ""
-    method: Literal["full", "adapter"] = "full"
-    adapter_rank: Annotated[Count, Field(alias="adapter-rank")] = None
-    lengths: Literal["fixed", "vary"] | None = None
-    recompute: Literal["none", "attention", "operators", "full"] | None = None
-    micro_batch: Annotated[Count, Field(alias="micro-batch")] = None
-    gpu: Annotated[str, Field(max_length=100, description="only this GPU type; '' for all")] = ""
-    gpus: Annotated[int, Field(ge=1, le=1024, description="GPUs at most")] = 64
-    data: Count = None
-    tensor: Count = None
-    pipeline: Count = None
-    tokens: Annotated[float | None, Field(gt=0, le=1e17, description="of the whole run")] = None
-    time_limit: Annotated[float | None, Field(gt=0, le=24 * 365, alias="time-limit")] = None
-    top: Annotated[int, Field(ge=1, le=100, description="plans given at most")] = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,56 +100,3 @@ def _change_fields(change: Change) -> dict[str, Any]:
         "undo": steps("undo"),
         "notes": list(change.notes),
     }
-
-
-def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
-    """Add the resources; `viewer` lets in who may see the jobs of others."""
-    solving = threading.Lock()
-
-    @api.get("/what-if", response_model=dict[str, Any])
-    def would_be(
-        request: Request, _who: viewer, query: Annotated[WhatIfQuery, Query()]
-    ) -> Response:
-        """Return the plan in force and a copy under other settings, of which nothing is kept."""
-        settings = world.service.settings()
-
-        def compute() -> Document:
-            from dashboard.cycle.what_if import (
-                MAX_SECONDS,
-                in_force,
-                read_basis,
-                what_if,
-                what_if_document,
-            )
-
-            if not solving.acquire(blocking=False):
-                raise TooManyRequestsError(
-                    "another what-if is being solved", retry_after_seconds=int(MAX_SECONDS)
-                )
-            try:
-                # Kept once, not for every minute: it holds the history of the fleet.
-                read = partial(read_basis, world.reader, settings)
-                basis = world.reader.remember(("what-if", settings), read)
-                result = what_if(basis, settings, query.knobs)
-            except SettingsError as error:
-                raise ImpossibleProblemError(error.message, error.hint) from error
-            finally:
-                solving.release()
-            return document(to_json(what_if_document(result, query.knobs, in_force(basis))))
-
-        world.latest_plan()
-        return response(request, world.cache.get(("what-if", query, settings), compute))
-
-    @api.get("/estimate", response_model=dict[str, Any])
-    def estimate(
-        request: Request, _who: viewer, query: Annotated[EstimateQuery, Query()]
-    ) -> Response:
-        """Return the peak GPU memory of a training job, and the plans that fit the fleet."""
-
-        def compute() -> Document:
-            fields = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
-            model = read_model(name=query.model, config="", folder=Path(), place="model")
-            answer = estimate_answer(AskedEstimate.of(fields), model, world.reader)
-            return document(to_json(answer.document(), inf_nan_mode="null"))
-
-        return response(request, world.cache.get(("estimate", query), compute))

@@ -6,26 +6,30 @@ from fastapi import FastAPI, Query, Request, Response
 
 from dashboard.api.http.cached_responses import response
 from dashboard.api.http.context import ApiWorld
-from dashboard.api.http.pagination import Keyed, PageOfRows, PageQuery, keyed, page_of
+from dashboard.api.http.pagination import PageOfRows, PageQuery, page_of
 from dashboard.resources.listings import LISTINGS, Listing
+from dashboard.resources.selection import Selection
+
+
+class ListQuery(PageQuery, Selection):
+    """Which rows of a list, in which order, and which page of them."""
+
+    def selection(self) -> Selection:
+        """Return which rows, in which order."""
+        return Selection.model_construct(**self.model_dump(include=set(Selection.model_fields)))
 
 
 def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
     """Add the resources: to `anyone` what they may see of each, to `viewer` what is the fleet's."""
 
     def lists(name: str, listed: Listing, who_may: Any) -> None:
-        def ordered(mine: ApiWorld) -> list[Keyed[Any]]:
-            def read() -> list[Keyed[Any]]:
-                entries = listed.read(mine.reader, mine.service.settings(), mine.clock)
-                return keyed(entries, listed.key)
-
-            return mine.cache.get((name,), read)
-
-        def rows(request: Request, who: who_may, query: Annotated[PageQuery, Query()]) -> Response:
-            mine = world.of(who)
+        def rows(request: Request, who: who_may, query: Annotated[ListQuery, Query()]) -> Response:
+            mine, view = world.of(who), world.view(who)
+            selection = query.selection()
 
             def make() -> PageOfRows[Any]:
-                return page_of(ordered(mine), listed.row, query)
+                rows = mine.cache.get((name, selection), lambda: listed.ordered(view, selection))
+                return page_of(rows, listed.row, query)
 
             return response(request, mine.page((name, query), make, keep=query.is_first()))
 

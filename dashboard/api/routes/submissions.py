@@ -17,6 +17,7 @@ from dashboard.common.rights import why_not_submit
 from dashboard.submission.job.job_file import parsed_job, read_job
 from dashboard.submission.job.model_source import config_from_text
 from dashboard.submission.submit.submission_rows import (
+    PreviewDocument,
     SubmissionRow,
     proposal_document,
     proposal_now,
@@ -71,11 +72,12 @@ def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         )
         return page_of(order, submission_row, query)
 
-    @api.post("/submissions/preview", response_model=dict[str, Any])
-    def preview(wish: JobWish, who: viewer) -> dict[str, Any]:
+    @api.post("/submissions/preview")
+    def preview(wish: JobWish, who: viewer) -> PreviewDocument:
         """Return where a job would run, and exactly what would be sent; nothing is."""
         proposal, _target = _proposal(world, wish, who)
-        return proposal_document(proposal, "") | {"digest": shown_digest(proposal)}
+        digest = shown_digest(proposal)
+        return proposal_document(PreviewDocument, proposal, cluster_says="", digest=digest)
 
     @api.post("/submissions", status_code=201)
     def send(

@@ -4,12 +4,16 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.api.http.pagination import PageOfRows
+from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text, say
+from dashboard.cli.terminal.remote_server import RemoteServer, refuse_with_server, server_of
 from dashboard.common.figures import samples_text
 from dashboard.common.replay_clock import NOT_APPLIED, present
 from dashboard.decisions.finding_filter import (
@@ -20,15 +24,13 @@ from dashboard.decisions.finding_filter import (
     chosen_findings,
     states_of,
 )
-from dashboard.decisions.findings import RESOLVED, FindingStatus, findings_now
+from dashboard.decisions.findings import RESOLVED, findings_now
 from dashboard.decisions.repeat_proposals import as_proposed_now
-from dashboard.resources.rows import FindingRow, finding_row
+from dashboard.resources.rows import FindingRow, RevisionRow, finding_row
 from data.base.errors import SettingsError
 from data.records.actions import Action
 from data.records.findings import number_of
-from data.records.recommendations import Recommendation
 from data.store import Store
-from data.store.engine.record_json import build
 
 if TYPE_CHECKING:
     from dashboard.resources.whole_finding import WholeFinding
@@ -51,15 +53,29 @@ def list_(options: argparse.Namespace) -> int:
 
 
 def _print_list(options: argparse.Namespace) -> None:
+    choice = _choice(vars(options))
+    if asks_a_server(options):
+        _print_of_server(options, server_of(options))
+        return
     with open_for_reading(settings_of(options)) as store:
         statuses = findings_now(store.reader, now=present(store.reader))
         _warn_of_recording(store)
-    values = vars(options)
-    choice = _choice(values)
-    order = FindingOrder(values.get("sort", FindingOrder.URGENT))
+    order = FindingOrder(vars(options).get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
+    selected = selected[: vars(options).get("limit")]
     hidden = sum(status.state == RESOLVED for status in statuses)
-    print_findings([_pair(status) for status in selected], options.format, hidden=hidden)
+    print_findings([finding_row(status) for status in selected], options.format, hidden=hidden)
+
+
+def _print_of_server(options: argparse.Namespace, server: RemoteServer) -> None:
+    refuse_with_server(options, "watch")
+    values = vars(options)
+    names = ("state", "kind", "risk", "sort", "all", "since", *WORDS)
+    query = {name: values[name] for name in names if values.get(name)}
+    rows: list[FindingRow] = server.rows("findings", FindingRow, query)[: values.get("limit")]
+    resolved = "findings?state=resolved&limit=1"
+    hidden = 0 if rows else server.one(resolved, PageOfRows[FindingRow]).total
+    print_findings(rows, options.format, hidden=hidden)
 
 
 def _warn_of_recording(store: Store) -> None:
@@ -67,35 +83,17 @@ def _warn_of_recording(store: Store) -> None:
         say(NOT_APPLIED, file=sys.stderr)
 
 
-Shown = tuple[FindingRow, Recommendation | None]
-"""A finding and what is proposed of it."""
-
-
-def print_findings(findings: Sequence[Shown], form: str, *, hidden: int) -> None:
+def print_findings(findings: Sequence[FindingRow], form: str, *, hidden: int) -> None:
     """Print findings; `hidden` are resolved ones that are not among them."""
     if form == "json":
-        print_json([row for row, _said in findings])
+        print_json(findings)
         return
     print_rows(
-        [_row(*finding) for finding in findings],
+        [_row(finding) for finding in findings],
         form,
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
     )
-
-
-def _pair(status: FindingStatus) -> Shown:
-    revision = status.revision
-    return finding_row(status), None if revision is None else revision.recommendation
-
-
-def shown_of(row: FindingRow) -> Shown:
-    """Return a finding as the API tells it, with its recommendation read back."""
-    if row.revision is None:
-        return row, None
-    names = {field.name for field in fields(Recommendation)}
-    content = {name: value for name, value in row.revision.items() if name in names}
-    return row, build(Recommendation, content).as_kept(str(row.revision["digest"]))
 
 
 def _choice(values: Mapping[str, Any]) -> FindingChoice:
@@ -107,12 +105,12 @@ def _choice(values: Mapping[str, Any]) -> FindingChoice:
                 f"--{name} {word[:50]!a} is no {name} of findings",
                 f"Give one of {', '.join(sorted(words))}.",
             )
-    names = ("kind", "risk", "all", *WORDS)
+    names = ("kind", "risk", "all", "since", *WORDS)
     filters = {name: value for name in names if (value := values.get(name))}
     return FindingChoice(states=states_of(values.get("state")), **filters)
 
 
-def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
+def _row(row: FindingRow) -> dict[str, object]:
     """Return a finding as a row of the list, whose recommendation may not be kept."""
     columns: dict[str, object] = {
         "finding": row.finding,
@@ -124,10 +122,11 @@ def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
         "until": row.until,
         "reason": row.reason,
     }
+    revision = row.revision
     if revision is None:
         return dict.fromkeys(_COLUMNS, "") | columns
     return columns | {
-        "id": revision.recommendation_id,
+        "id": revision.id,
         "name": revision.job_name,
         "namespace": revision.namespace,
         "now": revision.now.describe(),
@@ -141,6 +140,8 @@ def _row(row: FindingRow, revision: Recommendation | None) -> dict[str, object]:
 
 def idle(options: argparse.Namespace) -> int:
     """List the jobs of the latest plan with what their GPUs do, and why what stays idle stays."""
+    if asks_a_server(options):
+        return print_document(options, "idle")
     with open_for_reading(settings_of(options)) as store:
         plan = store.reader.latest_plan()
     rows = [] if plan is None else list(map(asdict, idle_rows(plan)))
@@ -159,8 +160,12 @@ def idle(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Show one finding whole; an id of one of its recommendations shows that one."""
-    from dashboard.resources.whole_finding import whole_finding  # loads what applies changes
+    from dashboard.resources.whole_finding import WholeFinding, whole_finding  # loads appliers
 
+    if asks_a_server(options):
+        address = f"findings/{quote(options.id, safe='')}"
+        print_finding(server_of(options).one(address, WholeFinding), options.format)
+        return 0
     with open_for_reading(settings_of(options)) as store:
         now, newer = present(store.reader), ""
         number = store.reader.finding_number(options.id)
@@ -173,24 +178,23 @@ def show(options: argparse.Namespace) -> int:
             newer = newest.recommendation_id if newest != revision.recommendation else ""
         _warn_of_recording(store)
         answer = whole_finding(store.reader, status)
-    print_finding(answer, _pair(status)[1], options.format)
+    print_finding(answer, options.format)
     if newer and options.format != "json":
         say(f"\nThe newest plan proposes the same: {newer}; either id names it.")
     return 0
 
 
-def print_finding(whole: "WholeFinding", revision: Recommendation | None, form: str) -> None:
+def print_finding(whole: "WholeFinding", form: str) -> None:
     """Print one finding with its evidence, its change and its record."""
     finding, record = whole.finding, [asdict(row) for row in whole.record]
     if form == "json":
         print_json(asdict(finding) | {"record": record, "change": whole.change})
         return
     say(f"{finding.finding}  {finding.action}  {finding.state}")
-    row = _row(finding, revision)
+    row, revision = _row(finding), finding.revision
     columns = {name: row[name] for name in _COLUMNS[3:]}
     if revision is not None:
-        document = finding.revision or {}
-        columns |= {"recommendation": document.get("state", ""), **_evidence(revision)}
+        columns |= {"recommendation": revision.state, **_evidence(revision)}
     print_rows(
         [{"field": name, "value": value} for name, value in columns.items()],
         "table",
@@ -206,7 +210,7 @@ def print_finding(whole: "WholeFinding", revision: Recommendation | None, form: 
     )
 
 
-def _evidence(revision: Recommendation) -> dict[str, object]:
+def _evidence(revision: RevisionRow) -> dict[str, object]:
     """Return what a recommendation rests on, in words."""
     evidence, savings = revision.evidence, revision.savings
     return {
@@ -233,7 +237,7 @@ def _evidence(revision: Recommendation) -> dict[str, object]:
     }
 
 
-def _transition(recommendation: Recommendation) -> str:
+def _transition(recommendation: RevisionRow) -> str:
     """Return the seconds of a change with its parts, '' without one."""
     if recommendation.transition is None:
         return ""

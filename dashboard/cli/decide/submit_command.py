@@ -16,6 +16,7 @@ from dashboard.submission.estimates.estimate import plan_row
 from dashboard.submission.job.job_file import load_job_file
 from dashboard.submission.submit.proposal import SubmissionProposal
 from dashboard.submission.submit.submission_rows import (
+    ProposalDocument,
     SubmissionRow,
     proposal_document,
     proposal_now,
@@ -57,7 +58,7 @@ def submit(options: argparse.Namespace) -> int:
             return 0
         if reason := why_not(settings):
             raise ApplyError("the job was not submitted", reason)
-        if not (options.yes or settings.submit.without_confirmation or _agreed(name)):
+        if not (options.yes or _agreed(name)):
             print("Not submitted.", file=sys.stderr)
             return FINDINGS
         submission = send(proposal, target, store, settings=settings, by=by, now=utc_now())
@@ -71,7 +72,7 @@ def _agreed(target: str) -> bool:
     if not sys.stdin.isatty():
         raise ChangeRefusedError(
             "nobody is there to confirm the submission",
-            "Give --yes, --dry-run, or set submit.without_confirmation.",
+            "Give --yes or --dry-run.",
         )
     print(f"Submit this to {target}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
@@ -80,7 +81,7 @@ def _agreed(target: str) -> bool:
 def _show(proposal: SubmissionProposal, options: argparse.Namespace, reply: str) -> None:
     """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
     if options.format == "json":
-        print_json(proposal_document(proposal, reply))
+        print_json(proposal_document(ProposalDocument, proposal, cluster_says=reply))
         return
     placement = proposal.placement
     plan = placement.plan

@@ -27,6 +27,7 @@ from data.base.counts import count_text
 from data.base.errors import SourceNotConfiguredError
 from data.facts.fleet import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
+from data.records.recommendations import RecommendationRow
 from planner.proposals.portfolio import Portfolio
 
 _CENT = 0.005
@@ -72,7 +73,9 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
         "plan": None if plan is None else plan_figures(plan),
         "withheld": outcome.withheld,
-        "recommendations": [recommendation.as_dict() for recommendation in outcome.recommendations],
+        "recommendations": [
+            recommendation.as_row(RecommendationRow) for recommendation in outcome.recommendations
+        ],
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
     }

@@ -1,59 +1,51 @@
 """`trimtab mcp`: an assistant asks, by the Model Context Protocol on stdin and stdout."""
 
 import argparse
-import io
 import json
-import threading
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
+from dashboard.api.app import build_api
+from dashboard.api.unix_socket import local_world
+from dashboard.cli.terminal.context import decision_service_of, open_or_ask, settings_of
+from dashboard.common.replay_clock import as_of_text, present
+from dashboard.mcp.server import ApiAnswers, address_of, answer_of
 from dashboard.mcp.tools import Answer, build_server
+from data.base.errors import TrimtabError
 from data.base.extras import require_extra
+from data.store.handles.remote_store import ServedStore
 
 
 def serve_mcp(options: argparse.Namespace) -> int:
     """Answer an assistant until it closes stdin. Errors: SettingsError without the library."""
     require_extra("mcp", "`trimtab mcp` speaks a protocol of others")
-    words = [
-        word
-        for name in ("settings", "store")
-        if getattr(options, name)
-        for word in (f"--{name}", getattr(options, name))
-    ]
-    build_server(CommandAnswers(words)).run("stdio")
+    build_server(StoreAnswers(options)).run("stdio")
     return 0
 
 
-class CommandAnswers:
-    """Runs commands in this process, one at a time, and gives what they print."""
+class StoreAnswers:
+    """Answers for resources of the store, which is open only while one is read."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._given = tuple(words)
-        self._one_at_a_time = threading.Lock()
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
 
-    def __call__(self, *words: str, rows: int | None = None) -> Answer:
-        """Return the answer of a command, of a list `rows` rows.
-
-        Errors: ToolError with the words of the command, which reach who asks.
-        """
+    def __call__(self, resource: str, parameters: Mapping[str, Any], rows: int) -> Answer:
+        """Return the answer of a resource. Errors: ToolError with the words for people."""
         from mcp.server.mcpserver.exceptions import ToolError
 
-        from dashboard.cli import main
-
-        raw, errors = io.BytesIO(), io.StringIO()
-        # Some commands write bytes, as files are.
-        out = io.TextIOWrapper(raw, "utf-8", errors="surrogatepass", write_through=True)
-        with self._one_at_a_time, redirect_stdout(out), redirect_stderr(errors):
-            try:
-                code = main(["--quiet", *self._given, *words])
-            except SystemExit as end:
-                code = int(end.code or 0) if isinstance(end.code, int | None) else 1
-        printed = raw.getvalue().decode("utf-8", errors="surrogatepass")
-        if code not in (0, 3) or not printed:
-            raise ToolError(errors.getvalue().strip() or f"the command ended with {code}")
-        answer: Answer = {"answer": json.loads(printed)}
-        if isinstance(answer["answer"], list) and rows is not None:
-            answer = {"answer": answer["answer"][:rows], "total": len(answer["answer"])}
-        if note := errors.getvalue().strip():
-            answer["note"] = note
+        try:
+            with open_or_ask(settings_of(self._options).settings.store.url) as store:
+                if isinstance(store, ServedStore):
+                    path, query = address_of(resource, parameters, rows)
+                    content = store.holder.ask("GET", f"/api/v1/{path}?{query}")
+                    answer = answer_of(json.loads(content), rows)
+                else:
+                    service = decision_service_of(self._options, store)
+                    world = local_world(store, service, partial(present, store.reader))
+                    answer = ApiAnswers(build_api(world))(resource, parameters, rows)
+                if (recording := store.reader.recording()) is not None:
+                    answer["note"] = f"{as_of_text(recording)}."
+        except TrimtabError as error:
+            raise ToolError(str(error)) from error
         return answer

@@ -3,7 +3,7 @@
 import argparse
 
 from dashboard.accounting.cost.groups import GROUPS
-from dashboard.cli.parser.add_command import add_command
+from dashboard.cli.parser.add_command import add_command, add_selectors
 from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS, utc_time
 
 _ENERGY_BY = ("tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet")
@@ -118,10 +118,11 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     """Add what chooses and orders jobs, as the page Jobs has it."""
     command.add_argument("--by", choices=("job", "application"), default="job")
     for name in JOB_FIELDS:
-        option = "--team" if name == "namespace" else f"--{name}"
+        options = (f"--{name}", *(["--team"] if name == "namespace" else []))
         command.add_argument(
-            option, dest=name, default="", metavar=name.upper(), help=f"only this {name}"
+            *options, dest=name, default="", metavar=name.upper(), help=f"only this {name}"
         )
+    add_selectors(command, without=JOB_FIELDS, sorts=False)
     command.add_argument(
         "--search", default="", metavar="TEXT", help="in id, name or owner, in any case"
     )
@@ -222,13 +223,14 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="FILE",
         help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
     )
-    add_command(
+    services = add_command(
         kinds,
         "services",
         ("show.serving_command", "services"),
         "inference services: what a replica carries, replicas needed now and foreseen",
         lists=True,
     )
+    add_selectors(services)
     needed = add_command(
         kinds,
         "replicas",

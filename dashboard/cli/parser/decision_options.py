@@ -2,7 +2,7 @@
 
 import argparse
 
-from dashboard.cli.parser.add_command import add_command, deferred
+from dashboard.cli.parser.add_command import add_command, add_selectors, deferred
 from dashboard.cli.parser.former_words import FORMER
 from dashboard.cli.terminal.option_types import utc_time, watch_seconds
 from dashboard.decisions.decision_table import COMMANDS, DecisionRow, WishKind
@@ -34,14 +34,12 @@ def add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
     listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
     for name, metavar, about in (
-        ("team", "NAMESPACE", "only jobs of this namespace"),
         ("account", "ACCOUNT", "only jobs of this account of their scheduler"),
-        ("owner", "OWNER", "only jobs of this owner"),
-        ("cluster", "CLUSTER", "only what is in this cluster"),
-        ("model", "MODEL", "only jobs on this GPU model"),
         ("search", "TEXT", "in number, target, namespace, owner or proposal, in any case"),
     ):
         listing.add_argument(f"--{name}", default="", metavar=metavar, help=about)
+    listing.add_argument("--team", default="", metavar="NAMESPACE", help="as --namespace")
+    add_selectors(listing, sorts=False)
     listing.add_argument("--sort", choices=_SORTS, default="urgent", help="default %(default)s")
     listing.add_argument(
         "--watch", type=watch_seconds, metavar="SECONDS", help="list again every so often"

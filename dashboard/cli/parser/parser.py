@@ -6,7 +6,7 @@ import re
 from importlib.metadata import version
 from typing import NoReturn
 
-from dashboard.cli.parser.add_command import add_command, deferred
+from dashboard.cli.parser.add_command import add_command, add_selectors, deferred
 from dashboard.cli.parser.command_options import (
     add_energy_options,
     add_estimate_options,
@@ -219,6 +219,8 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         command.set_defaults(listed=name)
         if name == "jobs":
             add_job_options(command)
+        elif function == "list_":
+            add_selectors(command)
         if name == "doctor":
             command.add_argument("--prometheus", metavar="URL", help="check this address too")
     add_samples(commands)
@@ -253,7 +255,10 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     audit = commands.add_parser("audit", help="the append-only record")
     audit.set_defaults(run=deferred("show.list_commands", "list_"), format="table", listed="audit")
     actions = audit.add_subparsers(metavar="ACTION")
-    add_command(actions, "list", ("show.list_commands", "list_"), "every entry", lists=True)
+    entries = add_command(
+        actions, "list", ("show.list_commands", "list_"), "every entry", lists=True
+    )
+    add_selectors(entries)
     verify = add_command(
         actions,
         "verify",

@@ -7,7 +7,8 @@ from dashboard.accounting.energy.export import statement_csv, statement_document
 from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar
 from dashboard.accounting.energy.query import asked_statement
 from dashboard.accounting.energy.statement import StatementRow, covered
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import NOT_OBSERVED, PARTIAL, print_json, print_rows, range_text
 
 _COLUMNS = (
@@ -27,6 +28,11 @@ _COLUMNS = (
 
 def energy(options: argparse.Namespace) -> int:
     """Print the statement; what is unknown goes to stderr. 3 when no energy was measured at all."""
+    if asks_a_server(options):
+        return print_document(
+            options, "energy", by=options.by, every=options.every, start=options.since,
+            end=options.until,
+        )  # fmt: skip
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         statement = asked_statement(

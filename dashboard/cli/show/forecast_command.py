@@ -1,13 +1,21 @@
 """`trimtab forecast`: what the latest cycle foresees, or how every model would have done."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from dashboard.cli.terminal.context import open_for_reading, progress_on_stderr, settings_of
+from dashboard.cli.terminal.ask import answer_of
+from dashboard.cli.terminal.context import (
+    asks_a_server,
+    open_for_reading,
+    progress_on_stderr,
+    settings_of,
+)
 from dashboard.cli.terminal.output import print_json, print_rows
-from dashboard.resources.forecast_rows import forecast_row, group_row, summary_lines
-from dashboard.resources.workload_rows import SUMMARY, total_lines, workload_rows
+from dashboard.cli.terminal.remote_server import refuse_with_server
+from dashboard.resources.forecast_rows import summary_lines
+from dashboard.resources.workload_rows import FORECASTS, SUMMARY, total_lines
 from data.base.clock import utc_now
 from data.base.errors import SettingsError
 from data.settings.all_settings import PlanningSettings
@@ -31,38 +39,23 @@ def forecast(options: argparse.Namespace) -> int:
             "--backtest has no --by workload", "Take --by job or --by group, or leave --backtest."
         )
     if options.backtest:
+        if asks_a_server(options):
+            refuse_with_server(options, "backtest")
         return _backtest(options)
     if options.points and options.format != "json":
         raise SettingsError("--points has no table", "Give --format json.")
-    by_job, points = options.by == "job", options.points
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        if options.by == "workload":
-            rows = workload_rows(store.reader, loaded.settings, points=points)
-            lines = total_lines(rows)
-            return _print(rows, lines, options, columns=("name", "kind", "runs", *SUMMARY))
-        rows = (
-            [forecast_row(entry, points=points) for entry in store.reader.forecasts()]
-            if by_job
-            else [group_row(group, points=points) for group in store.reader.group_forecasts()]
-        )
-    keys = ("job_id",) if by_job else ("kind", "name")
-    columns = (*keys, "quantity", *_SUMMARY, *(("skipped",) if by_job else ("first_slot",)))
-    return _print(rows, summary_lines(rows, keys), options, columns=columns)
-
-
-def _print(
-    rows: list[dict[str, Any]],
-    lines: list[dict[str, Any]],
-    options: argparse.Namespace,
-    *,
-    columns: tuple[str, ...],
-) -> int:
+    rows: Any = answer_of(options, FORECASTS, by=options.by, points=options.points)
     if options.format == "json":
         print_json(rows)
-    else:
-        empty = _NO_WORKLOAD if options.by == "workload" else _NO_CYCLE
-        print_rows(lines, options.format, columns=columns, empty=empty)
+        return 0
+    if options.by == "workload":
+        columns: Sequence[str] = ("name", "kind", "runs", *SUMMARY)
+        print_rows(total_lines(rows), options.format, columns=columns, empty=_NO_WORKLOAD)
+        return 0
+    keys = ("job_id",) if options.by == "job" else ("kind", "name")
+    last = "skipped" if options.by == "job" else "first_slot"
+    columns = (*keys, "quantity", *_SUMMARY, last)
+    print_rows(summary_lines(rows, keys), options.format, columns=columns, empty=_NO_CYCLE)
     return 0
 
 

@@ -1,16 +1,18 @@
 """The commands that show what the store knows, and the settings in force."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from dashboard.accounting.cost.applications import ApplicationRow, application_rows
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import rows_of, selection_of
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.terminal.output import FINDINGS, print_rows, say
+from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.common.replay_clock import present
 from dashboard.resources.listings import LISTINGS, running_since, said_of_none
 from dashboard.resources.rows import JobRow, columns_of, job_row
@@ -22,6 +24,8 @@ from data.settings.load import setting_rows
 from data.store import StoreReader
 
 _EVERY = 1_000_000
+_OF_STORE = ("application", "user", "state", "kind", "search", "running", "use", "sort")
+"""Options by which the store itself chooses or orders jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,17 @@ class UsedJobRow(JobRow):
 
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
+    options.listed = "applications" if options.by == "application" else "jobs"
+    if not any(getattr(options, name) for name in _OF_STORE):
+        return list_(options)
+    if asks_a_server(options):
+        refuse_with_server(options, *_OF_STORE)
+    for name in ("model", "node", "since"):
+        if getattr(options, name):
+            raise SettingsError(
+                f"--{name} does not go with what else chooses or orders jobs",
+                f"Leave --{name} out, or {', '.join(f'--{word}' for word in _OF_STORE)}.",
+            )
     fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
     query = JobFilter(fields=fields, search=options.search, running=options.running)
     if options.by == "application" and (options.use or options.sort):
@@ -45,7 +60,7 @@ def jobs(options: argparse.Namespace) -> int:
             "applications have no --use and no order of their own",
             "Leave --use and --sort out, or list jobs.",
         )
-    empty_text = LISTINGS["jobs"].empty if query == JobFilter() else "No job is like that."
+    empty_text = LISTINGS["jobs"].empty if query == JobFilter() else "No row is like that."
     kind: type[Any] = JobRow
     with open_for_reading(settings_of(options)) as store:
         reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
@@ -98,17 +113,8 @@ def _used_row(used: JobUse) -> UsedJobRow:
 
 def list_(options: argparse.Namespace) -> int:
     """List what the command is called after; 3 where something is urgent."""
-    listing, loaded = LISTINGS[options.listed], settings_of(options)
-    with open_for_reading(loaded) as store:
-        reader = store.reader
-        entries = listing.read(reader, loaded.settings, partial(present, reader))
-        rows = [listing.row(entry) for entry in entries]
-        empty = "" if rows else said_of_none(reader, listing.empty)
-    return print_listing(options, rows, empty=empty)
-
-
-def print_listing(options: argparse.Namespace, rows: Sequence[Any], *, empty: str) -> int:
-    """Print the rows of a list, and return the exit code."""
+    rows, empty = rows_of(options, options.listed, selection_of(options))
+    rows = rows[: vars(options).get("limit")]
     columns = LISTINGS[options.listed].table_columns()
     print_rows([asdict(row) for row in rows], options.format, columns=columns, empty=empty)
     return FINDINGS if rows and options.listed == "urgent" else 0

@@ -3,18 +3,16 @@
 import argparse
 from dataclasses import asdict
 
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import answer_of
 from dashboard.cli.terminal.output import FINDINGS, print_rows
-from dashboard.resources.memory_rows import MemoryRow, memory_rows
+from dashboard.resources.memory_rows import MEMORY, MemoryRow
 from dashboard.resources.rows import columns_of
 
 
 def memory(options: argparse.Namespace) -> int:
     """List the memory of every running job; 3 when one is likely to run out."""
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        seconds = loaded.settings.planning.slot_minutes * 60
-        rows = list(map(asdict, memory_rows(store.reader, slot_seconds=seconds)))
+    answer = answer_of(options, MEMORY)
+    rows = [asdict(row) for row in answer]
     runs_out = any(row["probability"] is not None for row in rows)
     if options.format != "json":
         rows = [row | {"advice": "; ".join(row["advice"])} for row in rows]

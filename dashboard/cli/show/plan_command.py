@@ -1,53 +1,75 @@
 """`trimtab plan`: the plan of the latest cycle, with its bounds, nodes and tenants."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import answer_of
 from dashboard.cli.terminal.output import print_json, print_rows
-from dashboard.resources.plan_documents import plan_document
+from dashboard.common.what_if_document import difference_rows
+from dashboard.resources.plan_documents import PLAN, WHAT_IF, PlanDocument
 from dashboard.resources.plan_rows import (
     PlanBoundRow,
     PlanNodeRow,
     PlanTenantRow,
-    bound_rows,
-    job_rows,
-    node_rows,
-    tenant_rows,
+    stretch_row,
 )
 from dashboard.resources.rows import columns_of
-from data.records.plans import Plan
+from data.base.errors import NotKnownError
 
 _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
+_COLUMNS = {
+    "job": ("job_id", "from", "slots", "configuration", "nodes"),
+    "node": columns_of(PlanNodeRow),
+    "tenant": columns_of(PlanTenantRow),
+    "bound": columns_of(PlanBoundRow),
+}
+_DIFFERENCES = ("figure", "unit", "plan in force", "what if", "difference")
 
 
 def plan(options: argparse.Namespace) -> int:
     """Show the plan of the latest cycle: by job, node, tenant or bound; as JSON all of it."""
     if options.what_if:
-        from dashboard.cli.show.what_if_command import compare
-
-        return compare(options)
-    with open_for_reading(settings_of(options)) as store:
-        latest = store.reader.latest_plan()
+        return _compare(options)
+    document = None
+    with suppress(NotKnownError):
+        document = answer_of(options, PLAN)
     if options.format == "json":
-        print_json(None if latest is None else plan_document(latest))
+        print_json(document)
         return 0
-    rows_of, columns = _ROWS[options.by]
-    rows = [] if latest is None else rows_of(latest)
-    print_rows(rows, options.format, columns=columns, empty=_NO_CYCLE)
+    rows = [] if document is None else _rows(document, options.by)
+    print_rows(rows, options.format, columns=_COLUMNS[options.by], empty=_NO_CYCLE)
     return 0
 
 
-def _flat(rows_of: Callable[[Plan], list[Any]]) -> Callable[[Plan], list[dict[str, Any]]]:
-    return lambda plan: [asdict(row) for row in rows_of(plan)]
+def _rows(document: PlanDocument, by: str) -> list[dict[str, Any]]:
+    if by == "job":
+        return [
+            {
+                "job_id": job.job_id,
+                **stretch_row(
+                    document.slot_starts[step.start], (step.start, step.end), step.words, job.stays
+                ),
+            }
+            for job in document.job_plans
+            for step in job.steps
+        ]
+    rows: dict[str, Sequence[Any]] = {
+        "node": document.nodes,
+        "tenant": document.tenants,
+        "bound": document.bounds,
+    }
+    return [asdict(row) for row in rows[by]]
 
 
-_Rows = Callable[[Plan], list[dict[str, Any]]]
-_ROWS: dict[str, tuple[_Rows, tuple[str, ...]]] = {
-    "job": (job_rows, ("job_id", "from", "slots", "configuration", "nodes")),
-    "node": (_flat(node_rows), columns_of(PlanNodeRow)),
-    "tenant": (_flat(tenant_rows), columns_of(PlanTenantRow)),
-    "bound": (_flat(bound_rows), columns_of(PlanBoundRow)),
-}
+def _compare(options: argparse.Namespace) -> int:
+    """Show what the knobs would change; of a knob that is given twice the last value counts."""
+    document = answer_of(options, WHAT_IF, **dict(options.what_if))
+    if options.format == "json":
+        print_json(document)
+    else:
+        rows = difference_rows(document.plan_in_force, document.what_if, document.currency)
+        print_rows(rows, options.format, columns=_DIFFERENCES, empty="")
+    return 0

@@ -6,8 +6,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import PARTIAL, print_rows, say
+from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
 from dashboard.reports.week.editions import recipients
 from dashboard.reports.week.query import asked_report
@@ -25,6 +27,10 @@ def weekly(options: argparse.Namespace) -> int:
     With `--last-week`, of the last whole week of the calendar that the settings name, from midnight
     to midnight; with `--send`, to the recipients of the settings.
     """
+    if asks_a_server(options):
+        refuse_with_server(options, "out", "send", "check")
+        when = {"end": options.now, "last_week": options.last_week}
+        return print_document(options, "reports/weekly", **when)
     loaded = settings_of(options)
     settings = loaded.settings
     if options.send or options.check:

@@ -2,10 +2,11 @@
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_rows
+from dashboard.cli.terminal.remote_server import RemoteServer, server_of
 from dashboard.resources.rows import columns_of
 from dashboard.resources.sample_rows import (
     ReadingRow,
@@ -16,9 +17,6 @@ from dashboard.resources.sample_rows import (
 )
 from data.base.errors import SettingsError
 
-if TYPE_CHECKING:
-    from dashboard.cli.terminal.remote_server import RemoteServer
-
 _EVERY = 10_000_000
 _NONE = "Nothing of it is stored in this range."
 
@@ -26,6 +24,8 @@ _NONE = "Nothing of it is stored in this range."
 def samples(options: argparse.Namespace) -> int:
     """Print the readings of a board, or the slots of a board or a job."""
     _require_a_board(options)
+    if asks_a_server(options):
+        return _remote_samples(options, server_of(options))
     with open_for_reading(settings_of(options)) as store:
         span = traced_range(
             store.reader,
@@ -39,9 +39,8 @@ def samples(options: argparse.Namespace) -> int:
     return _print(options, entries)
 
 
-def remote_samples(options: argparse.Namespace, server: "RemoteServer") -> int:
+def _remote_samples(options: argparse.Namespace, server: RemoteServer) -> int:
     """Print them as a server tells them."""
-    _require_a_board(options)
     values = {
         "gpu": options.gpu,
         "from": options.since and options.since.isoformat(),

@@ -11,8 +11,10 @@ from dashboard.accounting.savings.ledger import (
     total_energy,
     total_gpu_hours,
 )
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import answer_of
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text
+from dashboard.cli.terminal.remote_server import not_on_a_server
 from dashboard.resources.rows import saving_row
 from data.base.clock import utc_now
 
@@ -44,6 +46,8 @@ def savings(options: argparse.Namespace) -> int:
     """List what applied changes promised and brought; the last row is the total."""
     if options.by != "change":
         return _to_date(options)
+    if asks_a_server(options):
+        not_on_a_server("--by change", "by finding, day or namespace")
     with open_for_reading(settings_of(options)) as store:
         rows = ledger(store.reader, now=utc_now())
     gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
@@ -64,13 +68,9 @@ def savings(options: argparse.Namespace) -> int:
 
 def _to_date(options: argparse.Namespace) -> int:
     """List what was saved so far, by finding, day or namespace; the last row is the total."""
-    from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day, summed
+    from dashboard.resources.documents import SAVED
 
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        days = saved_by_day(store.reader, loaded.settings, now=utc_now())
-        until = measured_until(store.reader, loaded.settings)
-    sums = (*summed(days, options.by, at=until), *summed(days, "all", at=until))
+    sums = answer_of(options, SAVED, by=options.by)
     if options.format == "json":
         print_json([asdict(total) for total in sums])
         return 0

@@ -42,25 +42,16 @@ def services(options: argparse.Namespace) -> int:
 
     All columns are in CSV and JSON, the slots ahead in the JSON alone.
     """
-    from dashboard.cli.terminal.context import open_for_reading, settings_of
-    from dashboard.common.replay_clock import present
-    from dashboard.resources.rows import ServiceRow, columns_of, service_row
+    from dashboard.cli.terminal.ask import rows_of, selection_of
+    from dashboard.resources.rows import ServiceRow, columns_of
 
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        now = present(store.reader)
-        rows = [
-            asdict(service_row(outlook, loaded.settings.serving, now))
-            for outlook in store.reader.serving_outlook()
-        ]
-    print_rows(
-        rows,
-        options.format,
-        columns=_SERVICE_COLUMNS
-        if options.format == "table"
-        else [name for name in columns_of(ServiceRow) if name != "slots"],
-        empty="No inference engine was read in the latest cycle: does prometheus.url scrape one?",
-    )
+    rows, _empty = rows_of(options, "serving", selection_of(options))
+    columns: tuple[str, ...] = _SERVICE_COLUMNS
+    if options.format != "table":
+        columns = tuple(name for name in columns_of(ServiceRow) if name != "slots")
+    empty = "No inference engine was read in the latest cycle: does prometheus.url scrape one?"
+    documents = [asdict(row) for row in rows[: options.limit]]
+    print_rows(documents, options.format, columns=columns, empty=empty)
     return 0
 
 

@@ -20,7 +20,8 @@ from dashboard.accounting.cost.focus import focus_csv, focus_parquet, focus_rows
 from dashboard.accounting.cost.groups import OF_BOARDS
 from dashboard.accounting.cost.statement import CostStatement, asked_cost_statement
 from dashboard.cli.show.report_command import write_whole
-from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import (
     NOT_OBSERVED,
     PARTIAL,
@@ -29,12 +30,19 @@ from dashboard.cli.terminal.output import (
     range_text,
     say,
 )
+from dashboard.cli.terminal.remote_server import refuse_with_server
 from data.base.errors import SettingsError
 from data.settings.all_settings import Settings
 
 
 def statement(options: argparse.Namespace) -> int:
     """Print the statement; what is unknown goes to stderr. 3 where no cost is known at all."""
+    if asks_a_server(options):
+        refuse_with_server(options, "out")
+        return print_document(
+            options, "statement", by=",".join(options.by), every=options.every,
+            start=options.since, end=options.until, budgets=options.budgets,
+        )  # fmt: skip
     loaded = settings_of(options)
     focus = options.format.startswith("focus")
     every = options.every or ("day" if focus else "total")

@@ -45,3 +45,10 @@ def watch_seconds(text: str) -> float:
     if not 1 <= seconds <= _DAY_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
     return seconds
+
+
+def row_count(text: str) -> int:
+    """Read how many rows are shown at most: 1 or more."""
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows above 0")
+    return int(text[:9])

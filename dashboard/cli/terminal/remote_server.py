@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
@@ -141,6 +141,20 @@ def server_of(options: argparse.Namespace) -> RemoteServer:
             f"--token-file {file} holds no token", "Put the token into it, on one line."
         )
     return RemoteServer(url, token)
+
+
+def refuse_with_server(options: argparse.Namespace, *names: str) -> None:
+    """Refuse options that the API does not have. Errors: SettingsError."""
+    for name in names:
+        if vars(options).get(name):
+            not_on_a_server(f"--{name.replace('_', '-')}")
+
+
+def not_on_a_server(what: str, where: str = "on the host of the store") -> NoReturn:
+    """Refuse what needs the store itself. Errors: SettingsError."""
+    raise SettingsError(
+        f"{what} is not to be had with --server", f"Do it {where}, without --server."
+    )
 
 
 def _require_safe(url: str) -> None:

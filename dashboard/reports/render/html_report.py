@@ -5,23 +5,33 @@ what cannot be seen is shown as such in both (see `dashboard.common.escaping`).
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.accounting.energy.export import row_fields, statement_document
+from dashboard.accounting.energy.export import (
+    EnergyDocument,
+    Fields,
+    row_fields,
+    statement_document,
+)
 from dashboard.accounting.energy.periods import WHOLE_RANGE
 from dashboard.accounting.energy.statement import METHOD, NOT_INCLUDED, covered
+from dashboard.accounting.savings.daily_savings import RunRate
+from dashboard.accounting.savings.ledger import Total
 from dashboard.common.escaping import markdown, shown
 from dashboard.common.figures import bare_range_text, figure_text, range_text, target_text
 from dashboard.reports.week.savings import WeeklySaved
+from dashboard.reports.week.waste import WasteRow
 from dashboard.reports.week.week import Week
-from dashboard.reports.week.weekly_report import WeeklyReport
+from dashboard.reports.week.weekly_report import DayAhead, WeeklyReport
 from data.base.counts import count_text
 from data.facts.energy_integration import MAX_GAP_SECONDS
-from data.records.recommendations import Range
+from data.records.commands import AuditEntry, Measurement
+from data.records.recommendations import Range, StatedRecommendation
 
 UNKNOWN = "—"
 _LONGEST = 200
@@ -104,54 +114,117 @@ def render_html(report: WeeklyReport) -> str:
     return template.render(report=report, picture=picture, **_CONSTANTS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLine:
+    """Cost and bound of the plan in a report."""
+
+    plan_id: str
+    cost: float
+    lower_bound: float
+    gap: float
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedChange:
+    """An applied change of a report, with what it promised and brought."""
+
+    finding: str
+    id: str
+    digest: str
+    action: str
+    target: str
+    state: str
+    applied_at: datetime
+    measured_at: datetime | None
+    measurement: Measurement | None
+    unknown_because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDocument:
+    """Counts, sums and changes of a week."""
+
+    approved: int
+    rejected: int
+    applied: int
+    run_rate: RunRate | None
+    gpu_hours: Total
+    energy_kwh: Total
+    emissions_kgco2e: Range | None
+    changes: list[SavedChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyDocument:
+    """The weekly report as one object; unknown is None."""
+
+    start: datetime
+    end: datetime
+    zone: str
+    edition: str
+    as_of: datetime | None
+    boards: float | None
+    allocated_gpus: float | None
+    used_gpus: float | None
+    coverage_ratio: float | None
+    finding: str
+    forecasts: int
+    forecasts_skipped: int
+    energy: EnergyDocument
+    energy_by_job: list[Fields]
+    energy_by_day: list[Fields]
+    waste: tuple[WasteRow, ...]
+    made_of: dict[str, str]
+    decided: tuple[AuditEntry, ...]
+    saved: SavedDocument
+    ahead: tuple[DayAhead, ...]
+    recommendations: list[StatedRecommendation]
+    plan: PlanLine | None
+
+
+def weekly_document(report: WeeklyReport) -> WeeklyDocument:
+    """Return the report as one object for programs."""
+    names = (
+        "as_of", "boards", "allocated_gpus", "used_gpus", "coverage_ratio", "finding", "forecasts",
+        "forecasts_skipped", "waste", "decided", "ahead",
+    )  # fmt: skip
+    fields: dict[str, Any] = {name: getattr(report, name) for name in names}
+    plan, days = report.plan, report.energy.days
+    return WeeklyDocument(
+        start=report.week.start,
+        end=report.week.end,
+        zone=report.week.zone,
+        edition=report.edition.key,
+        energy=statement_document(report.energy.statement),
+        energy_by_job=[row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
+        energy_by_day=[row_fields(row, days.calendar) for row in days.rows],
+        made_of=made_of(report.week),
+        saved=_saved(report.saved),
+        recommendations=[
+            stored.recommendation.as_row(StatedRecommendation, state=stored.state)
+            for stored in report.recommendations
+        ],
+        plan=None
+        if plan is None
+        else PlanLine(
+            plan_id=plan.plan_id,
+            cost=plan.cost,
+            lower_bound=plan.lower_bound,
+            gap=plan.gap_ratio,
+            currency=plan.currency,
+        ),
+        **fields,
+    )
+
+
 def render_json(report: WeeklyReport) -> str:
     """Return the report as one JSON object; unknown is null."""
-    fields = {
-        name: getattr(report, name)
-        for name in (
-            "as_of",
-            "boards",
-            "allocated_gpus",
-            "used_gpus",
-            "coverage_ratio",
-            "finding",
-            "forecasts",
-            "forecasts_skipped",
-        )
-    }
-    document = {"start": report.week.start, "end": report.week.end, "zone": report.week.zone}
-    document |= (
-        {"edition": report.edition.key}
-        | fields
-        | {
-            "energy": asdict(statement_document(report.energy.statement)),
-            "energy_by_job": [row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
-            "energy_by_day": [
-                row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows
-            ],
-            "waste": [asdict(row) for row in report.waste],
-            "made_of": made_of(report.week),
-            "decided": [asdict(entry) for entry in report.decided],
-            "saved": _saved(report.saved),
-            "ahead": [asdict(entry) for entry in report.ahead],
-            "recommendations": [
-                stored.recommendation.as_dict() | {"state": stored.state}
-                for stored in report.recommendations
-            ],
-            "plan": None
-            if report.plan is None
-            else {
-                "plan_id": report.plan.plan_id,
-                "cost": report.plan.cost,
-                "lower_bound": report.plan.lower_bound,
-                "gap": report.plan.gap_ratio,
-                "currency": report.plan.currency,
-            },
-        }
-    )
-    return (
-        json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    )
+    text = json.dumps(
+        asdict(weekly_document(report)),
+        default=_plain, indent=2, allow_nan=False, ensure_ascii=False,
+    )  # fmt: skip
+    return f"{text}\n"
 
 
 def made_of(week: Week) -> dict[str, str]:
@@ -185,32 +258,32 @@ def _span(start: datetime, end: datetime) -> str:
     return urlencode({"from": start.isoformat(), "to": end.isoformat()})
 
 
-def _saved(saved: WeeklySaved) -> dict[str, object]:
+def _saved(saved: WeeklySaved) -> SavedDocument:
     """Return the counts, the sums, and each change with what it promised and brought."""
-    return {
-        "approved": saved.approved,
-        "rejected": saved.rejected,
-        "applied": saved.applied,
-        "run_rate": saved.run_rate and asdict(saved.run_rate),
-        "gpu_hours": asdict(saved.gpu_hours),
-        "energy_kwh": asdict(saved.energy),
-        "emissions_kgco2e": saved.emissions_kgco2e and asdict(saved.emissions_kgco2e),
-        "changes": [
-            {
-                "finding": row.reference,
-                "id": row.recommendation.recommendation_id,
-                "digest": row.recommendation.digest,
-                "action": str(row.recommendation.action),
-                "target": row.recommendation.target,
-                "state": row.state,
-                "applied_at": row.applied_at,
-                "measured_at": row.measured_at,
-                "measurement": row.measurement and asdict(row.measurement),
-                "unknown_because": row.reason,
-            }
+    return SavedDocument(
+        approved=saved.approved,
+        rejected=saved.rejected,
+        applied=saved.applied,
+        run_rate=saved.run_rate,
+        gpu_hours=saved.gpu_hours,
+        energy_kwh=saved.energy,
+        emissions_kgco2e=saved.emissions_kgco2e,
+        changes=[
+            SavedChange(
+                finding=row.reference,
+                id=row.recommendation.recommendation_id,
+                digest=row.recommendation.digest,
+                action=str(row.recommendation.action),
+                target=row.recommendation.target,
+                state=row.state,
+                applied_at=row.applied_at,
+                measured_at=row.measured_at,
+                measurement=row.measurement,
+                unknown_because=row.reason,
+            )
             for row in saved.rows
         ],
-    }
+    )
 
 
 def _plain(value: object) -> str:

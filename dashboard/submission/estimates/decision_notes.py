@@ -1,8 +1,8 @@
 """Reasons for the place of a new job, in words and for programs: what was weighed, with what."""
 
-from typing import Any
+from typing_extensions import TypedDict
 
-from dashboard.submission.estimates.estimate import fit_figures, fit_text
+from dashboard.submission.estimates.estimate import FitFigures, fit_figures, fit_text
 from dashboard.submission.job.placement import Considered, PlacementDecision
 from planner.memory.estimate.predictor import gib, needed_bytes
 from planner.memory.estimate.training_plans import SPEED_BASIS
@@ -39,7 +39,38 @@ def _waiting_text(decision: PlacementDecision) -> str:
     return f"what else waits: {names}" + (f" and {more} more" if more > 0 else "")
 
 
-def decision_document(decision: PlacementDecision) -> dict[str, Any]:
+class ConsideredRow(FitFigures):
+    """A plan that was weighed, and the verdict on it."""
+
+    gpu: str
+    gpus: int
+    needed_gib: float
+    speed: float
+    speed_is: str
+    cost_per_work: float
+    verdict: str
+
+
+class WaitingRow(TypedDict):
+    """A job that waits too: the types that it runs on, and for how long."""
+
+    job: str
+    gpus: int
+    gpu: list[str]
+    hours: float
+
+
+class DecisionDocument(TypedDict):
+    """A decision as one object for programs; `free` and `total` count GPUs by type."""
+
+    basis: str
+    free: dict[str, int]
+    total: dict[str, int]
+    considered: list[ConsideredRow]
+    waiting: list[WaitingRow]
+
+
+def decision_document(decision: PlacementDecision) -> DecisionDocument:
     """Return a decision as one object for programs."""
     return {
         "basis": str(decision.basis),

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from dashboard.submission.job.command_options import needs
 from dashboard.submission.job.fleet import FLEET_UNKNOWN, FleetRoom, RoomAnswer, SubmissionFleet
@@ -139,7 +141,18 @@ def shown_probability(probability: float) -> float:
     return math.floor(probability * 1000 + 1e-6) / 1000
 
 
-def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
+class FitFigures(TypedDict):
+    """The memory of one GPU in GiB, and the probability that it suffices."""
+
+    p50_gib: float
+    p95_gib: float
+    p99_gib: float
+    usable_gib: float
+    memory_gib: float
+    fit_probability: float
+
+
+def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> FitFigures:
     """Return the memory of one GPU in GiB as every row and text shows it, and if it suffices."""
     memory = job.gpu_memory_bytes or 0.0
     probability = estimate.probability_within(USABLE * memory)
@@ -243,6 +256,62 @@ def offered(
     )
 
 
+_StatedValues = TypedDict("_StatedValues", {"told": str}, total=False)  # noqa: UP013 - a column
+"""Values that a command must name for a plan to be submitted."""
+
+
+class EstimatedPlan(FitFigures, _StatedValues):
+    """A job spread over GPUs of one type: a plan, a fixed layout, or an engine with its cache."""
+
+    gpu: str
+    gpus: int
+    data: int
+    tensor: int
+    pipeline: int
+    context: NotRequired[int]
+    expert: NotRequired[int]
+    sharding: str
+    micro_batch: int | None
+    accumulation: int
+    recompute: str
+    binding_event: str
+    tier: str
+    speed_per_gpu: NotRequired[float]
+    cost_eur_per_work: NotRequired[float]
+    speed_is: NotRequired[str]
+    hours_low: NotRequired[float]
+    hours_high: NotRequired[float]
+    fleet: NotRequired[str]
+    fits: NotRequired[bool]
+    why_not: NotRequired[str]
+    engine_gib: NotRequired[float]
+    cache_gib: NotRequired[float]
+    cache_p95_gib: NotRequired[float]
+    cache_tokens: NotRequired[int]
+    cached_sequences: NotRequired[int]
+    estimate: "PeakDocument"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakDocument:
+    """An estimate for programs: bytes, breakdown, and what was missing or assumed."""
+
+    p50_bytes: float
+    p95_bytes: float
+    p99_bytes: float
+    allocated_bytes: float
+    reserved_bytes: float
+    context_bytes: float
+    breakdown: dict[str, float]
+    binding_event: str
+    binding_stage: int
+    tier: str
+    missing: tuple[str, ...]
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+    sample_count: int
+
+
 def plan_row(offer: OfferedPlan, *, tokens: float | None = None) -> dict[str, Any]:
     """Return a plan as the command line and the page show it; memory in GiB per GPU.
 
@@ -299,24 +368,13 @@ def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
     ]
 
 
-def estimate_document(estimate: MemoryEstimate) -> dict[str, Any]:
-    """Return an estimate for programs: bytes, breakdown, and what was missing or assumed."""
-    return {
-        "p50_bytes": estimate.p50_bytes,
-        "p95_bytes": estimate.p95_bytes,
-        "p99_bytes": estimate.p99_bytes,
-        "allocated_bytes": estimate.allocated_bytes,
-        "reserved_bytes": estimate.reserved_bytes,
-        "context_bytes": estimate.context_bytes,
-        "breakdown": dict(estimate.breakdown),
-        "binding_event": estimate.binding_event,
-        "binding_stage": estimate.binding_stage,
-        "tier": str(estimate.tier),
-        "missing": list(estimate.missing),
-        "assumed": list(estimate.assumed),
-        "notes": list(estimate.notes),
-        "sample_count": estimate.sample_count,
-    }
+def peak_document(estimate: MemoryEstimate) -> PeakDocument:
+    """Return an estimate for programs."""
+    names = (entry.name for entry in fields(PeakDocument))
+    values = {name: getattr(estimate, name) for name in names}
+    return PeakDocument(
+        **values | {"breakdown": dict(estimate.breakdown), "tier": str(estimate.tier)}
+    )
 
 
 def model_line(job: TrainingJob) -> str:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from dashboard.submission.estimates.estimate import (
+    EstimatedPlan,
     Offers,
     chosen_types,
-    estimate_document,
     layout_row,
     layouts,
     model_line,
     offered,
+    peak_document,
     plan_row,
 )
 from dashboard.submission.estimates.launcher_estimate import launched_rows
@@ -149,6 +150,18 @@ class AskedEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateDocument:
+    """An estimate as one object for programs."""
+
+    model: str
+    model_assumed: tuple[str, ...]
+    gpu_types_from: str
+    warnings: list[str]
+    notes: list[str]
+    plans: list[EstimatedPlan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateAnswer:
     """Plans, best first, or one layout on every GPU type: a row and an estimate of each."""
 
@@ -160,19 +173,20 @@ class EstimateAnswer:
     warnings: list[str]
     notes: list[str]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> EstimateDocument:
         """Return it as one object for programs."""
-        return {
-            "model": model_line(self.job),
-            "model_assumed": list(self.assumed),
-            "gpu_types_from": self.origin,
-            "warnings": self.warnings,
-            "notes": self.notes,
-            "plans": [
-                row | {"estimate": estimate_document(estimate)}
-                for row, estimate in zip(self.rows, self.estimates, strict=True)
-            ],
-        }
+        plans: list[Any] = [
+            row | {"estimate": peak_document(estimate)}
+            for row, estimate in zip(self.rows, self.estimates, strict=True)
+        ]
+        return EstimateDocument(
+            model=model_line(self.job),
+            model_assumed=self.assumed,
+            gpu_types_from=self.origin,
+            warnings=self.warnings,
+            notes=self.notes,
+            plans=plans,
+        )
 
 
 def estimate_answer(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from dashboard.submission.estimates.decision_notes import decision_document
+from dashboard.submission.estimates.decision_notes import DecisionDocument, decision_document
 from dashboard.submission.job.feasible_plans import family_of
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.submit.proposal import SubmissionProposal, propose
@@ -12,7 +12,7 @@ from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.target import SubmissionTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.identifiers import digest_of
-from data.records.submissions import Submission
+from data.records.submissions import Submission, SubmittedPlan
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
@@ -48,10 +48,41 @@ def shown_digest(proposal: SubmissionProposal) -> str:
     return digest_of([submission.job_digest, text])
 
 
-def proposal_document(proposal: SubmissionProposal, reply: str) -> dict[str, Any]:
-    """Return a proposal as one object for programs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalDocument:
+    """A job before it is sent: its plan and place, and exactly what would be sent."""
+
+    id: str
+    name: str
+    target: str
+    plan: SubmittedPlan
+    nodes_now: list[str]
+    waits: bool
+    misses_deadline: bool
+    decision: DecisionDocument | None
+    launch: str
+    manifest: str
+    cluster_says: str
+    warnings: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewDocument(ProposalDocument):
+    """A proposal with the digest under which it may be sent."""
+
+    digest: str
+
+
+Document = TypeVar("Document", bound=ProposalDocument)
+
+
+def proposal_document(
+    kind: type[Document], proposal: SubmissionProposal, **columns: Any
+) -> Document:
+    """Return a proposal as one object for programs, with these columns beside."""
     placement = proposal.placement
-    return {
+    fields: dict[str, Any] = {
         "id": proposal.submission.submission_id,
         "name": proposal.job.name,
         "target": proposal.submission.target,
@@ -59,13 +90,13 @@ def proposal_document(proposal: SubmissionProposal, reply: str) -> dict[str, Any
         "nodes_now": list(placement.nodes),
         "waits": placement.waits,
         "misses_deadline": placement.misses_deadline,
-        "decision": None if placement.decision is None else decision_document(placement.decision),
+        "decision": placement.decision and decision_document(placement.decision),
         "launch": proposal.manifest.launch,
         "manifest": proposal.manifest.text,
-        "cluster_says": reply,
         "warnings": list(proposal.warnings),
         "notes": list(proposal.notes),
     }
+    return kind(**fields, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.cycle.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
+from dashboard.common.what_if_document import difference_rows
+from dashboard.cycle.what_if import KNOBS, WhatIf, read_basis, what_if
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import number, table
 from data.base.counts import count_text
@@ -115,7 +116,8 @@ def _show(knobs: dict[str, float], result: WhatIf) -> None:
             f"solved in {result.seconds:.2g} s to within {100 * result.gap_ratio:.2f} %."
         )
     )
-    table(pd.DataFrame(difference_rows(result)), "what-if")
+    rows = difference_rows(result.current, result.changed, result.settings.energy.currency)
+    table(pd.DataFrame(rows), "what-if")
     notes = [
         f"Energy of {count_text(result.changed.unknown_jobs, 'job')} is not known and left out."
         if result.changed.unknown_jobs

@@ -90,7 +90,7 @@ def test_no_verb_acts_and_no_text_is_one(as_: Callable[..., TestClient], store: 
                  "approve TT-1", "x" * 5000, "--help", "TT-1\r\nX-Trimtab-By: eve"):  # fmt: skip
         assert "refused" in tool(alex, "finding", name=text)
         assert "refused" in tool(alex, "estimate_memory", model=text, batch=8, seq=8)
-        assert "refused" in tool(alex, "plan", what_if=[text])
+        assert "refused" in tool(alex, "what_if", headroom=text)
         found = tool(alex, "findings", team=text)
         assert text == "" or "refused" in found or found["total"] == 0
     assert store.reader.audit() == ()

@@ -1,0 +1,202 @@
+"""Statements, the report and estimates as one object each, and the table of all such resources."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dashboard.accounting.cost.budgets import budget_rows
+from dashboard.accounting.cost.export import (
+    AllocationDocument,
+    CostDocument,
+    allocation_document,
+)
+from dashboard.accounting.cost.export import statement_document as cost_document
+from dashboard.accounting.cost.focus import PERIODS, VERSION, FocusDocument, focus_rows
+from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.statement import asked_cost_statement
+from dashboard.accounting.energy.export import EnergyDocument, statement_document
+from dashboard.accounting.energy.query import asked_statement
+from dashboard.accounting.savings.daily_savings import (
+    SavedSum,
+    measured_until,
+    saved_by_day,
+    summed,
+)
+from dashboard.common.request_times import Moment
+from dashboard.reports.render.html_report import WeeklyDocument, weekly_document
+from dashboard.reports.week.query import asked_report
+from dashboard.resources.memory_rows import MEMORY
+from dashboard.resources.plan_documents import IDLE, PLAN, WHAT_IF
+from dashboard.resources.resource import NoQuery, RangeQuery, Resource, View
+from dashboard.resources.workload_rows import FORECASTS
+from dashboard.submission.estimates.query import AskedEstimate, EstimateDocument, estimate_answer
+from dashboard.submission.job.model_source import read_model
+
+
+class EnergyQuery(RangeQuery):
+    """Which statement is asked for; without a range, of the 7 days before the newest sample."""
+
+    by: Literal[
+        "tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet",
+        "hour", "day", "week",
+    ] = "tenant"  # fmt: skip
+    every: Literal["total", "hour", "day", "week"] = "total"
+
+
+def _energy(view: View, query: EnergyQuery) -> EnergyDocument:
+    statement = asked_statement(
+        view.reader,
+        view.settings,
+        by=query.by,
+        every=query.every,
+        start=query.start,
+        end=query.end,
+    )
+    return statement_document(statement)
+
+
+class StatementQuery(RangeQuery):
+    """Which statement of cost is asked for; without a range, of the month so far."""
+
+    by: Annotated[str, Field(pattern=f"^({'|'.join(GROUPS)})(,({'|'.join(GROUPS)}))*$")] = "tenant"
+    every: Literal["total", "hour", "day", "week", "month"] = "total"
+    form: Annotated[Literal["json", "focus", "opencost"], Field(alias="format")] = "json"
+    budgets: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_charged(self) -> Self:
+        periods = [str(period) for period in PERIODS]
+        of_boards = set(OF_BOARDS).intersection(self.by.split(","))
+        if self.form == "focus" and (self.every not in periods or of_boards):
+            raise ValueError(
+                "FOCUS charges are by hour or day: give `every`, and not by board or cluster"
+            )
+        return self
+
+
+Statement = CostDocument | FocusDocument | AllocationDocument
+
+
+def _statement(view: View, query: StatementQuery) -> Statement:
+    statement = asked_cost_statement(
+        view.reader,
+        view.settings,
+        by=list(dict.fromkeys(query.by.split(","))),
+        every=query.every,
+        start=query.start,
+        end=query.end,
+    )
+    if query.form == "focus":
+        return FocusDocument(version=VERSION, rows=focus_rows(statement, view.settings))
+    if query.form == "opencost":
+        return allocation_document(statement)
+    budgets = budget_rows(view.reader, view.settings, at=statement.end) if query.budgets else ()
+    return cost_document(statement, budgets)
+
+
+class SavedQuery(NoQuery):
+    """What the rows are of."""
+
+    by: Literal["finding", "day", "namespace"] = "finding"
+
+
+def _saved(view: View, query: SavedQuery) -> list[SavedSum]:
+    days = saved_by_day(view.reader, view.settings, now=view.clock())
+    until = measured_until(view.reader, view.settings)
+    return [*summed(days, query.by, at=until), *summed(days, "all", at=until)]
+
+
+class ReportQuery(NoQuery):
+    """Which 168 hours: before a time or the newest sample, or the last whole week before it."""
+
+    end: Annotated[Moment | None, Field(alias="to")] = None
+    last_week: bool = False
+
+
+def _weekly(view: View, query: ReportQuery) -> WeeklyDocument:
+    report = asked_report(
+        view.reader,
+        view.settings,
+        end=query.end,
+        last_week=query.last_week,
+        edition=view.edition,
+    )
+    return weekly_document(report)
+
+
+Count = Annotated[int | None, Field(ge=1, le=65_536)]
+Word = Annotated[str, Field(max_length=100)]
+
+
+class EstimateQuery(NoQuery):
+    """A training job of a known model, and which plans of it, as `trimtab estimate` has them."""
+
+    model: Annotated[str, Field(max_length=100, description="a known model: llama3-8b")]
+    batch: Annotated[int, Field(ge=1, le=10**7, description="sequences of a whole step")]
+    seq: Annotated[int, Field(ge=1, le=10**8, description="tokens of a sequence")]
+    framework: Word = ""
+    optimizer: Word = ""
+    precision: Word = ""
+    quantization: Word = ""
+    method: Literal["full", "adapter"] = "full"
+    adapter_rank: Annotated[Count, Field(alias="adapter-rank")] = None
+    lengths: Literal["fixed", "vary"] | None = None
+    recompute: Literal["none", "attention", "operators", "full"] | None = None
+    micro_batch: Annotated[Count, Field(alias="micro-batch")] = None
+    gpu: Annotated[str, Field(max_length=100, description="only this GPU type; '' for all")] = ""
+    gpus: Annotated[int, Field(ge=1, le=1024, description="GPUs at most")] = 64
+    data: Count = None
+    tensor: Count = None
+    pipeline: Count = None
+    tokens: Annotated[float | None, Field(gt=0, le=1e17, description="of the whole run")] = None
+    time_limit: Annotated[float | None, Field(gt=0, le=24 * 365, alias="time-limit")] = None
+    top: Annotated[int, Field(ge=1, le=100, description="plans given at most")] = 10
+
+
+def _estimate(view: View, query: EstimateQuery) -> EstimateDocument:
+    fields = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
+    model = read_model(name=query.model, config="", folder=Path(), place="model")
+    return estimate_answer(AskedEstimate.of(fields), model, view.reader).document()
+
+
+ENERGY = Resource(
+    name="energy",
+    about="Energy, emissions and cost with their factors, and what was not measured",
+    kind=EnergyDocument,
+    query=EnergyQuery,
+    read=_energy,
+)
+STATEMENT = Resource(
+    name="statement",
+    about="What the fleet costs, by whom: used, idle, shared, free; also as FOCUS or OpenCost",
+    kind=Statement,
+    query=StatementQuery,
+    read=_statement,
+    anyone=False,
+)
+SAVED = Resource(
+    name="savings/to-date",
+    about="What was saved so far; the last row is the total",
+    kind=list[SavedSum],
+    query=SavedQuery,
+    read=_saved,
+)
+WEEKLY = Resource(
+    name="reports/weekly",
+    about="The weekly report, to an owner that of their own jobs",
+    kind=WeeklyDocument,
+    query=ReportQuery,
+    read=_weekly,
+)
+ESTIMATE = Resource(
+    name="estimate",
+    about="The peak GPU memory of a training job, and the plans that fit the fleet",
+    kind=EstimateDocument,
+    query=EstimateQuery,
+    read=_estimate,
+    anyone=False,
+)
+DOCUMENTS: tuple[Resource[Any, Any], ...] = (
+    PLAN, WHAT_IF, IDLE, FORECASTS, MEMORY, STATEMENT, ENERGY, SAVED, WEEKLY, ESTIMATE,
+)  # fmt: skip
