@@ -39,10 +39,10 @@ from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
+from planner.slots.exact_program import CLOSE
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
-from planner.solver.exact_program import CLOSE
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up

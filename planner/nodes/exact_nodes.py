@@ -30,9 +30,9 @@ from planner.problem.slot_mapping import (
     node_cost_per_board,
 )
 from planner.slots.coupling_rows import coupling_rows
+from planner.slots.exact_program import Program
 from planner.slots.slot_problem import Floats, Indices, Path, SlotProblem, pinned_cost
 from planner.solver.exact import JobColumns, job_columns, limit_rows, paths_of, states
-from planner.solver.exact_program import Program
 
 Spot = tuple[tuple[int, int], ...]
 """Nodes by number, with GPUs on each."""

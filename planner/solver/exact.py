@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.slots.coupling_rows import CouplingRows
+from planner.slots.exact_program import Program
 from planner.slots.slot_problem import Floats, Indices, Path, Singles, SlotProblem
-from planner.solver.exact_program import Program
 from planner.solver.prices import max_nodes
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from data.base.errors import ImpossibleProblemError, PlanningError
 from planner.slots.check_problem import check_costs, check_problem
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.exact_program import CLOSE
 from planner.slots.lanes import pack
 from planner.slots.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.slots.survey_kernel import CostSurvey, survey
@@ -28,7 +29,6 @@ from planner.solver.bounds import (
     or_jobs_alone,
 )
 from planner.solver.exact import exact_plan, states
-from planner.solver.exact_program import CLOSE
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
 from planner.solver.prices import SMALL_JOBS, Market, PriceSearch, ResourcePrices, settled_prices
