@@ -119,8 +119,8 @@ def build_plan(
     show(1, 3)
     clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
-    asked = requests_of(problem, mapping)
-    effort = _effort(problem, exact=asked is None)
+    requests = requests_of(problem, mapping)
+    effort = _effort(problem, exact=requests is None)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
     try:
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
@@ -133,7 +133,7 @@ def build_plan(
         solved, start = _solved(mapping, start, clock, solver, effort)
     show(2, 3)
     today = _today(problem, mapping, clock)
-    best, bound = _on_nodes(problem, mapping, solved, start, clock, asked)
+    best, bound = _on_nodes(problem, mapping, solved, start, clock, requests)
     if today is not None and (best.placed.failed or today.cost < best.cost):
         best = today
     show(3, 3)
@@ -204,7 +204,7 @@ def _on_nodes(
     solved: SolvedPlan,
     start: Rolling | None,
     clock: _PlanClock,
-    asked: list[Request] | None,
+    requests: list[Request] | None,
 ) -> tuple[_Found, Bound]:
     """Place a slot plan, then win back the cost of its repair; return it with a lower bound.
 
@@ -216,12 +216,12 @@ def _on_nodes(
     counted = solved.lower_bound - spanning_cost(problem, mapping.slots.fleet)
     bound = Bound(value=counted, name=solved.bound_name)
     exact = None
-    if asked is not None and best.cost - counted > CLOSE * best.cost and clock.share(1.0) > 0:
+    if requests is not None and best.cost - counted > CLOSE * best.cost and clock.share(1.0) > 0:
         exact = exact_nodes(
             problem,
             mapping,
             slots,
-            asked,
+            requests,
             below=np.inf if best.placed.failed else best.cost,
             seconds=clock.share(_EXACT_SHARE),
         )

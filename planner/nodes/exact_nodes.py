@@ -103,10 +103,10 @@ def requests_of(problem: PlanningProblem, mapping: SlotMapping) -> list[Request]
         for pool, boards in keys:
             of_key = (grid.gpu_type[allowed] == pool) & (grid.boards[allowed] == boards)
             rows = allowed[of_key]
-            held = mapping.option_of[job, rows].tolist()
+            offers = mapping.option_of[job, rows].tolist()
             where = (pool, int(rows[0]), 0, cost.shape[1])
-            stretch = stretch_of(problem, pool_of, job, held[0], where)
-            price = min(move_cost(problem, entry, option) for option in held)
+            stretch = stretch_of(problem, pool_of, job, offers[0], where)
+            price = min(move_cost(problem, entry, option) for option in offers)
             spots = _spots(problem, stretch)
             count += 0 if spots is None else len(spots) * cost.shape[1]
             if spots is None or count > _MOST_STATES:
@@ -120,9 +120,9 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...] | Non
     nodes, home = problem.facts.nodes, dict(stretch.home)
     number = {node.name: index for index, node in enumerate(nodes)}
     stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
-    own = kept_boards(stretch.home, stretch.gpus) if stays else ()
-    if own and not problem.movable(stretch.job):
-        return (tuple((number[name], count) for name, count in own),)
+    home_counts = kept_boards(stretch.home, stretch.gpus) if stays else ()
+    if home_counts and not problem.movable(stretch.job):
+        return (tuple((number[name], count) for name, count in home_counts),)
     here = [
         (index, node)
         for index, node in enumerate(nodes)
@@ -130,7 +130,7 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...] | Non
         and (node.open or (stays and node.name in home))
         and (stretch.only is None or node.name in stretch.only)
     ]
-    sizes = _parts(problem, stretch, [count for _name, count in own])
+    sizes = _parts(problem, stretch, [count for _name, count in home_counts])
     if len(here) ** len(sizes) > _MOST_PLACES:
         return None
     places = product(dict(here), repeat=len(sizes))
@@ -139,7 +139,7 @@ def _spots(problem: PlanningProblem, stretch: Stretch) -> tuple[Spot, ...] | Non
     return tuple(sorted(spot for spot in spots if all(rooms[at] >= gpus for at, gpus in spot)))
 
 
-def _parts(problem: PlanningProblem, stretch: Stretch, own: Sequence[int]) -> list[int]:
+def _parts(problem: PlanningProblem, stretch: Stretch, at_home: Sequence[int]) -> list[int]:
     """Return the GPUs of the parts that are on one node each: those of pods where told."""
     job = problem.jobs[stretch.job].demand.job
     each = whole_fact(job.extra, "gpus_per_pod") if job.platform is Platform.KUBERNETES else None
@@ -147,7 +147,7 @@ def _parts(problem: PlanningProblem, stretch: Stretch, own: Sequence[int]) -> li
         return [each] * (stretch.gpus // each)
     in_pool = zip(problem.facts.nodes, problem.pools.of_node, strict=True)
     largest = max((node.gpus for node, pool in in_pool if pool == stretch.pool), default=0)
-    return sizes_of(stretch.gpus, own, largest or stretch.gpus)
+    return sizes_of(stretch.gpus, at_home, largest or stretch.gpus)
 
 
 def _together(parts: Iterable[tuple[int, int]]) -> Spot:
@@ -170,24 +170,26 @@ def _placed(
                 upper[np.array(nodes[node].away), number] = 0.0
     place = program.columns(np.zeros(upper.shape), upper=upper, whole=True)
     of_rows = np.isin(job.options, request.rows)
-    chosen = job.chosen[:, of_rows]
-    program.rows(0.0, 0.0, (place, 1.0), (chosen[1:], -1.0))
-    entered = job.entered[:, of_rows]
+    active = job.active[:, of_rows]
+    program.rows(0.0, 0.0, (place, 1.0), (active[1:], -1.0))
+    entries = job.entries[:, of_rows]
     if of_rows.sum() > 1:
-        entered = program.columns(np.zeros((slots, 1)))
-        program.rows(0.0, np.inf, (entered, 1.0), (chosen[:-1], 1.0), (chosen[1:], -1.0))
-    program.rows(-np.inf, 1.0, (entered, 1.0), (chosen[:-1], 1.0))
+        entries = program.columns(np.zeros((slots, 1)))
+        program.rows(0.0, np.inf, (entries, 1.0), (active[:-1], 1.0), (active[1:], -1.0))
+    program.rows(-np.inf, 1.0, (entries, 1.0), (active[:-1], 1.0))
     names = [{node for node, _gpus in spot} for spot in request.spots]
     home = {name for name, _gpus in stretch.home}
-    at_home = np.array([{nodes[node].name for node in own} <= home for own in names])
+    at_home = np.array(
+        [{nodes[node].name for node in nodes_of_spot} <= home for nodes_of_spot in names]
+    )
     arrived = program.columns(np.zeros(upper.shape))
     program.rows(-1.0 * at_home, np.inf, (arrived[0], 1.0), (place[0], -1.0))
-    for number, own in enumerate(names):
-        before = place[:-1, [other for other, wider in enumerate(names) if own <= wider]]
+    for number, nodes_of_spot in enumerate(names):
+        before = place[:-1, [other for other, wider in enumerate(names) if nodes_of_spot <= wider]]
         terms = (arrived[1:, number], 1.0), (place[1:, number], -1.0), (before, 1.0)
         program.rows(0.0, np.inf, *terms)
     moves = program.columns(np.full(slots, request.price))
-    program.rows(0.0, np.inf, (moves, 1.0), (entered, 1.0), (arrived, -1.0))
+    program.rows(0.0, np.inf, (moves, 1.0), (entries, 1.0), (arrived, -1.0))
     return place
 
 
@@ -208,17 +210,19 @@ def _node_rows(program: Program, problem: PlanningProblem, requests: Sequence[Pl
         boots = program.columns(np.full(slots - 1, node.gpus * boot))
         program.rows(-np.inf, 0.0, (on[1:], 1.0), (on[:-1], -1.0), (boots, -1.0))
         for job in sorted({entry.job for entry, _gpus, _columns in there}):
-            own = np.stack([columns for entry, _, columns in there if entry.job == job], axis=1)
-            program.rows(-np.inf, 0.0, (own, 1.0), (on, -1.0))
+            of_job = np.stack([columns for entry, _, columns in there if entry.job == job], axis=1)
+            program.rows(-np.inf, 0.0, (of_job, 1.0), (on, -1.0))
         if not there:
             continue
-        held = np.stack([columns for _entry, _gpus, columns in there], axis=1)
-        whole = [gpus if entry.stretch.slice_ is None else entry.boards for entry, gpus, _ in there]
-        program.rows(-np.inf, 0.0, (held, whole), (on, -float(node.usable)))
+        occupants = np.stack([columns for _entry, _gpus, columns in there], axis=1)
+        boards = [
+            gpus if entry.stretch.slice_ is None else entry.boards for entry, gpus, _ in there
+        ]
+        program.rows(-np.inf, 0.0, (occupants, boards), (on, -float(node.usable)))
         needs = np.array([entry.stretch.needs(gpus)[1:] for entry, gpus, _ in there], dtype=float)
         for need, room in zip(needs.T, room_of(node), strict=True):
             if room is not None and need.any():
-                program.rows(-np.inf, 1.0, (held, need / max(1.0, room)))
+                program.rows(-np.inf, 1.0, (occupants, need / max(1.0, room)))
 
 
 def _placement(

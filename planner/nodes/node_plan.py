@@ -340,8 +340,8 @@ def _answer(
         for number, stretch in enumerate(runs)
         if stretch.shared
     }
-    held = [(unit, places.get(number, ())) for number, unit in enumerate(units)]
-    return _placement(problem, runs, at, held, slices)
+    occupants = [(unit, places.get(number, ())) for number, unit in enumerate(units)]
+    return _placement(problem, runs, at, occupants, slices)
 
 
 def placement_of(
@@ -357,23 +357,23 @@ def placement_of(
     ]
     boards, slices = _cut_boards(by_node, len(problem.slot_starts))
     pools = problem.pools.of_node.tolist()
-    held: list[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]] = [
+    occupants: list[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]] = [
         (replace(board, pool=pools[board.pool]), ((board.pool, 1),)) for board in boards
     ]
-    held += [(run, at[number]) for number, run in enumerate(runs) if not run.slice_]
-    return _placement(problem, runs, at, held, slices)
+    occupants += [(run, at[number]) for number, run in enumerate(runs) if not run.slice_]
+    return _placement(problem, runs, at, occupants, slices)
 
 
 def _placement(
     problem: PlanningProblem,
     runs: Sequence[Stretch],
     at: dict[int, tuple[tuple[int, int], ...]],
-    held: Sequence[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]],
+    occupants: Sequence[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]],
     slices: dict[int, tuple[int, int]],
 ) -> NodePlacement:
     load = np.zeros((len(problem.facts.nodes), len(problem.slot_starts)), dtype=np.int64)
     parts = []
-    for unit, where in held:
+    for unit, where in occupants:
         for node, count in where:
             load[node, unit.start : unit.end] += count
             parts.append((unit.pool, count, unit.start, unit.end))

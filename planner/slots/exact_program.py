@@ -63,7 +63,7 @@ class Program:
 
     def solved(self, *, below: float, seconds: float) -> Answer:
         """Return the cheapest values below a cost, in at most so many seconds."""
-        cost, lower, upper, whole = np.concatenate(self._columns, axis=1)
+        cost, lower, upper, integer = np.concatenate(self._columns, axis=1)
         low, high = np.concatenate(self._sides, axis=1)
         row, column, factor = np.concatenate(self._entries, axis=1)
         place = (row.astype(np.int64), column.astype(np.int64))
@@ -93,7 +93,7 @@ class Program:
             matrix.indptr[:-1].astype(np.int32),
             matrix.indices.astype(np.int32),
             matrix.data,
-            whole.astype(np.int32),
+            integer.astype(np.int32),
         )
         highs.run()
         info = highs.getInfo()

@@ -17,11 +17,11 @@ from planner.solver.prices import max_nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobColumns:
-    """Columns of a job: options [S] of the grid, chosen [1 + H, S] from now on, entered [H, S]."""
+    """Columns of a job: options [S] of the grid, active [1 + H, S] from now on, entries [H, S]."""
 
     options: Indices
-    chosen: Indices
-    entered: Indices
+    active: Indices
+    entries: Indices
 
 
 def states(cost: Singles) -> int:
@@ -48,8 +48,8 @@ def exact_plan(
     jobs = [job_columns(program, problem, cost, job) for job in range(problem.size)]
     for job in np.flatnonzero(churn):
         leaves = program.columns([churn[job]])
-        kept = jobs[job].options == announced[job][:, None]
-        on_path = jobs[job].chosen[1:][kept][:, None]
+        stays = jobs[job].options == announced[job][:, None]
+        on_path = jobs[job].active[1:][stays][:, None]
         program.rows(1.0, np.inf, (on_path, 1.0), (np.broadcast_to(leaves, on_path.shape), 1.0))
     limit_rows(program, problem, rows, jobs, range(len(rows.names)))
     _node_rows(program, problem, jobs)
@@ -59,8 +59,8 @@ def exact_plan(
 
 def paths_of(jobs: list[JobColumns], values: Floats) -> Path:
     """Return the paths [J, H] of a solution."""
-    chosen = [job.options[values[job.chosen[1:]].argmax(axis=1)] for job in jobs]
-    return np.array(chosen, dtype=np.int16)
+    active = [job.options[values[job.active[1:]].argmax(axis=1)] for job in jobs]
+    return np.array(active, dtype=np.int16)
 
 
 def job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> JobColumns:
@@ -69,35 +69,35 @@ def job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int)
     allowed = np.isfinite(cost[job])
     options = np.flatnonzero(allowed.any(axis=0) | (np.arange(cost.shape[2]) == jobs.present[job]))
     now = (options == jobs.present[job]).astype(np.float64)
-    own = np.where(allowed, cost[job], 0.0)[:, options]
+    costs = np.where(allowed, cost[job], 0.0)[:, options]
     free = np.vstack([now, allowed[:, options]])
-    chosen = program.columns(
-        np.vstack([np.zeros(len(options)), own]),
-        lower=np.vstack([now, np.zeros(own.shape)]),
+    active = program.columns(
+        np.vstack([np.zeros(len(options)), costs]),
+        lower=np.vstack([now, np.zeros(costs.shape)]),
         upper=free,
         whole=True,
     )
-    program.rows(1.0, 1.0, (chosen, 1.0))
-    entered = program.columns(np.broadcast_to(jobs.enter_cost[job, options], own.shape))
-    before, after = chosen[:-1].ravel(), chosen[1:].ravel()
-    program.rows(0.0, np.inf, (entered.ravel(), 1.0), (before, 1.0), (after, -1.0))
+    program.rows(1.0, 1.0, (active, 1.0))
+    entries = program.columns(np.broadcast_to(jobs.enter_cost[job, options], costs.shape))
+    before, after = active[:-1].ravel(), active[1:].ravel()
+    program.rows(0.0, np.inf, (entries.ravel(), 1.0), (before, 1.0), (after, -1.0))
     if jobs.leave_cost[job, options].any():
-        left = program.columns(np.broadcast_to(jobs.leave_cost[job, options], own.shape))
-        program.rows(0.0, np.inf, (left.ravel(), 1.0), (after, 1.0), (before, -1.0))
-    _layout_flow(program, problem, job, options, chosen)
+        exits = program.columns(np.broadcast_to(jobs.leave_cost[job, options], costs.shape))
+        program.rows(0.0, np.inf, (exits.ravel(), 1.0), (after, 1.0), (before, -1.0))
+    _layout_flow(program, problem, job, options, active)
     window = min(problem.change_window, slots)
     for first in range(slots - window + 1 if problem.max_changes else 0):
-        program.rows(0.0, problem.max_changes, (entered[None, first : first + window], 1.0))
+        program.rows(0.0, problem.max_changes, (entries[None, first : first + window], 1.0))
     if jobs.work[job] > 0:
         missing = program.columns([jobs.unfinished_price[job]], upper=np.inf)
-        counted = chosen[1 : 1 + int(jobs.deadline[job])]
+        counted = active[1 : 1 + int(jobs.deadline[job])]
         rate = np.broadcast_to(jobs.rate[job, options], counted.shape).reshape(1, -1)
         program.rows(jobs.work[job], np.inf, (counted[None], rate), (missing, 1.0))
-    return JobColumns(options=options, chosen=chosen, entered=entered)
+    return JobColumns(options=options, active=active, entries=entries)
 
 
 def _layout_flow(
-    program: Program, problem: SlotProblem, job: int, options: Indices, chosen: Indices
+    program: Program, problem: SlotProblem, job: int, options: Indices, active: Indices
 ) -> None:
     layout = problem.grid.layout[options]
     names = np.unique(layout)
@@ -106,7 +106,7 @@ def _layout_flow(
         return
     flow = program.columns(np.broadcast_to(table, (problem.slots, *table.shape)))
     for number, name in enumerate(names):
-        inside = chosen[:, layout == name]
+        inside = active[:, layout == name]
         program.rows(0.0, 0.0, (flow[:, number], 1.0), (inside[:-1], -1.0))
         program.rows(0.0, 0.0, (flow[:, :, number], 1.0), (inside[1:], -1.0))
 
@@ -137,7 +137,7 @@ def _users(
     problem: SlotProblem, rows: CouplingRows, jobs: list[JobColumns], number: int
 ) -> tuple[Indices, Floats]:
     """Return the columns [H, n] that use a limit, and how much each does [n]."""
-    grid, found, factors = problem.grid, [], []
+    grid, users, factors = problem.grid, [], []
     for job, columns in enumerate(jobs):
         kind = grid.gpu_type[columns.options]
         use = np.where(kind == number, grid.boards[columns.options], 0.0)
@@ -147,9 +147,9 @@ def _users(
         elif number >= rows.types:
             mine = problem.jobs.tenant[job] == number - rows.types - rows.domains
             use = np.where(mine & (kind >= 0), grid.boards[columns.options], 0.0)
-        found.append(columns.chosen[1:, use > 0])
+        users.append(columns.active[1:, use > 0])
         factors.append(use[use > 0])
-    return np.hstack(found), np.concatenate(factors)
+    return np.hstack(users), np.concatenate(factors)
 
 
 def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -> None:
@@ -158,7 +158,7 @@ def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -
     most = max_nodes(fleet)
     for kind in range(len(fleet.gpu_types)):
         inside = [grid.gpu_type[job.options] == kind for job in jobs]
-        used = np.hstack([job.chosen[1:, here] for job, here in zip(jobs, inside, strict=True)])
+        used = np.hstack([job.active[1:, here] for job, here in zip(jobs, inside, strict=True)])
         boards = np.concatenate(
             [grid.boards[job.options[here]] for job, here in zip(jobs, inside, strict=True)]
         )
