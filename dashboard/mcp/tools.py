@@ -55,6 +55,12 @@ def build_server(ask: Ask) -> "MCPServer":
         if resource.name != WEEKLY:
             server.add_tool(_tool(ask, resource.name, resource.about, resource.query))
     _add_findings(server, ask)
+    for tool in server._tool_manager.list_tools():  # noqa: SLF001 - has no public name
+        # A filter with a wrong name would else be answered with the rows of everybody.
+        arguments = tool.fn_metadata.arg_model
+        arguments.model_config["extra"] = "forbid"
+        arguments.model_rebuild(force=True)
+        tool.parameters["additionalProperties"] = False
     return server
 
 

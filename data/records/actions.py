@@ -103,7 +103,10 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
         ),
         Action.CO_LOCATE: ActionSpec(
             title="Share boards",
-            deeds=("let jobs share boards: {change}", "give each job its own board back"),
+            deeds=(
+                "let jobs on {target} share boards: {change}",
+                "give each job on {target} its own board back",
+            ),
             shares=True,
         ),
         Action.SHIFT_IN_TIME: ActionSpec(

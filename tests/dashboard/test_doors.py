@@ -111,6 +111,8 @@ def by_tool(client: TestClient, question: str) -> Any:
         arguments["name" if command == "findings show" else "model"] = about[0]
     if command == "savings" and not given:
         arguments["by"] = "change"
+    if command == "jobs" and arguments.pop("by", ""):
+        command = "applications"
     body = {
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": _TOOLS.get(command, command), "arguments": arguments},

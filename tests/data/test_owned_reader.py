@@ -102,6 +102,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "job_names": [lambda r, name=name: r.job_names(name) for name in FIELDS],  # type: ignore[misc]
         "findings": [lambda r: r.findings()],
         "jobs": [lambda r: r.jobs()],
+        "jobs_lately": [lambda r: r.jobs_lately()],
         "job_holders": [lambda r: r.job_holders(seen_since=end - DAY)],
         "job_history": [lambda r: r.job_history("", **span, **slots)],
         "fleet_history": [lambda r: r.fleet_history(**span, **slots)],

@@ -46,6 +46,14 @@ def test_tools_answer_with_the_rows_of_the_api(as_: Callable[..., TestClient]) -
     assert "no cycle" in tool(vera, "forecasts").get("refused", "no cycle")
 
 
+def test_a_parameter_that_no_tool_has_is_refused(as_: Callable[..., TestClient]) -> None:
+    """Of every tool: a misspelt filter is not answered with all rows."""
+    vera = as_("vera")
+    for entry in asked(vera, "tools/list")["tools"]:
+        assert entry["inputSchema"]["additionalProperties"] is False
+        assert "namespce" in tool(vera, entry["name"], namespce="search")["refused"]
+
+
 def test_an_owner_is_told_of_their_own(as_: Callable[..., TestClient]) -> None:
     """What belongs to others is answered as what does not exist, by tools and resources."""
     mine = as_("search")
