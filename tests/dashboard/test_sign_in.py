@@ -233,6 +233,17 @@ def test_four_eyes_refuses_in_doubt(person: Person, owner: str) -> None:
         assert reason == ""
 
 
+@pytest.mark.parametrize("owner", ["kim", "kim@site.example", "kim+jobs@site.example"])
+@pytest.mark.parametrize("name", ["kim+x@site.example", "Kim@mail.example", "k\u0456m+@site.example"])
+def test_four_eyes_sees_one_mailbox_in_its_addresses(owner: str, name: str) -> None:
+    """Sub-addresses, and one person at two domains; another's mailbox is another's."""
+    access = replace(PROXY, default_role="approver", four_eyes=True)
+    job = replace(make_job(), owner=owner)
+    for person in (Person(name=name), Person(name="anne+kim@site.example")):
+        reason = why_not(person, access, make_recommendation(), job, approving=True)
+        assert ("owns the job" in reason) is (person.name == name)
+
+
 @pytest.mark.parametrize("owner", ["root", "jim.smith", "анна", "m1ra"])
 def test_four_eyes_sees_through_look_alike_letters(owner: str) -> None:
     """Each letter changed for every one that Unicode calls its look-alike, or for an unseen one."""
