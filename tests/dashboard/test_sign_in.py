@@ -248,7 +248,9 @@ def test_four_eyes_refuses_in_doubt(person: Person, owner: str) -> None:
 
 
 @pytest.mark.parametrize("owner", ["kim", "kim@site.example", "kim+jobs@site.example"])
-@pytest.mark.parametrize("name", ["kim+x@site.example", "Kim@mail.example", "k\u0456m+@site.example"])
+@pytest.mark.parametrize(
+    "name", ["kim+x@site.example", "Kim@mail.example", "k\u0456m+@site.example"]
+)
 def test_four_eyes_sees_one_mailbox_in_its_addresses(owner: str, name: str) -> None:
     """Sub-addresses, and one person at two domains; another's mailbox is another's."""
     access = replace(PROXY, default_role="approver", four_eyes=True)
