@@ -44,7 +44,8 @@ _ATTACK_HEAD = """
 ## A fresh attack
 
 In November 2026 a tester who had read these pages, and no code, attacked started servers on two
-cores that other work kept busy. Signing in by OpenID Connect, Git, agents and mail were left out.
+cores that other work kept busy; later that month a second one did, with other attacks. Hostile
+Git servers, power agents and buttons posted by hand over the socket were left out.
 
 | attack | outcome |
 |---|---|

@@ -157,7 +157,7 @@ def _parsed(distinct: pd.Series, time: TraceTime) -> tuple[Any, npt.NDArray[np.b
         zoned = distinct.map(lambda text: bool(_ZONED.fullmatch(text))).to_numpy(dtype=bool)
     try:
         parsed = pd.to_datetime(distinct, format=form, errors="coerce", utc=True)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, re.error) as error:
         raise SettingsError(
             f"[time] format {scrub(str(form))!r} cannot be used: {scrub(str(error), limit=120)}",
             'Write it as strptime does: format = "%d/%m/%Y %H:%M:%S".',

@@ -89,8 +89,13 @@ def _may_own(person: Person, recommendation: Recommendation, job: Job | None) ->
     if job is None or recommendation.job_id != job.job_id:
         return False
     user = job.scheduling.user
-    mine = {person.name, person.name.partition("@")[0], *person.groups}
-    return bool(_skeletons(mine) & _skeletons({job.owner, user}))
+    mine = {*_mailboxes(person.name), *person.groups}
+    return bool(_skeletons(mine) & _skeletons(_mailboxes(job.owner, user)))
+
+
+def _mailboxes(*names: str) -> set[str]:
+    """Return names, and of mail names the part before the `@`, without what follows a `+`."""
+    return {*names, *(name.partition("@")[0].partition("+")[0] for name in names if "@" in name)}
 
 
 def _skeletons(names: Iterable[str]) -> set[str]:

@@ -297,6 +297,21 @@ class AccessSettings(Section, name="access"):
                 "public_url",
             ):
                 self.require(bool(getattr(self, name)), name, "set when mode is oidc")
+            self.require(
+                _comes_unchanged(self.oidc_metadata_url),
+                "oidc_metadata_url",
+                "an https:// address (http:// for this machine alone)",
+            )
+
+
+def _comes_unchanged(address: str) -> bool:
+    """Return whether nobody on the way can change what is read: it says whose keys sign names."""
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        return bool(parts.hostname) and (local or parts.scheme == "https")
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

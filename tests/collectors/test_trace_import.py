@@ -168,6 +168,7 @@ def test_hours_that_a_zone_has_twice_or_never_are_counted(
         (TIME, TIME + 'timezone = "../../etc/passwd"\n'),
         (TIME, TIME + "format = []\n"),
         (TIME, TIME + 'format = "%Q%"\ntimezone = "UTC"\n'),
+        (TIME, TIME + 'format = "%Y%Y"\ntimezone = "UTC"\n'),
         (TIME, TIME + 'unit = "seconds"\nstart = "0001-01-01T00:00:00+14:00"\n'),
         (TIME, TIME + 'unit = "seconds"\nstart = "9999-12-31T23:59:59-14:00"\n'),
         (TIME, TIME + 'unit = "nanoseconds"\nstart = "2026-01-01T00:00:00Z"\n'),
@@ -181,7 +182,7 @@ def test_hours_that_a_zone_has_twice_or_never_are_counted(
         (TIME, f'source = "{"s" * 5000}"\n' + TIME),
         (TIME, "source = 5\n" + TIME),
     ],
-    ids=range(30),
+    ids=range(31),
 )
 def test_no_map_makes_a_traceback(
     change: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -236,6 +236,23 @@ def test_a_token_goes_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "token" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_token_for_this_host_goes_through_no_proxy(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without TLS it never leaves this host, whatever proxy the site names."""
+    token = tmp_path / "token"
+    token.write_text("trimtab_x\n")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with faulty_server(says(200)) as proxy, faulty_server(says(200)) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        url = server.url.replace("127.0.0.1", host)
+        assert main(["--server", url, "--token-file", str(token), "jobs"]) == 1
+        assert (len(proxy.asked), len(server.asked)) == (0, 1)
+
+
 ROW = b'{"sequence": 1}'
 ODD = {
     "no JSON": b"<html>sign in</html>", "nothing": b"", "a number": b"7", "a list": b"[]",

@@ -159,11 +159,25 @@ def test_no_header_of_a_stranger_makes_a_person(headers: Headers) -> None:
     assert reached is None
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["http://idp.example/x", "file:///etc/passwd", "//idp", "http://127.0.0.1.example", "https://"],
+)
+def test_keys_of_a_provider_are_read_over_no_open_way(address: str) -> None:
+    """Who could change them on the way would sign in as anybody."""
+    given = dict.fromkeys(("oidc_client_id", "oidc_client_secret"), "x")
+    named = given | {"mode": "oidc", "public_url": "https://x.example"}
+    with pytest.raises(SettingsError, match="oidc_metadata_url"):
+        AccessSettings(oidc_metadata_url=address, **named)
+    for good in ("https://idp.example/x?p=a", "http://127.0.0.1:1/x", "http://localhost:1/x"):
+        assert AccessSettings(oidc_metadata_url=good, **named)
+
+
 def test_roles_come_from_the_settings_and_the_highest_counts() -> None:
     """By name or group; who is not listed has the default role."""
     access = AccessSettings(
         mode="oidc",
-        oidc_metadata_url="x",
+        oidc_metadata_url="https://x.example",
         oidc_client_id="x",
         oidc_client_secret="x",  # noqa: S106 - no secret
         public_url="https://x.example",
@@ -231,6 +245,19 @@ def test_four_eyes_refuses_in_doubt(person: Person, owner: str) -> None:
         assert "owns the job" in reason
     if owner == "kim" and person == Person(name="sre"):
         assert reason == ""
+
+
+@pytest.mark.parametrize("owner", ["kim", "kim@site.example", "kim+jobs@site.example"])
+@pytest.mark.parametrize(
+    "name", ["kim+x@site.example", "Kim@mail.example", "k\u0456m+@site.example"]
+)
+def test_four_eyes_sees_one_mailbox_in_its_addresses(owner: str, name: str) -> None:
+    """Sub-addresses, and one person at two domains; another's mailbox is another's."""
+    access = replace(PROXY, default_role="approver", four_eyes=True)
+    job = replace(make_job(), owner=owner)
+    for person in (Person(name=name), Person(name="anne+kim@site.example")):
+        reason = why_not(person, access, make_recommendation(), job, approving=True)
+        assert ("owns the job" in reason) is (person.name == name)
 
 
 @pytest.mark.parametrize("owner", ["root", "jim.smith", "анна", "m1ra"])
@@ -331,7 +358,7 @@ def test_claims_make_a_person() -> None:
 )
 def test_cookies_are_for_https_where_the_dashboard_is(fields: dict[str, Any], secure: bool) -> None:
     """Every cookie of an answer, each once; one that says so already stays as it is."""
-    oidc = dict.fromkeys(("oidc_metadata_url", "oidc_client_id", "oidc_client_secret"), "x")
+    oidc = dict.fromkeys(("oidc_metadata_url", "oidc_client_id", "oidc_client_secret"), "https://x")
     access = AccessSettings(**oidc, **fields)
     sent: list[Any] = []
 

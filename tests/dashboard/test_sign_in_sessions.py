@@ -17,7 +17,7 @@ from beds.identity_provider import Provider, running_identity_provider
 from beds.ports import free_port
 from beds.stores import Stores, on_both_engines
 from browser.bed import Server, running_server
-from httpx2 import Client, Response
+from httpx2 import Client, Cookies, Response
 
 from dashboard.api.http.authentication import SIGN_IN_COOKIE
 from data.settings.store import is_postgres_url, store_path
@@ -171,6 +171,15 @@ def test_signing_out_ends_what_was_copied(browser: Browser) -> None:
     for left in (browser, copied):
         assert left.role() is None
         assert left.ask("POST", DECISIONS, json=APPROVE).status_code == 401
+
+
+def test_signing_in_as_another_ends_the_session_of_before(browser: Browser) -> None:
+    """Its copied cookie decides nothing, though nobody signed out in between."""
+    copied = approver(browser).stranger()
+    copied.client.cookies = Cookies(browser.client.cookies)
+    browser.sign_in(email="kim@site.example", groups=["ml-ops"])
+    assert browser.role() == "approver"
+    assert copied.role() is None
 
 
 @pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1:1"])

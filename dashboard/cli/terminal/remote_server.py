@@ -52,7 +52,8 @@ class RemoteServer:
                 method,
                 f"{self._url}/api/v1/{path}",
                 seconds=_ANSWERS_WITHIN,
-                trust_env=True,
+                # Without TLS it is for this host alone: no proxy may read the token.
+                trust_env=self._url.lower().startswith("https:"),
                 params=query,
                 json=body,
                 headers=self._headers,

@@ -98,6 +98,7 @@ class OpenIdRoutes:
             now=now,
             ends_at=ends_at,
         )
+        await self._end_here(request)
         answer = RedirectResponse("/", status_code=302)
         seconds = int((ends_at - now).total_seconds())
         _set_cookie(answer, SIGN_IN_COOKIE, text, seconds=seconds, path="/")
@@ -110,13 +111,15 @@ class OpenIdRoutes:
         """End the session of the browser, and say where it signs out of the provider."""
         if "origin" not in request.headers:
             return _needs_origin()
-        session = request.cookies.get(SIGN_IN_COOKIE)
-        if session:
-            await run_in_threadpool(self._sign_ins.end, session)
+        await self._end_here(request)
         answer = _next(await self._end_at_provider(request.cookies.get(_HINT_COOKIE)))
         answer.delete_cookie(SIGN_IN_COOKIE, path="/")
         answer.delete_cookie(_HINT_COOKIE, path=SIGN_IN_PATH)
         return answer
+
+    async def _end_here(self, request: Request) -> None:
+        if session := request.cookies.get(SIGN_IN_COOKIE):
+            await run_in_threadpool(self._sign_ins.end, session)
 
     async def _end_at_provider(self, hint: str | None) -> str:
         try:
