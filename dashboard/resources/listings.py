@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dashboard.accounting.cost.applications import ApplicationRow, application_rows
@@ -26,10 +27,10 @@ from dashboard.resources.rows import (
     gpu_row,
     job_row,
     node_row,
+    row_of,
     saving_row,
     service_row,
     source_row,
-    urgent_row,
 )
 from dashboard.resources.selection import Selection, selected
 from data.facts.quotas import Quota
@@ -177,7 +178,7 @@ LISTINGS: Mapping[str, Listing] = {
         kind=UrgentRow,
         read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
         key=lambda fact: fact.order,
-        row=urgent_row,
+        row=partial(row_of, UrgentRow),
         empty="Nothing is urgent.",
     ),
     "serving": Listing(

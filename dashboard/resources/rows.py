@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from dashboard.accounting.savings.ledger import LedgerRow
 from dashboard.decisions.findings import FindingStatus
-from dashboard.resources.alerts import UrgentFact
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
 from data.facts.jobs import Job
@@ -164,11 +163,6 @@ class UrgentRow:
     finding: str
 
 
-def urgent_row(fact: UrgentFact) -> UrgentRow:
-    """Return the row of what is urgent."""
-    return row_of(UrgentRow, fact)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSlot:
     """What should be ordered in ten minutes, and the request rate foreseen in them."""
@@ -227,16 +221,6 @@ class ServiceRow:
     slots: tuple[ServiceSlot, ...]
 
 
-_TAKEN = (
-    "job_id", "namespace", "service", "engine", "model", "read_until", "replicas",
-    "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
-    "carried_per_second", "kv_cache_ratio", "prompt_tokens_per_second",
-    "generation_tokens_per_second", "wait_seconds", "late_minutes", "judged_minutes",
-    "slots_per_replica", "seen_full", "arrival_scv", "prompt_tokens_carried",
-    "generation_tokens_carried",
-)  # fmt: skip
-
-
 def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetime) -> ServiceRow:
     """Return the row of a service at `now` (UTC)."""
     seconds, rates = outlook.service_seconds, (outlook.rates_q50, outlook.rates_q95)
@@ -246,8 +230,9 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
     is_old = stale or now - outlook.read_until > limit
     ahead = [] if required is None else [required, *outlook.required_after(now)]
     cold = outlook.cold_start
-    return ServiceRow(
-        **{name: getattr(outlook, name) for name in _TAKEN},
+    return row_of(
+        ServiceRow,
+        outlook,
         state=_service_state(outlook, settings, ahead, is_old=is_old),
         required_replicas=required,
         max_required_replicas=max(ahead, default=None),
@@ -339,15 +324,14 @@ def finding_row(status: FindingStatus) -> FindingRow:
     """Return the row of a finding."""
     finding, stored = status.finding, status.revision
     names = ("state", "decided_by", "decided_at", "comment")
-    return FindingRow(
+    return row_of(
+        FindingRow,
+        status,
         finding=finding.reference,
         target=finding.target,
         action=str(finding.action),
-        state=status.state,
         opened_at=finding.opened_at,
         seen_at=finding.seen_at,
-        until=status.until,
-        reason=status.reason,
         cluster=cluster_in(finding.target),
         revision=None
         if stored is None
@@ -369,10 +353,7 @@ class RecordRow:
 
 def record_of(reader: StoreReader, number: int) -> list[RecordRow]:
     """Return the record of a finding, in order."""
-    return [
-        RecordRow(at=entry.at, by=entry.actor, event=entry.event, detail=entry.detail)
-        for entry in reader.entries_about(number)
-    ]
+    return [row_of(RecordRow, entry, by=entry.actor) for entry in reader.entries_about(number)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
