@@ -262,8 +262,8 @@ class _SlurmView:
     def allocations(self) -> pd.DataFrame:
         """Return the allocations: columns ALLOCATIONS."""
         rows: list[dict[str, Any]] = []
-        if self.answers.past is not None:
-            for job in self._ended_quietly():
+        for job in self.answers.past or ():
+            if job.ended_at is not None:
                 rows.extend(self._counted(job))
         for entry in self.answers.queue:
             if entry.is_over and self.answers.past is None and not self._long_over(entry):
@@ -276,9 +276,6 @@ class _SlurmView:
         for name in ("started_at", "ended_at", "seen_at"):
             frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
         return check_frame(frame, ALLOCATIONS)
-
-    def _ended_quietly(self) -> list[SlurmJob]:
-        return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
     def _gpu_rows(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """Yield one row for every GPU of a job that holds them now."""
