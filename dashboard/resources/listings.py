@@ -23,16 +23,15 @@ from dashboard.resources.rows import (
     SourceRow,
     UrgentRow,
     audit_row,
-    columns_of,
     gpu_row,
     job_row,
     node_row,
-    row_of,
     saving_row,
     service_row,
     source_row,
 )
 from dashboard.resources.selection import Selection, selected
+from data.base.rows import columns_of, row_of
 from data.facts.quotas import Quota
 from data.store import StoreReader
 

@@ -4,12 +4,13 @@ Unknown is None, or '' where a text is not told; a cluster is '' for the main on
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from dashboard.accounting.savings.ledger import LedgerRow
 from dashboard.decisions.findings import FindingStatus
+from data.base.rows import columns_of, row_of
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
 from data.facts.jobs import Job
@@ -18,19 +19,6 @@ from data.records.recommendations import StatedRecommendation
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import StoreReader
-
-Row = TypeVar("Row")
-
-
-def columns_of(row: type[Any]) -> tuple[str, ...]:
-    """Return the names of the columns of a row, in order."""
-    return tuple(field.name for field in fields(row))
-
-
-def row_of(kind: type[Row], record: object, /, **columns: Any) -> Row:
-    """Return a row with its `columns` columns, and else what the record has by the same names."""
-    values = {name: getattr(record, name) for name in columns_of(kind) if name not in columns}
-    return kind(**values, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
