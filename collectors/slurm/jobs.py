@@ -23,6 +23,7 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
 from collectors.slurm.values import Gpus
+from data.base.rows import row_of
 from data.boards.board_shares import SHARED_BOARDS, SHARING
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.collected import Collected
@@ -371,19 +372,13 @@ def _shares(job: SlurmJob) -> dict[str, str]:
 
 
 def _facts(job: SlurmJob) -> SchedulerFacts:
-    return SchedulerFacts(
-        state=job.state,
+    return row_of(
+        SchedulerFacts,
+        job,
         # A job that a limit or a lost node ended has no reason but its state.
         reason=job.reason or (job.state_word if job.state is JobState.FAILED else ""),
-        workload=job.workload,
-        user=job.user,
-        account=job.account,
-        qos=job.qos,
-        nodes=job.nodes,
-        submitted_at=job.submitted_at,
-        started_at=job.started_at,
-        ended_at=job.ended_at,
-        time_limit_seconds=job.time_limit_seconds,
+        managed_by=(),
+        earlier_waits=(),
         extra=(*job.extra, *((fact, value) for fact, value in _shares(job).items() if value)),
     )
 
