@@ -8,7 +8,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.host_requests import asked_of_host
@@ -26,15 +25,13 @@ Reader = Callable[[str], Iterator[tuple[int, str]]]
 
 _VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)[)}]?")
 """A variable of the container as Kubernetes and as a shell name it: $(NAME), $NAME, ${NAME}."""
-_ENGINES: Mapping[str, tuple[re.Pattern[str], str]] = MappingProxyType(
-    {
-        "vllm": (
-            re.compile(r"(?:^|[\s/])vllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
-            "vllm serve",
-        ),
-        "sglang": (re.compile(r"\bsglang\.launch_server\b"), "python -m sglang.launch_server"),
-    }
-)
+_ENGINES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "vllm": (
+        re.compile(r"(?:^|[\s/])vllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+        "vllm serve",
+    ),
+    "sglang": (re.compile(r"\bsglang\.launch_server\b"), "python -m sglang.launch_server"),
+}
 _KEPT = frozenset(
     (
         *("model", "model-path", "tensor-parallel-size", "tp", "tp-size", "max-model-len"),

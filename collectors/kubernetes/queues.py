@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from collectors.kubernetes.api import Document
@@ -168,22 +167,20 @@ def _volcano(document: Document) -> Iterator[dict[str, Any]]:
         }
 
 
-QUEUE_SCHEDULERS: Mapping[str, tuple[str, QueueScheduler]] = MappingProxyType(
-    {
-        "kai-scheduler": (
-            "KaiQueue",
-            QueueScheduler(marks=("kai.scheduler/queue", "runai/queue"), usual="", limits=_kai),
+QUEUE_SCHEDULERS: Mapping[str, tuple[str, QueueScheduler]] = {
+    "kai-scheduler": (
+        "KaiQueue",
+        QueueScheduler(marks=("kai.scheduler/queue", "runai/queue"), usual="", limits=_kai),
+    ),
+    "volcano": (
+        "VolcanoQueue",
+        QueueScheduler(
+            marks=("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"),
+            usual="default",
+            limits=_volcano,
         ),
-        "volcano": (
-            "VolcanoQueue",
-            QueueScheduler(
-                marks=("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"),
-                usual="default",
-                limits=_volcano,
-            ),
-        ),
-    }
-)
+    ),
+}
 """The name of a scheduler in the specs of pods to the kind of its queues, and how it is read."""
 
 

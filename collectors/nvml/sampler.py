@@ -9,7 +9,6 @@ import platform
 import threading
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.metrics import NvmlCollector
@@ -80,12 +79,7 @@ class NvmlSampler:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def collect(self, window: Window) -> Collected:

@@ -7,7 +7,6 @@ cause is said to look like, spread by job and reading: they are assumed, not mea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -51,17 +50,15 @@ class Shape:
     throttled: float = 0.0
 
 
-SHAPES: Mapping[SlowCause, Shape] = MappingProxyType(
-    {
-        SlowCause.BUSY: Shape(),
-        SlowCause.STARVED: Shape(level=0.45, engine=0.5, nvlink=20.0, pcie=3.0),
-        SlowCause.SMALL_BATCH: Shape(level=0.38, engine=0.93, tensor=0.3, dram=0.3, nvlink=10.0),
-        SlowCause.WAITING: Shape(others=0.5),
-        SlowCause.COMMUNICATION: Shape(level=0.75, tensor=0.15, dram=0.4, nvlink=280.0, pcie=24.0),
-        SlowCause.NO_TENSOR: Shape(tensor=0.02, dram=0.2, fp32=0.6, nvlink=30.0),
-        SlowCause.THROTTLED: Shape(throttled=0.6, tensor=0.4),
-    }
-)
+SHAPES: Mapping[SlowCause, Shape] = {
+    SlowCause.BUSY: Shape(),
+    SlowCause.STARVED: Shape(level=0.45, engine=0.5, nvlink=20.0, pcie=3.0),
+    SlowCause.SMALL_BATCH: Shape(level=0.38, engine=0.93, tensor=0.3, dram=0.3, nvlink=10.0),
+    SlowCause.WAITING: Shape(others=0.5),
+    SlowCause.COMMUNICATION: Shape(level=0.75, tensor=0.15, dram=0.4, nvlink=280.0, pcie=24.0),
+    SlowCause.NO_TENSOR: Shape(tensor=0.02, dram=0.2, fp32=0.6, nvlink=30.0),
+    SlowCause.THROTTLED: Shape(throttled=0.6, tensor=0.4),
+}
 
 _OF_SEVERAL = frozenset({SlowCause.WAITING, SlowCause.COMMUNICATION})
 _SERVING = Shape(engine=0.97, tensor=0.3, nvlink=5.0)

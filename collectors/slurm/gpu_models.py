@@ -88,9 +88,6 @@ class ModelNames:
         ]
         return f"Set slurm.gpu_models to {scrub(board)}={' or '.join(names) or 'MODEL'}"
 
-    def _is_mapped(self, gpu_type: str) -> bool:
-        return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))
-
     def of_job(self, job: SlurmJob) -> JobModel:
         """Return the model of a job: of what it holds, else of what it asked for.
 
@@ -115,7 +112,7 @@ class ModelNames:
             )
         gpu_type = types.pop()
         name, profile = self.of_type(gpu_type)
-        if self._is_mapped(gpu_type):
+        if {gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map):
             assumed.append(("gpu_model", f"{name}: slurm.gpu_models for {gpu_type}"))
         return JobModel(
             name=name,

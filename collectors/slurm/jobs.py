@@ -23,6 +23,7 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
 from collectors.slurm.values import Gpus
+from data.base.rows import row_of
 from data.boards.board_shares import SHARED_BOARDS, SHARING
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.collected import Collected
@@ -262,8 +263,8 @@ class _SlurmView:
     def allocations(self) -> pd.DataFrame:
         """Return the allocations: columns ALLOCATIONS."""
         rows: list[dict[str, Any]] = []
-        if self.answers.past is not None:
-            for job in self._ended_quietly():
+        for job in self.answers.past or ():
+            if job.ended_at is not None:
                 rows.extend(self._counted(job))
         for entry in self.answers.queue:
             if entry.is_over and self.answers.past is None and not self._long_over(entry):
@@ -276,9 +277,6 @@ class _SlurmView:
         for name in ("started_at", "ended_at", "seen_at"):
             frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
         return check_frame(frame, ALLOCATIONS)
-
-    def _ended_quietly(self) -> list[SlurmJob]:
-        return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
     def _gpu_rows(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """Yield one row for every GPU of a job that holds them now."""
@@ -374,19 +372,13 @@ def _shares(job: SlurmJob) -> dict[str, str]:
 
 
 def _facts(job: SlurmJob) -> SchedulerFacts:
-    return SchedulerFacts(
-        state=job.state,
+    return row_of(
+        SchedulerFacts,
+        job,
         # A job that a limit or a lost node ended has no reason but its state.
         reason=job.reason or (job.state_word if job.state is JobState.FAILED else ""),
-        workload=job.workload,
-        user=job.user,
-        account=job.account,
-        qos=job.qos,
-        nodes=job.nodes,
-        submitted_at=job.submitted_at,
-        started_at=job.started_at,
-        ended_at=job.ended_at,
-        time_limit_seconds=job.time_limit_seconds,
+        managed_by=(),
+        earlier_waits=(),
         extra=(*job.extra, *((fact, value) for fact, value in _shares(job).items() if value)),
     )
 

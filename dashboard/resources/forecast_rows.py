@@ -7,7 +7,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from dashboard.resources.rows import row_of
+from data.base.rows import row_of
 from data.records.forecasts import (
     UNIT_OF,
     Backtest,

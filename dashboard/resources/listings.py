@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 from dashboard.accounting.cost.applications import ApplicationRow, application_rows
@@ -23,16 +23,15 @@ from dashboard.resources.rows import (
     SourceRow,
     UrgentRow,
     audit_row,
-    columns_of,
     gpu_row,
     job_row,
     node_row,
     saving_row,
     service_row,
     source_row,
-    urgent_row,
 )
 from dashboard.resources.selection import Selection, selected
+from data.base.rows import columns_of, row_of
 from data.facts.quotas import Quota
 from data.store import StoreReader
 
@@ -97,117 +96,115 @@ def said_of_none(reader: StoreReader, text: str) -> str:
     return text if reader.source_reports() else NO_SAMPLES
 
 
-LISTINGS: Mapping[str, Listing] = MappingProxyType(
-    {
-        "jobs": Listing(
-            about="The jobs known now",
-            kind=JobRow,
-            read=lambda view: view.reader.jobs(),
-            key=lambda job: (job.job_id,),
-            row=job_row,
-            empty=_NO_JOB,
-        ),
-        "applications": Listing(
-            about="The workloads that own jobs, each once",
-            kind=ApplicationRow,
-            read=_applications,
-            key=lambda row: (row.namespace, row.application),
-            empty=_NO_JOB,
-        ),
-        "gpus": Listing(
-            about="The boards and MIG instances known now",
-            kind=GpuRow,
-            read=lambda view: view.reader.gpus(),
-            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
-            row=gpu_row,
-            empty=f"No board is known: no sample came. {_ASKED}",
-        ),
-        "nodes": Listing(
-            about="The nodes as their schedulers describe them",
-            kind=NodeRow,
-            read=lambda view: view.reader.nodes(),
-            key=lambda node: (node.name, node.source),
-            selectors={"node": "name"},
-            row=node_row,
-            anyone=False,
-            empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
-        ),
-        "queue": Listing(
-            about="The jobs that wait for GPUs, with place and forecast",
-            kind=QueueRow,
-            read=lambda view: queue_rows(view.reader),
-            key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
-            selectors={"namespace": "queue"},
-            anyone=False,
-            empty="No job waits for GPUs.",
-        ),
-        "quotas": Listing(
-            about="What schedulers let their queues hold, and its use",
-            kind=Quota,
-            read=lambda view: view.reader.quotas(),
-            key=lambda quota: quota.key,
-            empty="No scheduler tells of a limit on GPUs.",
-        ),
-        "capacity": Listing(
-            about="How many boards of each model to keep, and the cost",
-            kind=CapacityRow,
-            read=lambda view: capacity_rows(view.reader, view.settings),
-            key=lambda row: (row.gpu_model,),
-            anyone=False,
-            empty=f"No board of a known model was seen. {_ASKED}",
-        ),
-        "heat": Listing(
-            about="The heat of racks (power domains), now and in the next day",
-            kind=HeatRow,
-            read=lambda view: heat_rows(view.reader, view.settings),
-            key=lambda row: (row.rack, row.limit_kw),
-            anyone=False,
-            empty="No rack is known: state power.domains, and the nodes that each feeds.",
-        ),
-        "sources": Listing(
-            about="How the latest collection fared with each source",
-            kind=SourceRow,
-            read=lambda view: view.reader.source_reports(),
-            key=lambda report: (report.source,),
-            row=source_row,
-            anyone=False,
-            columns=REPORT_COLUMNS,
-            empty=NO_SAMPLES,
-        ),
-        "urgent": Listing(
-            about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
-            kind=UrgentRow,
-            read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
-            key=lambda fact: fact.order,
-            row=urgent_row,
-            empty="Nothing is urgent.",
-        ),
-        "serving": Listing(
-            about="Inference services and the replicas that they need",
-            kind=ServiceRow,
-            read=lambda view: [
-                service_row(outlook, view.settings.serving, view.clock())
-                for outlook in view.reader.serving_outlook()
-            ],
-            key=lambda row: (row.job_id, row.service),
-            empty=f"The latest cycle read no inference service. {_ASKED}",
-        ),
-        "savings": Listing(
-            about="What applied changes promised, and brought",
-            kind=SavingRow,
-            read=lambda view: ledger(view.reader, now=view.clock()),
-            key=lambda row: (row.recommendation.digest,),
-            row=saving_row,
-            empty="Nothing has been applied yet.",
-        ),
-        "audit": Listing(
-            about="The append-only record",
-            kind=AuditRow,
-            read=lambda view: view.reader.audit(),
-            key=lambda entry: (entry.sequence,),
-            row=audit_row,
-            empty="Nothing has been decided yet.",
-        ),
-    }
-)
+LISTINGS: Mapping[str, Listing] = {
+    "jobs": Listing(
+        about="The jobs known now",
+        kind=JobRow,
+        read=lambda view: view.reader.jobs(),
+        key=lambda job: (job.job_id,),
+        row=job_row,
+        empty=_NO_JOB,
+    ),
+    "applications": Listing(
+        about="The workloads that own jobs, each once",
+        kind=ApplicationRow,
+        read=_applications,
+        key=lambda row: (row.namespace, row.application),
+        empty=_NO_JOB,
+    ),
+    "gpus": Listing(
+        about="The boards and MIG instances known now",
+        kind=GpuRow,
+        read=lambda view: view.reader.gpus(),
+        key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
+        row=gpu_row,
+        empty=f"No board is known: no sample came. {_ASKED}",
+    ),
+    "nodes": Listing(
+        about="The nodes as their schedulers describe them",
+        kind=NodeRow,
+        read=lambda view: view.reader.nodes(),
+        key=lambda node: (node.name, node.source),
+        selectors={"node": "name"},
+        row=node_row,
+        anyone=False,
+        empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
+    ),
+    "queue": Listing(
+        about="The jobs that wait for GPUs, with place and forecast",
+        kind=QueueRow,
+        read=lambda view: queue_rows(view.reader),
+        key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+        selectors={"namespace": "queue"},
+        anyone=False,
+        empty="No job waits for GPUs.",
+    ),
+    "quotas": Listing(
+        about="What schedulers let their queues hold, and its use",
+        kind=Quota,
+        read=lambda view: view.reader.quotas(),
+        key=lambda quota: quota.key,
+        empty="No scheduler tells of a limit on GPUs.",
+    ),
+    "capacity": Listing(
+        about="How many boards of each model to keep, and the cost",
+        kind=CapacityRow,
+        read=lambda view: capacity_rows(view.reader, view.settings),
+        key=lambda row: (row.gpu_model,),
+        anyone=False,
+        empty=f"No board of a known model was seen. {_ASKED}",
+    ),
+    "heat": Listing(
+        about="The heat of racks (power domains), now and in the next day",
+        kind=HeatRow,
+        read=lambda view: heat_rows(view.reader, view.settings),
+        key=lambda row: (row.rack, row.limit_kw),
+        anyone=False,
+        empty="No rack is known: state power.domains, and the nodes that each feeds.",
+    ),
+    "sources": Listing(
+        about="How the latest collection fared with each source",
+        kind=SourceRow,
+        read=lambda view: view.reader.source_reports(),
+        key=lambda report: (report.source,),
+        row=source_row,
+        anyone=False,
+        columns=REPORT_COLUMNS,
+        empty=NO_SAMPLES,
+    ),
+    "urgent": Listing(
+        about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
+        kind=UrgentRow,
+        read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
+        key=lambda fact: fact.order,
+        row=partial(row_of, UrgentRow),
+        empty="Nothing is urgent.",
+    ),
+    "serving": Listing(
+        about="Inference services and the replicas that they need",
+        kind=ServiceRow,
+        read=lambda view: [
+            service_row(outlook, view.settings.serving, view.clock())
+            for outlook in view.reader.serving_outlook()
+        ],
+        key=lambda row: (row.job_id, row.service),
+        empty=f"The latest cycle read no inference service. {_ASKED}",
+    ),
+    "savings": Listing(
+        about="What applied changes promised, and brought",
+        kind=SavingRow,
+        read=lambda view: ledger(view.reader, now=view.clock()),
+        key=lambda row: (row.recommendation.digest,),
+        row=saving_row,
+        empty="Nothing has been applied yet.",
+    ),
+    "audit": Listing(
+        about="The append-only record",
+        kind=AuditRow,
+        read=lambda view: view.reader.audit(),
+        key=lambda entry: (entry.sequence,),
+        row=audit_row,
+        empty="Nothing has been decided yet.",
+    ),
+}
 """By its name in addresses of the API, which is that of the command too where there is one."""

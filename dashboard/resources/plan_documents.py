@@ -18,8 +18,8 @@ from dashboard.resources.plan_rows import (
     tenant_rows,
 )
 from dashboard.resources.resource import NoQuery, Resource, View
-from dashboard.resources.rows import row_of
 from data.base.errors import ImpossibleProblemError, SettingsError
+from data.base.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import Configuration, Plan, Stay
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from dashboard.resources.rows import row_of
+from data.base.rows import row_of
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, Plan, Stay
 

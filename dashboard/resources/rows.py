@@ -4,13 +4,13 @@ Unknown is None, or '' where a text is not told; a cluster is '' for the main on
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from dashboard.accounting.savings.ledger import LedgerRow
 from dashboard.decisions.findings import FindingStatus
-from dashboard.resources.alerts import UrgentFact
+from data.base.rows import columns_of, row_of
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
 from data.facts.jobs import Job
@@ -19,19 +19,6 @@ from data.records.recommendations import StatedRecommendation
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import StoreReader
-
-Row = TypeVar("Row")
-
-
-def columns_of(row: type[Any]) -> tuple[str, ...]:
-    """Return the names of the columns of a row, in order."""
-    return tuple(field.name for field in fields(row))
-
-
-def row_of(kind: type[Row], record: object, /, **columns: Any) -> Row:
-    """Return a row with its `columns` columns, and else what the record has by the same names."""
-    values = {name: getattr(record, name) for name in columns_of(kind) if name not in columns}
-    return kind(**values, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +151,6 @@ class UrgentRow:
     finding: str
 
 
-def urgent_row(fact: UrgentFact) -> UrgentRow:
-    """Return the row of what is urgent."""
-    return row_of(UrgentRow, fact)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSlot:
     """What should be ordered in ten minutes, and the request rate foreseen in them."""
@@ -227,16 +209,6 @@ class ServiceRow:
     slots: tuple[ServiceSlot, ...]
 
 
-_TAKEN = (
-    "job_id", "namespace", "service", "engine", "model", "read_until", "replicas",
-    "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
-    "carried_per_second", "kv_cache_ratio", "prompt_tokens_per_second",
-    "generation_tokens_per_second", "wait_seconds", "late_minutes", "judged_minutes",
-    "slots_per_replica", "seen_full", "arrival_scv", "prompt_tokens_carried",
-    "generation_tokens_carried",
-)  # fmt: skip
-
-
 def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetime) -> ServiceRow:
     """Return the row of a service at `now` (UTC)."""
     seconds, rates = outlook.service_seconds, (outlook.rates_q50, outlook.rates_q95)
@@ -246,8 +218,9 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
     is_old = stale or now - outlook.read_until > limit
     ahead = [] if required is None else [required, *outlook.required_after(now)]
     cold = outlook.cold_start
-    return ServiceRow(
-        **{name: getattr(outlook, name) for name in _TAKEN},
+    return row_of(
+        ServiceRow,
+        outlook,
         state=_service_state(outlook, settings, ahead, is_old=is_old),
         required_replicas=required,
         max_required_replicas=max(ahead, default=None),
@@ -339,15 +312,14 @@ def finding_row(status: FindingStatus) -> FindingRow:
     """Return the row of a finding."""
     finding, stored = status.finding, status.revision
     names = ("state", "decided_by", "decided_at", "comment")
-    return FindingRow(
+    return row_of(
+        FindingRow,
+        status,
         finding=finding.reference,
         target=finding.target,
         action=str(finding.action),
-        state=status.state,
         opened_at=finding.opened_at,
         seen_at=finding.seen_at,
-        until=status.until,
-        reason=status.reason,
         cluster=cluster_in(finding.target),
         revision=None
         if stored is None
@@ -369,10 +341,7 @@ class RecordRow:
 
 def record_of(reader: StoreReader, number: int) -> list[RecordRow]:
     """Return the record of a finding, in order."""
-    return [
-        RecordRow(at=entry.at, by=entry.actor, event=entry.event, detail=entry.detail)
-        for entry in reader.entries_about(number)
-    ]
+    return [row_of(RecordRow, entry, by=entry.actor) for entry in reader.entries_about(number)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

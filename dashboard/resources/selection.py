@@ -8,8 +8,8 @@ from pydantic import Field
 
 from dashboard.common.request_times import Moment
 from dashboard.resources.resource import NoQuery
-from dashboard.resources.rows import columns_of
 from data.base.errors import BadRangeError
+from data.base.rows import columns_of
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.jobs import Job
 

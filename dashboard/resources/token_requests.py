@@ -8,7 +8,7 @@ from fastapi import FastAPI, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.decisions.service import DecisionService
-from dashboard.resources.rows import row_of
+from data.base.rows import row_of
 from data.records.commands import Person
 from data.store.record.tokens import ApiToken
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -38,63 +37,57 @@ class FrameColumns:
 
 SAMPLES = FrameColumns(
     name="samples",
-    columns=MappingProxyType(
-        {
-            "sampled_at": (TIME, "time of the reading, UTC"),
-            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
-            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
-            "mig_profile": (TEXT, "such as 2g.20gb, '' for a whole board"),
-            "node": (TEXT, "host name"),
-            "gpu_index": (TEXT, "the board's number on its node, as the source counts; '' unknown"),
-            "gpu_model": (TEXT, "catalogue name such as H100-SXM5-80GB, or the reported name"),
-            "job_id": (TEXT, "the holder that the sample names, '' when it names none"),
-            "utilization_ratio": (NUMBER, "0..1 of the GPU or of the MIG instance"),
-            "utilization_signal": (TEXT, "sm_active, gr_engine_active, gpu_util or ''"),
-            "memory_used_mib": (NUMBER, "MiB"),
-            "memory_total_mib": (NUMBER, "MiB"),
-            "power_watts": (NUMBER, "W of the whole board, repeated on its MIG instances"),
-            "power_limit_watts": (NUMBER, "W, limit in force on the board"),
-            "energy_joules": (NUMBER, "J, counter since driver load, may reset"),
-        }
-    ),
+    columns={
+        "sampled_at": (TIME, "time of the reading, UTC"),
+        "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+        "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+        "mig_profile": (TEXT, "such as 2g.20gb, '' for a whole board"),
+        "node": (TEXT, "host name"),
+        "gpu_index": (TEXT, "the board's number on its node, as the source counts; '' unknown"),
+        "gpu_model": (TEXT, "catalogue name such as H100-SXM5-80GB, or the reported name"),
+        "job_id": (TEXT, "the holder that the sample names, '' when it names none"),
+        "utilization_ratio": (NUMBER, "0..1 of the GPU or of the MIG instance"),
+        "utilization_signal": (TEXT, "sm_active, gr_engine_active, gpu_util or ''"),
+        "memory_used_mib": (NUMBER, "MiB"),
+        "memory_total_mib": (NUMBER, "MiB"),
+        "power_watts": (NUMBER, "W of the whole board, repeated on its MIG instances"),
+        "power_limit_watts": (NUMBER, "W, limit in force on the board"),
+        "energy_joules": (NUMBER, "J, counter since driver load, may reset"),
+    },
     required=frozenset({"sampled_at", "gpu_uuid", "node", "gpu_model"}),
 )
 
 ALLOCATIONS = FrameColumns(
     name="allocations",
-    columns=MappingProxyType(
-        {
-            "job_id": (TEXT, "the job that a person would change"),
-            "label_id": (TEXT, "what samples call the holder, such as namespace/pod, or ''"),
-            "node": (TEXT, "host name, '' when not known"),
-            "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
-            "gpu_uuid": (TEXT, "board UUID, '' when not known"),
-            "mig_instance": (TEXT, "GPU instance id, '' for a whole board or unknown"),
-            "gpu_count": (NUMBER, "devices that this row stands for; 1 when it names one"),
-            "started_at": (TIME, "since when the job holds them, UTC"),
-            "ended_at": (TIME, "until when, missing while it holds them"),
-            "seen_at": (TIME, "last time the source confirmed it, UTC"),
-            "source": (TEXT, "who says so"),
-            "start_seconds": (NUMBER, "s from being put on a node to being ready to serve"),
-            "runs": (TEXT, "digest of a pod's image, command and GPUs, '' when not told"),
-        }
-    ),
+    columns={
+        "job_id": (TEXT, "the job that a person would change"),
+        "label_id": (TEXT, "what samples call the holder, such as namespace/pod, or ''"),
+        "node": (TEXT, "host name, '' when not known"),
+        "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
+        "gpu_uuid": (TEXT, "board UUID, '' when not known"),
+        "mig_instance": (TEXT, "GPU instance id, '' for a whole board or unknown"),
+        "gpu_count": (NUMBER, "devices that this row stands for; 1 when it names one"),
+        "started_at": (TIME, "since when the job holds them, UTC"),
+        "ended_at": (TIME, "until when, missing while it holds them"),
+        "seen_at": (TIME, "last time the source confirmed it, UTC"),
+        "source": (TEXT, "who says so"),
+        "start_seconds": (NUMBER, "s from being put on a node to being ready to serve"),
+        "runs": (TEXT, "digest of a pod's image, command and GPUs, '' when not told"),
+    },
     required=frozenset({"job_id", "started_at", "seen_at", "source"}),
 )
 """Allocations by time. A row names one device (index or UUID), or a count on a node."""
 
 XIDS = FrameColumns(
     name="xids",
-    columns=MappingProxyType(
-        {
-            "gpu_uuid": (TEXT, "board UUID"),
-            "xid": (COUNT, "the code that the board showed as its last; 0 for none"),
-            "node": (TEXT, "host name, '' when not known"),
-            "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
-            "first_seen_at": (TIME, "first reading that showed it, UTC"),
-            "last_seen_at": (TIME, "last reading that showed it, UTC"),
-        }
-    ),
+    columns={
+        "gpu_uuid": (TEXT, "board UUID"),
+        "xid": (COUNT, "the code that the board showed as its last; 0 for none"),
+        "node": (TEXT, "host name, '' when not known"),
+        "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
+        "first_seen_at": (TIME, "first reading that showed it, UTC"),
+        "last_seen_at": (TIME, "last reading that showed it, UTC"),
+    },
     required=frozenset({"gpu_uuid", "xid", "first_seen_at", "last_seen_at"}),
 )
 """Last XID codes of boards, from the first to the last reading of each.
@@ -107,134 +100,122 @@ code is no new error, and the same error twice looks like one.
 
 SERVING = FrameColumns(
     name="serving",
-    columns=MappingProxyType(
-        {
-            "slot_start": (TIME, "start of the five minutes, UTC"),
-            "label_id": (TEXT, "the pod as GPU samples name it, '' when labels name none"),
-            "engine": (TEXT, "such as vllm"),
-            "model": (TEXT, "the model as the engine names it, '' when it does not"),
-            "address": (TEXT, "the scraped address, '' when not known"),
-            "running_requests": (NUMBER, "requests at work, mean"),
-            "waiting_requests": (NUMBER, "requests waiting, mean"),
-            "kv_cache_ratio": (NUMBER, "0..1, largest"),
-            "finished_requests": (NUMBER, "requests that ended in the slot"),
-            "prompt_tokens": (NUMBER, "tokens read in the slot"),
-            "generation_tokens": (NUMBER, "tokens written in the slot"),
-            "preemptions": (NUMBER, "requests put back in the slot"),
-            "first_token_seconds": (NUMBER, "s to the first token, sum of those timed in the slot"),
-            "first_token_count": (NUMBER, "how many were timed"),
-            "queue_wait_seconds": (NUMBER, "s in the queue, sum"),
-            "queue_wait_count": (NUMBER, "how many were timed"),
-            "request_seconds": (NUMBER, "s from arrival to the last token, sum"),
-            "request_count": (NUMBER, "how many were timed"),
-        }
-    ),
+    columns={
+        "slot_start": (TIME, "start of the five minutes, UTC"),
+        "label_id": (TEXT, "the pod as GPU samples name it, '' when labels name none"),
+        "engine": (TEXT, "such as vllm"),
+        "model": (TEXT, "the model as the engine names it, '' when it does not"),
+        "address": (TEXT, "the scraped address, '' when not known"),
+        "running_requests": (NUMBER, "requests at work, mean"),
+        "waiting_requests": (NUMBER, "requests waiting, mean"),
+        "kv_cache_ratio": (NUMBER, "0..1, largest"),
+        "finished_requests": (NUMBER, "requests that ended in the slot"),
+        "prompt_tokens": (NUMBER, "tokens read in the slot"),
+        "generation_tokens": (NUMBER, "tokens written in the slot"),
+        "preemptions": (NUMBER, "requests put back in the slot"),
+        "first_token_seconds": (NUMBER, "s to the first token, sum of those timed in the slot"),
+        "first_token_count": (NUMBER, "how many were timed"),
+        "queue_wait_seconds": (NUMBER, "s in the queue, sum"),
+        "queue_wait_count": (NUMBER, "how many were timed"),
+        "request_seconds": (NUMBER, "s from arrival to the last token, sum"),
+        "request_count": (NUMBER, "how many were timed"),
+    },
     required=frozenset({"slot_start", "engine"}),
 )
 """Traffic of one replica of an inference service in five minutes."""
 
 ACTIVITY = FrameColumns(
     name="activity",
-    columns=MappingProxyType(
-        {
-            "slot_start": (TIME, "start of the five minutes, UTC"),
-            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
-            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
-            "engine_active": (NUMBER, "0..1, share of the time in which a kernel ran"),
-            "sm_active": (NUMBER, "0..1, SMs with work, mean over SMs and time"),
-            "tensor_active": (NUMBER, "0..1, tensor cores at work"),
-            "dram_active": (NUMBER, "0..1, device memory at work"),
-            "fp32_active": (NUMBER, "0..1, single-precision units at work"),
-            "pcie_bytes_per_second": (NUMBER, "both directions"),
-            "nvlink_bytes_per_second": (NUMBER, "both directions, all links"),
-            "throttled_ratio": (NUMBER, "0..1, readings that name heat or a power brake"),
-            "power_ratio": (NUMBER, "0..1, power over the limit in force on the board"),
-            "temperature_celsius": (NUMBER, "of the GPU"),
-            "memory_temperature_celsius": (NUMBER, "of the device memory"),
-            "clock_mhz": (NUMBER, "of the SMs"),
-            "uncorrected_errors": (NUMBER, "of memory (ECC), largest since the driver was loaded"),
-            "remapped_rows": (NUMBER, "rows of memory replaced after such errors, largest"),
-            "remap_failed": (NUMBER, "1: a row could not be replaced; else 0"),
-        }
-    ),
+    columns={
+        "slot_start": (TIME, "start of the five minutes, UTC"),
+        "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+        "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+        "engine_active": (NUMBER, "0..1, share of the time in which a kernel ran"),
+        "sm_active": (NUMBER, "0..1, SMs with work, mean over SMs and time"),
+        "tensor_active": (NUMBER, "0..1, tensor cores at work"),
+        "dram_active": (NUMBER, "0..1, device memory at work"),
+        "fp32_active": (NUMBER, "0..1, single-precision units at work"),
+        "pcie_bytes_per_second": (NUMBER, "both directions"),
+        "nvlink_bytes_per_second": (NUMBER, "both directions, all links"),
+        "throttled_ratio": (NUMBER, "0..1, readings that name heat or a power brake"),
+        "power_ratio": (NUMBER, "0..1, power over the limit in force on the board"),
+        "temperature_celsius": (NUMBER, "of the GPU"),
+        "memory_temperature_celsius": (NUMBER, "of the device memory"),
+        "clock_mhz": (NUMBER, "of the SMs"),
+        "uncorrected_errors": (NUMBER, "of memory (ECC), largest since the driver was loaded"),
+        "remapped_rows": (NUMBER, "rows of memory replaced after such errors, largest"),
+        "remap_failed": (NUMBER, "1: a row could not be replaced; else 0"),
+    },
     required=frozenset({"slot_start", "gpu_uuid"}),
 )
 """Activity and limits of one device in five minutes: means of its readings."""
 
 CONTRADICTIONS = FrameColumns(
     name="contradictions",
-    columns=MappingProxyType(
-        {
-            "slot_start": (TIME, "start of the five minutes, UTC"),
-            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
-            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
-            "counter": (TEXT, "such as gr_engine_active, gpu_util or power_watts"),
-            "reading": (NUMBER, "what it showed, 0..1, power over its limit, mean"),
-            "others": (TEXT, "what the other counters showed, such as gpu_util 98 %"),
-        }
-    ),
+    columns={
+        "slot_start": (TIME, "start of the five minutes, UTC"),
+        "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+        "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+        "counter": (TEXT, "such as gr_engine_active, gpu_util or power_watts"),
+        "reading": (NUMBER, "what it showed, 0..1, power over its limit, mean"),
+        "others": (TEXT, "what the other counters showed, such as gpu_util 98 %"),
+    },
     required=frozenset({"slot_start", "gpu_uuid", "counter", "reading"}),
 )
 """Counters that the other readings of their device contradicted in five minutes."""
 
 PROGRESS = FrameColumns(
     name="progress",
-    columns=MappingProxyType(
-        {
-            "label_id": (TEXT, "the job, or what samples call the holder, such as namespace/pod"),
-            "reported_at": (TIME, "when the job said so, UTC"),
-            "done_ratio": (NUMBER, "0..1, share of all its work that is done"),
-        }
-    ),
+    columns={
+        "label_id": (TEXT, "the job, or what samples call the holder, such as namespace/pod"),
+        "reported_at": (TIME, "when the job said so, UTC"),
+        "done_ratio": (NUMBER, "0..1, share of all its work that is done"),
+    },
     required=frozenset({"label_id", "reported_at", "done_ratio"}),
 )
 """Progress that jobs reported."""
 
 HISTORY = FrameColumns(
     name="history",
-    columns=MappingProxyType(
-        {
-            "job_id": (TEXT, "the job"),
-            "slot_start": (TIME, "start of the slot, UTC"),
-            "effective_gpus": (
-                NUMBER,
-                "GPUs (a MIG instance counts as one): mean utilization times allocated_gpus",
-            ),
-            "utilization_ratio": (NUMBER, "0..1, mean over the job's GPUs and samples"),
-            "utilization_max_ratio": (NUMBER, "0..1, largest sample of the slot"),
-            "allocated_gpus": (NUMBER, "GPUs: distinct (GPU, MIG instance) that the job held"),
-            "memory_used_mib": (NUMBER, "MiB per GPU, largest sample of the slot"),
-            "power_watts": (NUMBER, "W, sum over the job's GPUs of the mean board power"),
-            "sample_count": (COUNT, "samples behind the slot"),
-        }
-    ),
+    columns={
+        "job_id": (TEXT, "the job"),
+        "slot_start": (TIME, "start of the slot, UTC"),
+        "effective_gpus": (
+            NUMBER,
+            "GPUs (a MIG instance counts as one): mean utilization times allocated_gpus",
+        ),
+        "utilization_ratio": (NUMBER, "0..1, mean over the job's GPUs and samples"),
+        "utilization_max_ratio": (NUMBER, "0..1, largest sample of the slot"),
+        "allocated_gpus": (NUMBER, "GPUs: distinct (GPU, MIG instance) that the job held"),
+        "memory_used_mib": (NUMBER, "MiB per GPU, largest sample of the slot"),
+        "power_watts": (NUMBER, "W, sum over the job's GPUs of the mean board power"),
+        "sample_count": (COUNT, "samples behind the slot"),
+    },
     required=frozenset({"job_id", "slot_start", "sample_count"}),
 )
 
 _ENDED = ("job_id", "slot_start", "utilization_max_ratio")
 ENDED_HISTORY = FrameColumns(
     name="history of ended jobs",
-    columns=MappingProxyType({name: HISTORY.columns[name] for name in _ENDED}),
+    columns={name: HISTORY.columns[name] for name in _ENDED},
     required=frozenset(_ENDED[:2]),
 )
 
 GROUP_HISTORY = FrameColumns(
     name="group history",
-    columns=MappingProxyType(
-        {
-            "kind": (TEXT, "fleet, namespace or gpu_model"),
-            "name": (TEXT, "of the group; 'fleet' for the fleet"),
-            "slot_start": (TIME, "start of the slot, UTC"),
-            "boards": (NUMBER, "boards of the whole fleet that were observed in the slot"),
-            "allocated_gpus": (NUMBER, "boards held by the group's jobs, mean over the slot"),
-            "effective_gpus": (NUMBER, "boards held times mean utilization"),
-            "power_watts": (NUMBER, "W of the boards held, by the share of the slot"),
-            "unseen_ratio": (
-                NUMBER,
-                "of the boards of fleet or model: held before and after, unseen",
-            ),
-        }
-    ),
+    columns={
+        "kind": (TEXT, "fleet, namespace or gpu_model"),
+        "name": (TEXT, "of the group; 'fleet' for the fleet"),
+        "slot_start": (TIME, "start of the slot, UTC"),
+        "boards": (NUMBER, "boards of the whole fleet that were observed in the slot"),
+        "allocated_gpus": (NUMBER, "boards held by the group's jobs, mean over the slot"),
+        "effective_gpus": (NUMBER, "boards held times mean utilization"),
+        "power_watts": (NUMBER, "W of the boards held, by the share of the slot"),
+        "unseen_ratio": (
+            NUMBER,
+            "of the boards of fleet or model: held before and after, unseen",
+        ),
+    },
     required=frozenset({"kind", "name", "slot_start", "boards"}),
 )
 """A group with no row for a slot in which the fleet has one held nothing then."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class Action(StrEnum):
@@ -82,123 +81,121 @@ _NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
 _OF_BOUNDS = ("kubernetes", "git")
 _BOUNDS = ("scale {target} between other bounds: {change}", "scale {target} between its old bounds")
 
-ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
-    {
-        Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_NUMBERS, resizes=True),
-        Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
-        Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
-        Action.POWER_CAP: ActionSpec(
-            title="Power cap",
-            deeds=("cap the power of {target}", "lift the power cap of {target}"),
-            risk=Risk.LOW,
-            appliers=("power-cap", "simulated"),
-            caps_power=True,
+ACTIONS: Mapping[Action, ActionSpec] = {
+    Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_NUMBERS, resizes=True),
+    Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
+    Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
+    Action.POWER_CAP: ActionSpec(
+        title="Power cap",
+        deeds=("cap the power of {target}", "lift the power cap of {target}"),
+        risk=Risk.LOW,
+        appliers=("power-cap", "simulated"),
+        caps_power=True,
+    ),
+    Action.RECLAIM: ActionSpec(
+        title="Reclaim idle GPU",
+        deeds=("take the idle {now} from {target}", "give {target} its {now} back"),
+        risk=Risk.HIGH,
+        appliers=_NUMBERS,
+        takes_all=True,
+    ),
+    Action.CO_LOCATE: ActionSpec(
+        title="Share boards",
+        deeds=(
+            "let jobs on {target} share boards: {change}",
+            "give each job on {target} its own board back",
         ),
-        Action.RECLAIM: ActionSpec(
-            title="Reclaim idle GPU",
-            deeds=("take the idle {now} from {target}", "give {target} its {now} back"),
-            risk=Risk.HIGH,
-            appliers=_NUMBERS,
-            takes_all=True,
-        ),
-        Action.CO_LOCATE: ActionSpec(
-            title="Share boards",
-            deeds=(
-                "let jobs on {target} share boards: {change}",
-                "give each job on {target} its own board back",
-            ),
-            shares=True,
-        ),
-        Action.SHIFT_IN_TIME: ActionSpec(
-            title="Cheaper or cleaner hours",
-            deeds=("pause {target}", "let {target} run without the pause"),
-            risk=Risk.LOW,
-            appliers=("slurm",),
-            pauses=True,
-        ),
-        Action.TIME_LIMIT: ActionSpec(
-            title="Shorter time limit",
-            deeds=("give {target} a {change}", "give {target} its old time limit back"),
-            risk=Risk.LOW,
-            appliers=("slurm",),
-        ),
-        Action.SCALE_OUT: ActionSpec(
-            title="More GPUs before a peak",
-            risk=Risk.LOW,
-            appliers=_NUMBERS,
-            serves=True,
-            resizes=True,
-        ),
-        Action.CONSOLIDATE: ActionSpec(
-            title="Power a node down",
-            deeds=("take {target} out of use, to power it down", "put {target} back into use"),
-            appliers=_OBJECTS,
-            of_node=True,
-        ),
-        Action.MIG_LAYOUT: ActionSpec(
-            title="Cut a node's boards",
-            deeds=("cut {target} as {change}", "give {target} its old MIG layout back"),
-            appliers=_OBJECTS[:1],
-            of_node=True,
-            cuts=True,
-        ),
-        Action.ADD_GPUS: ActionSpec(
-            title="More boards needed",
-            deeds=("add boards: {change}", "do without the boards: {change}"),
-            risk=Risk.LOW,
-        ),
-        Action.LARGER_GPU: ActionSpec(
-            title="Larger GPU, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
-        ),
-        Action.SPREAD: ActionSpec(
-            title="More GPUs, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
-        ),
-        Action.LESS_MEMORY: ActionSpec(
-            title="Reduce memory use",
-            deeds=("let {target} take less memory", "let {target} take its old memory"),
-            risk=Risk.LOW,
-            for_memory=True,
-        ),
-        Action.LOWER_MINIMUM: ActionSpec(
-            title="Lower minReplicas",
-            deeds=_BOUNDS,
-            appliers=_OF_BOUNDS,
-            bound="minReplicas",
-            of_service=True,
-        ),
-        Action.RAISE_MAXIMUM: ActionSpec(
-            title="Raise maxReplicas",
-            deeds=_BOUNDS,
-            risk=Risk.LOW,
-            appliers=_OF_BOUNDS,
-            bound="maxReplicas",
-            serves=True,
-            of_service=True,
-        ),
-        Action.SPEED_UP: ActionSpec(
-            title="Speed up the job",
-            deeds=("let {target} work faster: {change}", "let {target} work as before"),
-            risk=Risk.LOW,
-            of_program=True,
-        ),
-        Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
-        Action.SCALE_TO_ZERO: ActionSpec(
-            title="Scale to zero at rest",
-            deeds=("start {target} on demand: {change}", "keep {target} running at rest"),
-            of_service=True,
-        ),
-        Action.GROW: ActionSpec(
-            title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
-        ),
-        Action.GIVE_BACK: ActionSpec(
-            title="Give boards back",
-            appliers=_OBJECTS[:1],
-            serves=True,
-            resizes=True,
-            gives_back=True,
-        ),
-    }
-)
+        shares=True,
+    ),
+    Action.SHIFT_IN_TIME: ActionSpec(
+        title="Cheaper or cleaner hours",
+        deeds=("pause {target}", "let {target} run without the pause"),
+        risk=Risk.LOW,
+        appliers=("slurm",),
+        pauses=True,
+    ),
+    Action.TIME_LIMIT: ActionSpec(
+        title="Shorter time limit",
+        deeds=("give {target} a {change}", "give {target} its old time limit back"),
+        risk=Risk.LOW,
+        appliers=("slurm",),
+    ),
+    Action.SCALE_OUT: ActionSpec(
+        title="More GPUs before a peak",
+        risk=Risk.LOW,
+        appliers=_NUMBERS,
+        serves=True,
+        resizes=True,
+    ),
+    Action.CONSOLIDATE: ActionSpec(
+        title="Power a node down",
+        deeds=("take {target} out of use, to power it down", "put {target} back into use"),
+        appliers=_OBJECTS,
+        of_node=True,
+    ),
+    Action.MIG_LAYOUT: ActionSpec(
+        title="Cut a node's boards",
+        deeds=("cut {target} as {change}", "give {target} its old MIG layout back"),
+        appliers=_OBJECTS[:1],
+        of_node=True,
+        cuts=True,
+    ),
+    Action.ADD_GPUS: ActionSpec(
+        title="More boards needed",
+        deeds=("add boards: {change}", "do without the boards: {change}"),
+        risk=Risk.LOW,
+    ),
+    Action.LARGER_GPU: ActionSpec(
+        title="Larger GPU, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
+    ),
+    Action.SPREAD: ActionSpec(
+        title="More GPUs, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
+    ),
+    Action.LESS_MEMORY: ActionSpec(
+        title="Reduce memory use",
+        deeds=("let {target} take less memory", "let {target} take its old memory"),
+        risk=Risk.LOW,
+        for_memory=True,
+    ),
+    Action.LOWER_MINIMUM: ActionSpec(
+        title="Lower minReplicas",
+        deeds=_BOUNDS,
+        appliers=_OF_BOUNDS,
+        bound="minReplicas",
+        of_service=True,
+    ),
+    Action.RAISE_MAXIMUM: ActionSpec(
+        title="Raise maxReplicas",
+        deeds=_BOUNDS,
+        risk=Risk.LOW,
+        appliers=_OF_BOUNDS,
+        bound="maxReplicas",
+        serves=True,
+        of_service=True,
+    ),
+    Action.SPEED_UP: ActionSpec(
+        title="Speed up the job",
+        deeds=("let {target} work faster: {change}", "let {target} work as before"),
+        risk=Risk.LOW,
+        of_program=True,
+    ),
+    Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
+    Action.SCALE_TO_ZERO: ActionSpec(
+        title="Scale to zero at rest",
+        deeds=("start {target} on demand: {change}", "keep {target} running at rest"),
+        of_service=True,
+    ),
+    Action.GROW: ActionSpec(
+        title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
+    ),
+    Action.GIVE_BACK: ActionSpec(
+        title="Give boards back",
+        appliers=_OBJECTS[:1],
+        serves=True,
+        resizes=True,
+        gives_back=True,
+    ),
+}
 """All that pages, reports, planner and appliers read of an action."""
 
 ADVICE = frozenset(action for action, spec in ACTIONS.items() if not spec.appliers)

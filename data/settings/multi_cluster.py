@@ -14,7 +14,7 @@ from data.base.errors import SettingsError, scrub
 from data.base.files import read_small_file
 from data.facts.cluster_names import CLUSTER_NAME
 from data.settings.all_settings import Settings
-from data.settings.load import ENVIRONMENT_PREFIX, LoadedSettings, load_settings
+from data.settings.load import ENVIRONMENT_PREFIX, load_settings
 from data.settings.sources import KubernetesSettings
 
 OWN_SECTIONS = (
@@ -85,18 +85,14 @@ def _read(path: Path) -> Settings:
         name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
     loaded = load_settings(path, environ=rest)
-    for name in _set_in_file(loaded):
-        if name.partition(".")[0] not in OWN_SECTIONS:
+    for name, origin in loaded.origins.items():
+        if origin.startswith("file ") and name.partition(".")[0] not in OWN_SECTIONS:
             raise SettingsError(
                 f"{name} stands in {path}, the file of a further cluster",
                 f"It is one for all clusters: set it in the main file. Of a cluster's own are "
                 f"{', '.join(OWN_SECTIONS)}.",
             )
     return loaded.settings
-
-
-def _set_in_file(loaded: LoadedSettings) -> list[str]:
-    return [name for name, origin in loaded.origins.items() if origin.startswith("file ")]
 
 
 def other_contexts(

@@ -6,49 +6,44 @@ words.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from data.records.memory import MemoryRemedy
 from data.records.slow_work import SlowCause
 from planner.memory.step.training_job import TrainingJob
 from planner.memory.watch.framework_flags import FLAGS
 
-WORDS: Mapping[SlowCause, str] = MappingProxyType(
-    {
-        SlowCause.STARVED: (
-            "more processes that load data (num_workers of PyTorch's DataLoader, with pin_memory), "
-            "data on a faster disk or prepared beforehand; where loading keeps up, a larger batch "
-            "or CUDA graphs"
-        ),
-        SlowCause.SMALL_BATCH: "a larger batch per GPU, or kernels fused by torch.compile",
-        SlowCause.WAITING: (
-            "equal work for every rank (samples of like length together), and evaluation and "
-            "checkpoints by all ranks at once"
-        ),
-        SlowCause.COMMUNICATION: (
-            "more steps between exchanges (gradient accumulation), exchange beside computing, and "
-            "boards that NVLink joins"
-        ),
-        SlowCause.NO_TENSOR: (
-            "mixed precision (bf16: torch.autocast), or at least TF32 "
-            "(torch.set_float32_matmul_precision('high'))"
-        ),
-        SlowCause.THROTTLED: (
-            "cooling and power supply of its boards: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` "
-            "names what slows the clocks"
-        ),
-    }
-)
-SHORT: Mapping[SlowCause, str] = MappingProxyType(
-    {
-        SlowCause.STARVED: "more processes that load data",
-        SlowCause.SMALL_BATCH: "a larger batch per GPU",
-        SlowCause.WAITING: "equal work for every rank",
-        SlowCause.COMMUNICATION: "more steps between exchanges",
-        SlowCause.NO_TENSOR: "mixed precision",
-        SlowCause.THROTTLED: "look at cooling and power supply",
-    }
-)
+WORDS: Mapping[SlowCause, str] = {
+    SlowCause.STARVED: (
+        "more processes that load data (num_workers of PyTorch's DataLoader, with pin_memory), "
+        "data on a faster disk or prepared beforehand; where loading keeps up, a larger batch "
+        "or CUDA graphs"
+    ),
+    SlowCause.SMALL_BATCH: "a larger batch per GPU, or kernels fused by torch.compile",
+    SlowCause.WAITING: (
+        "equal work for every rank (samples of like length together), and evaluation and "
+        "checkpoints by all ranks at once"
+    ),
+    SlowCause.COMMUNICATION: (
+        "more steps between exchanges (gradient accumulation), exchange beside computing, and "
+        "boards that NVLink joins"
+    ),
+    SlowCause.NO_TENSOR: (
+        "mixed precision (bf16: torch.autocast), or at least TF32 "
+        "(torch.set_float32_matmul_precision('high'))"
+    ),
+    SlowCause.THROTTLED: (
+        "cooling and power supply of its boards: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` "
+        "names what slows the clocks"
+    ),
+}
+SHORT: Mapping[SlowCause, str] = {
+    SlowCause.STARVED: "more processes that load data",
+    SlowCause.SMALL_BATCH: "a larger batch per GPU",
+    SlowCause.WAITING: "equal work for every rank",
+    SlowCause.COMMUNICATION: "more steps between exchanges",
+    SlowCause.NO_TENSOR: "mixed precision",
+    SlowCause.THROTTLED: "look at cooling and power supply",
+}
 _TRAINING_ARGUMENTS = {
     SlowCause.STARVED: "--dataloader_num_workers 8 --dataloader_pin_memory true",
     SlowCause.NO_TENSOR: "--bf16 true",
@@ -59,29 +54,27 @@ _YAML = {
     SlowCause.NO_TENSOR: "bf16: true",
     SlowCause.COMMUNICATION: "gradient_accumulation_steps: {accumulation}",
 }
-_FLAGS: Mapping[str, Mapping[SlowCause, str]] = MappingProxyType(
-    {
-        "transformers": _TRAINING_ARGUMENTS,
-        "transformers_deepspeed": _TRAINING_ARGUMENTS,
-        "trl": _TRAINING_ARGUMENTS,
-        "trl_deepspeed": _TRAINING_ARGUMENTS,
-        "peft": _TRAINING_ARGUMENTS,
-        "swift": {**_TRAINING_ARGUMENTS, SlowCause.NO_TENSOR: "--torch_dtype bfloat16"},
-        "axolotl": _YAML,
-        "llamafactory": _YAML,
-        "megatron": {
-            SlowCause.STARVED: "--num-workers 8",
-            SlowCause.NO_TENSOR: "--bf16",
-            SlowCause.COMMUNICATION: "--overlap-grad-reduce --overlap-param-gather",
-        },
-        "torchtitan": {SlowCause.NO_TENSOR: "--training.mixed_precision_param bfloat16"},
-        "torchtune": {
-            SlowCause.NO_TENSOR: "dtype=bf16",
-            SlowCause.COMMUNICATION: "gradient_accumulation_steps={accumulation}",
-        },
-        "litgpt": {SlowCause.NO_TENSOR: "--precision bf16-true"},
-    }
-)
+_FLAGS: Mapping[str, Mapping[SlowCause, str]] = {
+    "transformers": _TRAINING_ARGUMENTS,
+    "transformers_deepspeed": _TRAINING_ARGUMENTS,
+    "trl": _TRAINING_ARGUMENTS,
+    "trl_deepspeed": _TRAINING_ARGUMENTS,
+    "peft": _TRAINING_ARGUMENTS,
+    "swift": {**_TRAINING_ARGUMENTS, SlowCause.NO_TENSOR: "--torch_dtype bfloat16"},
+    "axolotl": _YAML,
+    "llamafactory": _YAML,
+    "megatron": {
+        SlowCause.STARVED: "--num-workers 8",
+        SlowCause.NO_TENSOR: "--bf16",
+        SlowCause.COMMUNICATION: "--overlap-grad-reduce --overlap-param-gather",
+    },
+    "torchtitan": {SlowCause.NO_TENSOR: "--training.mixed_precision_param bfloat16"},
+    "torchtune": {
+        SlowCause.NO_TENSOR: "dtype=bf16",
+        SlowCause.COMMUNICATION: "gradient_accumulation_steps={accumulation}",
+    },
+    "litgpt": {SlowCause.NO_TENSOR: "--precision bf16-true"},
+}
 
 
 def remedy_of(cause: SlowCause, recipe: TrainingJob | None) -> str:

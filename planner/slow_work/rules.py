@@ -7,7 +7,6 @@ Sources of the thresholds: docs/internals/recommendations.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -140,14 +139,12 @@ RULES: tuple[Rule, ...] = (
         doubt="its memory is what is busy: fewer bytes would help it",
     ),
 )
-_NEEDED: Mapping[str, str] = MappingProxyType(
-    {
-        "engine": "engine activity",
-        "sm": "SM activity",
-        "tensor": "tensor activity",
-        "spread": "the work of each board",
-    }
-)
+_NEEDED: Mapping[str, str] = {
+    "engine": "engine activity",
+    "sm": "SM activity",
+    "tensor": "tensor activity",
+    "spread": "the work of each board",
+}
 
 
 def signals_of(activity: pd.DataFrame) -> Signals:

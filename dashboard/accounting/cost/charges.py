@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -46,24 +45,20 @@ AMOUNTS = (
     "electricity_cost",
 )
 """The columns of charges that add up; NaN is unknown."""
-_CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "out of memory": ("outofmemory", "oomkilled", "oom"),
-        "time limit": ("timelimit", "timeout", "deadline"),
-        "preempted": ("preempt", "evict"),
-        "node failed": ("nodefail", "bootfail", "nodedown", "nodelost", "nodeshutdown"),
-    }
-)
+_CAUSES: Mapping[str, tuple[str, ...]] = {
+    "out of memory": ("outofmemory", "oomkilled", "oom"),
+    "time limit": ("timelimit", "timeout", "deadline"),
+    "preempted": ("preempt", "evict"),
+    "node failed": ("nodefail", "bootfail", "nodedown", "nodelost", "nodeshutdown"),
+}
 """Causes of failures, and what Slurm's and Kubernetes' reasons for them have in common."""
-_STATES: Mapping[JobState, str] = MappingProxyType(
-    {
-        JobState.FINISHED: "finished",
-        JobState.CANCELLED: "cancelled",
-        JobState.PENDING: "waits again",
-        JobState.RUNNING: "not over",
-        JobState.SUSPENDED: "not over",
-    }
-)
+_STATES: Mapping[JobState, str] = {
+    JobState.FINISHED: "finished",
+    JobState.CANCELLED: "cancelled",
+    JobState.PENDING: "waits again",
+    JobState.RUNNING: "not over",
+    JobState.SUSPENDED: "not over",
+}
 
 
 def charges_of(

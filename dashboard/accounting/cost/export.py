@@ -9,6 +9,7 @@ from dashboard.accounting.cost.budgets import BudgetRow
 from dashboard.accounting.cost.charges import NOBODYS
 from dashboard.accounting.cost.statement import CostRow, CostStatement, Reconciliation
 from dashboard.common.csv_cells import csv_text
+from data.base.rows import row_of
 
 COLUMNS = (*(field.name for field in fields(CostRow)[3:]), "cost")
 """The amounts of a row."""
@@ -71,21 +72,15 @@ class CostDocument:
 
 def statement_document(statement: CostStatement, budgets: Sequence[BudgetRow] = ()) -> CostDocument:
     """Return the whole statement as one object."""
-    return CostDocument(
-        start=statement.start,
-        end=statement.end,
-        as_of=statement.as_of,
+    return row_of(
+        CostDocument,
+        statement,
         zone=statement.calendar.zone,
         every=statement.calendar.every.value,
-        by=statement.by,
-        tenant_is=statement.tenant_is,
-        currency=statement.currency,
         rows=[flat_row(row, statement) for row in statement.rows],
         total=flat_row(statement.total, statement),
-        unobserved_hours=statement.unobserved_hours,
         invoices=list(statement.invoices),
         budgets=list(budgets),
-        unknown=statement.unknown,
     )
 
 

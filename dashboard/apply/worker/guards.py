@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from data.base.errors import ChangeRefusedError
 from data.records.actions import NOT_FOR_SAVING
 from data.records.commands import Command, CommandKind
-from data.records.recommendations import Range, Recommendation
+from data.records.recommendations import Recommendation
 from data.settings.apply import ApplySettings
 from data.store import StoreReader
 
@@ -71,16 +71,12 @@ def require_within_limits(
         (savings.energy_kwh, MIN_ENERGY_KWH),
     )
     saves = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
-    if saves and not any(_reaches(value, least) for value, least in worth):
+    if saves and not any(value is not None and value.central >= least for value, least in worth):
         raise ChangeRefusedError(
             f"the saving is below {MIN_GPU_HOURS:g} GPU-h and {MIN_ENERGY_KWH:g} kWh",
             "A change this small is not worth its risk: make it by hand if it is.",
         )
     _require_share(reader, recommendation, others, limits)
-
-
-def _reaches(value: Range | None, least: float) -> bool:
-    return value is not None and value.central >= least
 
 
 def taken_gpus(recommendation: Recommendation) -> int:

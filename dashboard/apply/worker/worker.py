@@ -232,7 +232,7 @@ def _permitted(
     if (
         isinstance(move, Conclude)
         and move.event in _FROM_OUTSIDE
-        and _others_at_work(task, progress)
+        and others_on(task.store.reader, _change(progress), task.command.digest, OPEN)
     ):
         return WaitMove(until=now + _PAUSE, reason="another change of the same object is under way")
     if isinstance(move, MeasureMove) and not is_measurable(task, progress):
@@ -278,10 +278,6 @@ def _leave_note(task: Task, progress: Progress, outcome: str) -> None:
         warning = applier.note(progress.change, actor=task.command.person.name, outcome=outcome)
         if warning:
             logger.warning("no note left at %s: %s", progress.change.target.name, warning)
-
-
-def _others_at_work(task: Task, progress: Progress) -> bool:
-    return bool(others_on(task.store.reader, _change(progress), task.command.digest, OPEN))
 
 
 def _replaced(task: Task, progress: Progress, event: LifecycleEvent) -> tuple[Command, ...]:

@@ -25,8 +25,8 @@ from dashboard.decisions.dismissal_requests import (
     stop_dismissal,
 )
 from dashboard.decisions.dismissals import MAX_DAYS, active_patterns
-from dashboard.resources.rows import columns_of
 from data.base.errors import ChangeRefusedError, SettingsError
+from data.base.rows import columns_of
 from data.records.findings import DismissalReason
 
 _ADDRESS = "/api/v1/dismissals"

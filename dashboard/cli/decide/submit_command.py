@@ -11,7 +11,6 @@ from pathlib import Path
 
 from dashboard.cli.terminal.context import open_for_reading, open_or_ask, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, say
-from dashboard.resources.rows import columns_of
 from dashboard.submission.estimates.estimate import plan_row
 from dashboard.submission.job.job_file import load_job_file
 from dashboard.submission.submit.proposal import SubmissionProposal
@@ -29,6 +28,7 @@ from dashboard.submission.targets.choose_target import target_name, target_of
 from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.errors import ApplyError, ChangeRefusedError
+from data.base.rows import columns_of
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
 from planner.memory.estimate.predictor import gib

@@ -14,9 +14,9 @@ from dashboard.cli.terminal.context import (
     settings_of,
 )
 from dashboard.cli.terminal.output import print_rows, say
-from dashboard.resources.rows import columns_of
 from dashboard.resources.token_requests import MadeToken, TokenRow, TokenWish, make_token, token_row
 from data.base.errors import ChangeRefusedError
+from data.base.rows import columns_of
 
 _TOKENS = "/api/v1/tokens"
 

@@ -15,9 +15,10 @@ from dashboard.cli.terminal.output import FINDINGS, print_rows, say
 from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.common.replay_clock import present
 from dashboard.resources.listings import LISTINGS, running_since, said_of_none
-from dashboard.resources.rows import JobRow, columns_of, job_row
+from dashboard.resources.rows import JobRow, job_row
 from data.base.counts import count_text
 from data.base.errors import SettingsError
+from data.base.rows import columns_of
 from data.facts.job_pages import JobFilter, JobUse
 from data.facts.jobs import Job
 from data.settings.load import setting_rows

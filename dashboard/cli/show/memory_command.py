@@ -6,7 +6,7 @@ from dataclasses import asdict
 from dashboard.cli.terminal.ask import answer_of
 from dashboard.cli.terminal.output import FINDINGS, print_rows
 from dashboard.resources.memory_rows import MEMORY, MemoryRow
-from dashboard.resources.rows import columns_of
+from data.base.rows import columns_of
 
 
 def memory(options: argparse.Namespace) -> int:

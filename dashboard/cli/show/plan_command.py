@@ -16,8 +16,8 @@ from dashboard.resources.plan_rows import (
     PlanTenantRow,
     stretch_row,
 )
-from dashboard.resources.rows import columns_of
 from data.base.errors import NotKnownError
+from data.base.rows import columns_of
 
 _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
 _COLUMNS = {

@@ -7,7 +7,6 @@ from typing import Any
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_rows
 from dashboard.cli.terminal.remote_server import RemoteServer, server_of
-from dashboard.resources.rows import columns_of
 from dashboard.resources.sample_rows import (
     ReadingRow,
     SlotRow,
@@ -16,6 +15,7 @@ from dashboard.resources.sample_rows import (
     traced_range,
 )
 from data.base.errors import SettingsError
+from data.base.rows import columns_of
 
 _EVERY = 10_000_000
 _NONE = "Nothing of it is stored in this range."

@@ -43,7 +43,8 @@ def services(options: argparse.Namespace) -> int:
     All columns are in CSV and JSON, the slots ahead in the JSON alone.
     """
     from dashboard.cli.terminal.ask import rows_of, selection_of
-    from dashboard.resources.rows import ServiceRow, columns_of
+    from dashboard.resources.rows import ServiceRow
+    from data.base.rows import columns_of
 
     rows, _empty = rows_of(options, "serving", selection_of(options))
     columns: tuple[str, ...] = _SERVICE_COLUMNS

@@ -29,6 +29,7 @@ from dashboard.reports.week.waste import WasteRow
 from dashboard.reports.week.week import Week
 from dashboard.reports.week.weekly_report import DayAhead, WeeklyReport
 from data.base.counts import count_text
+from data.base.rows import row_of
 from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.records.commands import AuditEntry, Measurement
 from data.records.recommendations import Range, StatedRecommendation
@@ -205,15 +206,7 @@ def weekly_document(report: WeeklyReport) -> WeeklyDocument:
             stored.recommendation.as_row(StatedRecommendation, state=stored.state)
             for stored in report.recommendations
         ],
-        plan=None
-        if plan is None
-        else PlanLine(
-            plan_id=plan.plan_id,
-            cost=plan.cost,
-            lower_bound=plan.lower_bound,
-            gap=plan.gap_ratio,
-            currency=plan.currency,
-        ),
+        plan=None if plan is None else row_of(PlanLine, plan, gap=plan.gap_ratio),
         **fields,
     )
 
@@ -260,14 +253,10 @@ def _span(start: datetime, end: datetime) -> str:
 
 def _saved(saved: WeeklySaved) -> SavedDocument:
     """Return the counts, the sums, and each change with what it promised and brought."""
-    return SavedDocument(
-        approved=saved.approved,
-        rejected=saved.rejected,
-        applied=saved.applied,
-        run_rate=saved.run_rate,
-        gpu_hours=saved.gpu_hours,
+    return row_of(
+        SavedDocument,
+        saved,
         energy_kwh=saved.energy,
-        emissions_kgco2e=saved.emissions_kgco2e,
         changes=[
             SavedChange(
                 finding=row.reference,

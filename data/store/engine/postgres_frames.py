@@ -112,14 +112,10 @@ def _copying(
             cursor.execute(f"SELECT * FROM ({question}) AS nothing LIMIT 0".encode())  # noqa: S608
             kinds = {
                 column.name: _ARROW.get(column.type_code, pa.string())
-                for column in _columns(cursor)
+                for column in cursor.description or ()
             }
             with cursor.copy(f"COPY ({question}) TO STDOUT (FORMAT csv)".encode()) as copy:
                 yield _read(_Stream(copy), kinds)
-
-
-def _columns(cursor: psycopg.Cursor[Any]) -> list[psycopg.Column]:
-    return list(cursor.description or ())
 
 
 def _read(stream: "_Stream", kinds: dict[str, pa.DataType]) -> Any:

@@ -9,7 +9,6 @@ the leases, the fences and the unique keys; this lock keeps them from working tw
 import threading
 import zlib
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -44,12 +43,7 @@ class SoleHolder:
         self.require()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._let_go()
 
     def require(self) -> None:

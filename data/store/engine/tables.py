@@ -1,300 +1,110 @@
 """The tables as SQLAlchemy Core sees them; the migrations make them."""
 
+from typing import Any
+
 import sqlalchemy as sa
+from sqlalchemy.types import TypeEngine
 
 metadata = sa.MetaData()
+_KINDS: dict[str, TypeEngine[Any]] = {
+    "": sa.String(),
+    "count": sa.BigInteger(),
+    "time": sa.DateTime(timezone=True),
+    "flag": sa.Boolean(),
+}
 
 
-def _text(name: str, *, key: bool = False) -> sa.Column[str]:
-    return sa.Column(name, sa.String, primary_key=key, nullable=False)
+def _table(name: str, columns: str) -> sa.Table:
+    """Return a table of columns such as `name:kind`: a text where none is named.
+
+    `*` marks those of the key, `?` one that may be NULL.
+    """
+    table = sa.Table(name, metadata)
+    for word in columns.split():
+        column, _colon, kind = word.rstrip("*?").partition(":")
+        key, nullable = word.endswith("*"), word.endswith("?")
+        table.append_column(
+            sa.Column(column, _KINDS[kind], primary_key=key, nullable=nullable, autoincrement=False)
+        )
+    return table
 
 
-def _count(name: str, *, key: bool = False) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, primary_key=key, nullable=False, autoincrement=False)
-
-
-def _time(name: str) -> sa.Column[object]:
-    return sa.Column(name, sa.DateTime(timezone=True), nullable=False)
-
-
-batches = sa.Table(
-    "batches",
-    metadata,
-    _text("batch_id", key=True),
-    _count("sequence"),
-    _text("source"),
-    _count("row_count"),
-    _text("report"),
+batches = _table("batches", "batch_id* sequence:count source row_count:count report")
+jobs = _table("jobs", "job_id* last_seen_at:time record")
+nodes = _table("nodes", "name* source* seen_at:time record")
+board_xids = _table(
+    "board_xids", "gpu_uuid* xid:count* node gpu_index first_seen_at:time last_seen_at:time"
 )
-jobs = sa.Table("jobs", metadata, _text("job_id", key=True), _time("last_seen_at"), _text("record"))
-nodes = sa.Table(
-    "nodes",
-    metadata,
-    _text("name", key=True),
-    _text("source", key=True),
-    _time("seen_at"),
-    _text("record"),
-)
-board_xids = sa.Table(
-    "board_xids",
-    metadata,
-    _text("gpu_uuid", key=True),
-    _count("xid", key=True),
-    _text("node"),
-    _text("gpu_index"),
-    _time("first_seen_at"),
-    _time("last_seen_at"),
-)
-serving_slots = sa.Table(
-    "serving_slots",
-    metadata,
-    *(_time("slot_start"), _text("label_id"), _text("engine"), _text("model"), _text("address")),
-)
-board_activity = sa.Table(
-    "board_activity",
-    metadata,
-    *(_time("slot_start"), _text("gpu_uuid", key=True), _text("mig_instance", key=True)),
-)
-contradictions = sa.Table(
-    "contradictions",
-    metadata,
-    _time("slot_start"),
-    *(_text(name, key=True) for name in ("gpu_uuid", "mig_instance", "counter")),
-)
-group_hours = sa.Table("group_hours", metadata, _text("kind"), _text("name"), _time("slot_start"))
-job_slots = sa.Table("job_slots", metadata, _text("job_id"), _time("slot_start"))
-kept_slots = sa.Table(
-    "kept_slots", metadata, _text("table_name"), _count("slot_seconds"), _time("until")
-)
-job_progress = sa.Table("job_progress", metadata, _time("reported_at"), _text("label_id", key=True))
-quotas = sa.Table(
-    "quotas",
-    metadata,
-    *(_text(name, key=True) for name in ("source", "kind", "queue", "per", "resource", "flavor")),
-    _time("observed_at"),
-)
-cycles = sa.Table(
+serving_slots = _table("serving_slots", "slot_start:time label_id engine model address")
+board_activity = _table("board_activity", "slot_start:time gpu_uuid* mig_instance*")
+contradictions = _table("contradictions", "slot_start:time gpu_uuid* mig_instance* counter*")
+group_hours = _table("group_hours", "kind name slot_start:time")
+job_slots = _table("job_slots", "job_id slot_start:time")
+kept_slots = _table("kept_slots", "table_name slot_seconds:count until:time")
+job_progress = _table("job_progress", "reported_at:time label_id*")
+quotas = _table("quotas", "source* kind* queue* per* resource* flavor* observed_at:time")
+cycles = _table(
     "cycles",
-    metadata,
-    _text("cycle_id", key=True),
-    _count("sequence"),
-    _time("started_at"),
-    _time("finished_at"),
-    _text("plan_id"),
-    _count("forecast_count"),
-    _count("skipped_count"),
-    _count("recommendation_count"),
+    "cycle_id* sequence:count started_at:time finished_at:time plan_id forecast_count:count "
+    "skipped_count:count recommendation_count:count",
 )
-plans = sa.Table("plans", metadata, _text("plan_id", key=True), _text("cycle_id"), _text("record"))
-forecasts = sa.Table(
-    "forecasts",
-    metadata,
-    _text("cycle_id"),
-    _text("job_id"),
-    _count("position"),
-    sa.Column("skipped", sa.Boolean, nullable=False),
-    _text("record"),
+plans = _table("plans", "plan_id* cycle_id record")
+forecasts = _table("forecasts", "cycle_id job_id position:count skipped:flag record")
+group_forecasts = _table("group_forecasts", "cycle_id* position:count* record")
+workload_forecasts = _table("workload_forecasts", "name* position:count job_id made_at:time record")
+memory_outlooks = _table("memory_outlooks", "cycle_id* record")
+serving_outlooks = _table("serving_outlooks", "cycle_id* record")
+slow_work = _table("slow_work", "cycle_id* record")
+prepared_answers = _table(
+    "prepared_answers", "place:count* name batch:count cycle:count made_at:time record"
 )
-group_forecasts = sa.Table(
-    "group_forecasts",
-    metadata,
-    _text("cycle_id", key=True),
-    _count("position", key=True),
-    _text("record"),
-)
-workload_forecasts = sa.Table(
-    "workload_forecasts",
-    metadata,
-    _text("name", key=True),
-    _count("position"),
-    _text("job_id"),
-    _time("made_at"),
-    _text("record"),
-)
-memory_outlooks = sa.Table(
-    "memory_outlooks", metadata, _text("cycle_id", key=True), _text("record")
-)
-serving_outlooks = sa.Table(
-    "serving_outlooks", metadata, _text("cycle_id", key=True), _text("record")
-)
-slow_work = sa.Table("slow_work", metadata, _text("cycle_id", key=True), _text("record"))
-prepared_answers = sa.Table(
-    "prepared_answers",
-    metadata,
-    _count("place", key=True),
-    _text("name"),
-    _count("batch"),
-    _count("cycle"),
-    _time("made_at"),
-    _text("record"),
-)
-recommendations = sa.Table(
-    "recommendations",
-    metadata,
-    _text("digest", key=True),
-    _text("cycle_id"),
-    _text("plan_id"),
-    _text("record"),
-    _count("finding"),
-)
-findings = sa.Table(
-    "findings",
-    metadata,
-    _count("number", key=True),
-    _text("target"),
-    _text("action"),
-    _time("opened_at"),
-)
-finding_events = sa.Table(
+recommendations = _table("recommendations", "digest* cycle_id plan_id record finding:count")
+findings = _table("findings", "number:count* target action opened_at:time")
+finding_events = _table(
     "finding_events",
-    metadata,
-    _count("sequence", key=True),
-    _count("entry"),
-    _count("number"),
-    _text("digest"),
-    _text("event"),
-    _text("reason"),
-    sa.Column("until_at", sa.DateTime(timezone=True)),
-    _time("made_at"),
-    _text("person"),
-    _text("remark"),
+    "sequence:count* entry:count number:count digest event reason until_at:time? made_at:time "
+    "person remark",
 )
-token_events = sa.Table(
+token_events = _table(
     "token_events",
-    metadata,
-    _count("sequence", key=True),
-    _count("entry"),
-    _text("token_id"),
-    _text("event"),
-    _text("person"),
-    _text("role"),
-    _text("token_hash"),
-    sa.Column("expires_at", sa.DateTime(timezone=True)),
-    _time("made_at"),
-    _text("made_by"),
+    "sequence:count* entry:count token_id event person role token_hash expires_at:time? "
+    "made_at:time made_by",
 )
-sign_ins = sa.Table(
-    "sign_ins",
-    metadata,
-    _text("id_hash", key=True),
-    *(_text(name) for name in ("issuer", "subject", "provider_session", "person", "groups")),
-    _time("ends_at"),
-)
-decisions = sa.Table(
+sign_ins = _table("sign_ins", "id_hash* issuer subject provider_session person groups ends_at:time")
+decisions = _table(
     "decisions",
-    metadata,
-    _count("sequence", key=True),
-    _text("digest"),
-    _text("decision"),
-    _text("decided_by"),
-    _time("decided_at"),
-    _text("remark"),
-    _text("change_digest"),
-    _text("person"),
-    _count("entry"),
+    "sequence:count* digest decision decided_by decided_at:time remark change_digest person "
+    "entry:count",
 )
-commands = sa.Table(
+commands = _table(
     "commands",
-    metadata,
-    _count("sequence", key=True),
-    _count("entry"),
-    _text("command_id"),
-    _text("kind"),
-    _text("digest"),
-    _text("subject"),
-    _text("target"),
-    _text("change_digest"),
-    _text("person"),
-    _time("asked_at"),
+    "sequence:count* entry:count command_id kind digest subject target change_digest person "
+    "asked_at:time",
 )
-journal = sa.Table(
+journal = _table(
     "journal",
-    metadata,
-    _count("sequence", key=True),
-    _count("entry"),
-    _text("command_id"),
-    _text("digest"),
-    _text("event"),
-    _count("step"),
-    _time("written_at"),
-    _count("fence"),
-    _text("detail"),
-    _text("record"),
+    "sequence:count* entry:count command_id digest event step:count written_at:time fence:count "
+    "detail record",
 )
-leases = sa.Table(
+leases = _table(
     "leases",
-    metadata,
-    _text("command_id", key=True),
-    _count("version"),
-    _text("owner"),
-    _count("fence"),
-    _time("until"),
-    _time("not_before"),
-    _text("held"),
-    sa.Column("finished", sa.Boolean, nullable=False),
+    "command_id* version:count owner fence:count until:time not_before:time held finished:flag",
 )
-outbox = sa.Table(
+outbox = _table(
     "outbox",
-    metadata,
-    _text("message_id", key=True),
-    _count("entry"),
-    _text("channel"),
-    _text("recipient"),
-    _text("subject"),
-    _text("body"),
-    _count("version"),
-    _count("attempts"),
-    _time("not_before"),
-    _time("claimed_until"),
-    _text("state"),
-    _text("problem"),
+    "message_id* entry:count channel recipient subject body version:count attempts:count "
+    "not_before:time claimed_until:time state problem",
 )
-reports = sa.Table(
-    "reports",
-    metadata,
-    _text("period", key=True),
-    _text("edition", key=True),
-    _count("entry"),
-)
-findings_told = sa.Table(
-    "findings_told",
-    metadata,
-    _text("owner", key=True),
-    _text("finding", key=True),
-    _time("told_at"),
-)
-cursors = sa.Table("cursors", metadata, _text("name", key=True), _count("position"))
-audit = sa.Table(
+reports = _table("reports", "period* edition* entry:count")
+findings_told = _table("findings_told", "owner* finding* told_at:time")
+cursors = _table("cursors", "name* position:count")
+audit = _table(
     "audit",
-    metadata,
-    _count("sequence", key=True),
-    _time("entry_at"),
-    _text("actor"),
-    _text("event"),
-    _text("digest"),
-    _text("detail"),
-    _text("previous_hash"),
-    _text("entry_hash"),
-    _text("covers"),
-    _text("row_digest"),
+    "sequence:count* entry_at:time actor event digest detail previous_hash entry_hash covers "
+    "row_digest",
 )
-submissions = sa.Table(
-    "submissions",
-    metadata,
-    _text("submission_id", key=True),
-    _count("sequence"),
-    _text("job_digest"),
-    sa.Column("is_open", sa.Boolean, nullable=False),
-    _text("record"),
-)
-measured_peaks = sa.Table(
-    "measured_peaks",
-    metadata,
-    _text("family", key=True),
-    _text("job_id", key=True),
-    _time("measured_at"),
-    _text("record"),
-)
+submissions = _table("submissions", "submission_id* sequence:count job_digest is_open:flag record")
+measured_peaks = _table("measured_peaks", "family* job_id* measured_at:time record")
 
 COVERED = (decisions, commands, journal, finding_events, token_events)
 """Append-only tables whose every row is covered by an audit entry: the row's own `entry`."""

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.base.errors import LeaseLostError, StalePlanError
+from data.base.rows import row_of
 from data.records.commands import Command, CommandKind, Lease, Person, command_id_of
 from data.records.lifecycle import IllegalEventError, LifecycleEvent, next_state, state_after
 from data.store.engine import tables
@@ -31,13 +32,10 @@ class Asked:
 
 def command_of(row: Any) -> Command:
     """Return the command of a row of its table."""
-    return Command(
-        command_id=row.command_id,
+    return row_of(
+        Command,
+        row,
         kind=CommandKind(row.kind),
-        digest=row.digest,
-        subject=row.subject,
-        target=row.target,
-        change_digest=row.change_digest,
         person=from_json(Person, row.person),
         asked_at=as_utc(row.asked_at),
     )

@@ -6,7 +6,6 @@ the journal and takes a command, so it alone can mark a change applied.
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from data.base.errors import StoreError
 
@@ -15,58 +14,56 @@ _APPEND = "INSERT"
 _KEEP = "INSERT, UPDATE, DELETE"
 _REPLACE = "INSERT, DELETE"
 
-WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        # Facts, and what is derived from them.
-        "samples": {"cycle": _KEEP},
-        "allocations": {"cycle": _KEEP},
-        "five_minute": {"cycle": _REPLACE},
-        "hourly": {"cycle": _REPLACE},
-        "group_hours": {"cycle": _REPLACE},
-        "job_slots": {"cycle": _REPLACE},
-        "kept_slots": {"cycle": _REPLACE},
-        "dirty_hours": {"cycle": _REPLACE},
-        "retained": {"cycle": _REPLACE},
-        "batches": {"cycle": _APPEND},
-        "jobs": {"cycle": _REPLACE},
-        "nodes": {"cycle": _REPLACE},
-        "board_xids": {"cycle": _KEEP},
-        "serving_slots": {"cycle": _REPLACE},
-        "board_activity": {"cycle": _REPLACE},
-        "contradictions": {"cycle": _REPLACE},
-        "job_progress": {"cycle": _REPLACE},
-        "quotas": {"cycle": _REPLACE},
-        "measured_peaks": {"cycle": _APPEND},
-        # Thoughts; superseded ones are forgotten.
-        "cycles": {"cycle": _APPEND},
-        "plans": {"cycle": _REPLACE},
-        "forecasts": {"cycle": _REPLACE},
-        "group_forecasts": {"cycle": _REPLACE},
-        "workload_forecasts": {"cycle": _REPLACE},
-        "memory_outlooks": {"cycle": _REPLACE},
-        "serving_outlooks": {"cycle": _REPLACE},
-        "slow_work": {"cycle": _REPLACE},
-        "prepared_answers": {"cycle": _KEEP},
-        "recommendations": {"cycle": _REPLACE},
-        "findings": {"cycle": _APPEND},
-        # The record.
-        "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},
-        "decisions": {"web": _APPEND},
-        "finding_events": {"web": _APPEND},
-        "token_events": {"web": _APPEND},
-        "commands": {"web": _APPEND, "apply": _APPEND},
-        "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
-        "journal": {"apply": _APPEND},
-        # People and what they ask for.
-        "sign_ins": {"web": _REPLACE},
-        "submissions": {"web": _REPLACE, "cycle": _REPLACE},
-        "outbox": {"cycle": "INSERT, UPDATE"},
-        "cursors": {"cycle": "UPDATE"},
-        "reports": {"cycle": _APPEND},
-        "findings_told": {"cycle": _REPLACE},
-        "schema_version": {},
-    }
-)
+WRITES: Mapping[str, Mapping[str, str]] = {
+    # Facts, and what is derived from them.
+    "samples": {"cycle": _KEEP},
+    "allocations": {"cycle": _KEEP},
+    "five_minute": {"cycle": _REPLACE},
+    "hourly": {"cycle": _REPLACE},
+    "group_hours": {"cycle": _REPLACE},
+    "job_slots": {"cycle": _REPLACE},
+    "kept_slots": {"cycle": _REPLACE},
+    "dirty_hours": {"cycle": _REPLACE},
+    "retained": {"cycle": _REPLACE},
+    "batches": {"cycle": _APPEND},
+    "jobs": {"cycle": _REPLACE},
+    "nodes": {"cycle": _REPLACE},
+    "board_xids": {"cycle": _KEEP},
+    "serving_slots": {"cycle": _REPLACE},
+    "board_activity": {"cycle": _REPLACE},
+    "contradictions": {"cycle": _REPLACE},
+    "job_progress": {"cycle": _REPLACE},
+    "quotas": {"cycle": _REPLACE},
+    "measured_peaks": {"cycle": _APPEND},
+    # Thoughts; superseded ones are forgotten.
+    "cycles": {"cycle": _APPEND},
+    "plans": {"cycle": _REPLACE},
+    "forecasts": {"cycle": _REPLACE},
+    "group_forecasts": {"cycle": _REPLACE},
+    "workload_forecasts": {"cycle": _REPLACE},
+    "memory_outlooks": {"cycle": _REPLACE},
+    "serving_outlooks": {"cycle": _REPLACE},
+    "slow_work": {"cycle": _REPLACE},
+    "prepared_answers": {"cycle": _KEEP},
+    "recommendations": {"cycle": _REPLACE},
+    "findings": {"cycle": _APPEND},
+    # The record.
+    "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},
+    "decisions": {"web": _APPEND},
+    "finding_events": {"web": _APPEND},
+    "token_events": {"web": _APPEND},
+    "commands": {"web": _APPEND, "apply": _APPEND},
+    "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
+    "journal": {"apply": _APPEND},
+    # People and what they ask for.
+    "sign_ins": {"web": _REPLACE},
+    "submissions": {"web": _REPLACE, "cycle": _REPLACE},
+    "outbox": {"cycle": "INSERT, UPDATE"},
+    "cursors": {"cycle": "UPDATE"},
+    "reports": {"cycle": _APPEND},
+    "findings_told": {"cycle": _REPLACE},
+    "schema_version": {},
+}
 """Table to role to what the role may do beside reading."""
 
 _FUNCTIONS = ("make_partition(TEXT, TIMESTAMPTZ)", "drop_partitions(TEXT, TIMESTAMPTZ)")

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from data.base.rows import columns_of, row_of
 from data.base.text import without_nul
 from data.facts.identifiers import digest_of
 from data.records.commands import AuditEntry
@@ -15,18 +16,8 @@ from data.store.record.audit_chain import next_entry
 
 def audit_entry(row: Any) -> AuditEntry:
     """Return the entry of a row of the audit table."""
-    return AuditEntry(
-        sequence=row.sequence,
-        at=as_utc(row.entry_at),
-        actor=row.actor,
-        event=row.event,
-        digest=row.digest,
-        detail=row.detail,
-        previous_hash=row.previous_hash,
-        entry_hash=row.entry_hash,
-        covers=row.covers or "",
-        row_digest=row.row_digest or "",
-    )
+    covers, digest = row.covers or "", row.row_digest or ""
+    return row_of(AuditEntry, row, at=as_utc(row.entry_at), covers=covers, row_digest=digest)
 
 
 def row_digest(row: dict[str, Any]) -> str:
@@ -63,20 +54,8 @@ def append_entry(
         covers=covers,
         row_digest=covered_digest,
     )
-    connection.execute(
-        tables.audit.insert().values(
-            sequence=entry.sequence,
-            entry_at=entry.at,
-            actor=entry.actor,
-            event=entry.event,
-            digest=entry.digest,
-            detail=entry.detail,
-            previous_hash=entry.previous_hash,
-            entry_hash=entry.entry_hash,
-            covers=entry.covers,
-            row_digest=entry.row_digest,
-        )
-    )
+    row = {name: getattr(entry, name) for name in columns_of(AuditEntry) if name != "at"}
+    connection.execute(tables.audit.insert().values(entry_at=entry.at, **row))
     return entry
 
 

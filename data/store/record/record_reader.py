@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from data.base.rows import row_of
 from data.facts.identifiers import digest_of_text
 from data.records.commands import AuditEntry, Command, CommandKind, CommandStatus, JournalRow
 from data.records.lifecycle import State, state_after
@@ -151,17 +152,7 @@ class RecordReader(FactReader):
 
 
 def _journal_row(row: Any) -> JournalRow:
-    return JournalRow(
-        sequence=row.sequence,
-        command_id=row.command_id,
-        digest=row.digest,
-        event=row.event,
-        step=row.step,
-        at=as_utc(row.written_at),
-        fence=row.fence,
-        detail=row.detail,
-        record=row.record,
-    )
+    return row_of(JournalRow, row, at=as_utc(row.written_at))
 
 
 def record_problems(

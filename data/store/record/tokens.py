@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.base.errors import NotKnownError
+from data.base.rows import row_of
 from data.records.commands import Person
 from data.store.engine import tables
 from data.store.engine.dialects import Lock, Transaction, as_utc
@@ -219,12 +220,10 @@ def _hash_of(text: str) -> str:
 
 
 def _token_of(row: Any, revoked_at: datetime | None) -> ApiToken:
-    return ApiToken(
-        token_id=row.token_id,
-        person=row.person,
-        role=row.role,
+    return row_of(
+        ApiToken,
+        row,
         made_at=as_utc(row.made_at),
-        made_by=row.made_by,
         expires_at=as_utc(row.expires_at),
         revoked_at=revoked_at,
         mode=row.event.partition(" ")[2],

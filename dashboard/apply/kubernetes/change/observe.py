@@ -136,7 +136,7 @@ def look(
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(against)} would undo the change"
         )
-    if _needs_room(place, document, edits):
+    if place.kind == "Deployment" and surges(document) and any(map(in_template, edits)):
         facts[ROOM_FACT] = _room(api, place, document, edits)
     return target_of(place, path, document, facts, owners)
 
@@ -321,10 +321,6 @@ def _placed_after(pod: Document, planned_at: datetime) -> bool:
         pod, "metadata", "creationTimestamp"
     )
     return at is not None and at > planned_at
-
-
-def _needs_room(place: Place, document: Document, edits: Iterable[Edit]) -> bool:
-    return place.kind == "Deployment" and surges(document) and any(map(in_template, edits))
 
 
 def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]) -> str:

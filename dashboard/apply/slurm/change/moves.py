@@ -321,13 +321,10 @@ def _sizes(
     nodes, each = _shape(int(low), target.count, count)
     after = with_gpus(request, GresRequest(gpu_type=target.gpu_type, count=each))
     if nodes == int(low):
-        return _differing([("Gres", request, after)])
+        change = ("Gres", request, after)
+        return [] if same_value(*change) else [change]
     # Gres follows even where it stays: else the total keeps the GPUs of the old nodes.
     return [("NumNodes", state["NumNodes"], str(nodes)), ("Gres", request, after)]
-
-
-def _differing(changes: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    return [change for change in changes if not same_value(*change)]
 
 
 def _shape(nodes: int, each: int, count: int) -> tuple[int, int]:
