@@ -158,8 +158,6 @@ def _places(
         used[number] = program.add(np.zeros(slots), 1.0, whole=True)
         pair = np.stack([placed[number], used[number]], axis=1)
         program.rows_of([(pair, np.array([[1.0, -room]]))], -np.inf, 0.0)
-        # A node is taken up with a slice at least: none may be reserved before, for nothing.
-        program.rows_of([(pair, np.array([[8.0, -1.0]]))], 0.0, np.inf)
     for slot in range(slots):
         for model in sorted({*model_of} - {-1}):
             of_model = [option for option in options if model_of[option] == model]

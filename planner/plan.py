@@ -19,7 +19,6 @@ from data.base.errors import ImpossibleProblemError
 from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.fleet.tenants import lending
-from planner.nodes.exact_nodes import Request, exact_nodes, requests_of
 from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.nodes.placement_bounds import placement_bounds
@@ -39,10 +38,9 @@ from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
-from planner.slots.exact_program import CLOSE
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
-from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
+from planner.solver.bounds import Bound, checked_bound
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
@@ -56,8 +54,6 @@ _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
-_EXACT_SHARE = 0.8
-"""Share of the time left for the exact program of a small fleet."""
 SECONDS_PER_DAY = 86_400
 
 
@@ -119,21 +115,19 @@ def build_plan(
     show(1, 3)
     clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
-    requests = requests_of(problem, mapping)
-    effort = _effort(problem, exact=requests is None)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
     try:
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(mapping, start, clock, solver, effort)
+        solved, start = _solved(problem, mapping, start, clock, solver)
     except ImpossibleProblemError:
         if not any(node.away for node in problem.facts.nodes):
             raise
         mapping = mapping.ignoring_maintenance()
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(mapping, start, clock, solver, effort)
+        solved, start = _solved(problem, mapping, start, clock, solver)
     show(2, 3)
     today = _today(problem, mapping, clock)
-    best, bound = _on_nodes(problem, mapping, solved, start, clock, requests)
+    best = _on_nodes(problem, mapping, solved, start, clock)
     if today is not None and (best.placed.failed or today.cost < best.cost):
         best = today
     show(3, 3)
@@ -144,7 +138,7 @@ def build_plan(
     scaled = np.where(alone, best.paths, sizes)
     cost_of_now -= cost_of_jobs(mapping.slots, sizes) - cost_of_jobs(mapping.slots, scaled)
     figures = (max(best.cost, cost_of_now), clock.seconds())
-    return _plan(problem, mapping, best, alone, (solved, bound), start, figures, created_at)
+    return _plan(problem, mapping, best, alone, solved, start, figures, created_at)
 
 
 def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
@@ -152,14 +146,16 @@ def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
 
 
 def _solved(
+    problem: PlanningProblem,
     mapping: SlotMapping,
     start: Rolling | None,
     clock: _PlanClock,
     solver: Callable[..., SolvedPlan],
-    effort: Effort,
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
-    planned = partial(slot_plan, solver=solver, effort=effort)
+    # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
+    exact = not spanning_cost(problem, mapping.slots.fleet)
+    planned = partial(slot_plan, solver=solver, effort=_effort(problem, exact=exact))
     if start is not None and start.frozen_slots:
         try:
             budget = partial(clock.share, _FROZEN_SHARE)
@@ -204,36 +200,14 @@ def _on_nodes(
     solved: SolvedPlan,
     start: Rolling | None,
     clock: _PlanClock,
-    requests: list[Request] | None,
-) -> tuple[_Found, Bound]:
-    """Place a slot plan, then win back the cost of its repair; return it with a lower bound.
+) -> _Found:
+    """Place a slot plan, then win back the cost of its repair.
 
     A repair moves no job but those without room. A search from there, without what found none, may
-    move all; what then finds none is repaired in turn. A small fleet is placed exactly instead.
+    move all; what then finds none is repaired in turn.
     """
     slots = mapping.slots if start is None else start.frozen_problem
     best, without = _repaired(problem, mapping, slots, solved, clock)
-    counted = solved.lower_bound - spanning_cost(problem, mapping.slots.fleet)
-    bound = Bound(value=counted, name=solved.bound_name)
-    exact = None
-    if requests is not None and best.cost - counted > CLOSE * best.cost and clock.share(1.0) > 0:
-        exact = exact_nodes(
-            problem,
-            mapping,
-            slots,
-            requests,
-            below=np.inf if best.placed.failed else best.cost,
-            seconds=clock.share(_EXACT_SHARE),
-        )
-    if exact is not None:
-        paths, placed, proved = exact
-        other = _costed(mapping, paths, placed)
-        churn = [0.0 if start is None else start.churn_cost(plan.paths) for plan in (best, other)]
-        saved = best.cost + churn[0] - other.cost - churn[1]
-        if best.placed.failed or saved > CLOSE * abs(best.cost):
-            best = other if not other.placed.failed else best
-        proved = min(proved, other.cost, best.cost)
-        return best, better(bound, Bound(value=proved, name=BY_MODEL))
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
         close = best.cost - solved.lower_bound <= _NEAR * best.cost
         if close or without is slots or clock.share(1.0) <= 0:
@@ -257,7 +231,7 @@ def _on_nodes(
         if other.order >= best.order:
             break
         best = other
-    return best, bound
+    return best
 
 
 def _repaired(
@@ -302,18 +276,13 @@ def _plan(
     mapping: SlotMapping,
     result: _Found,
     alone: npt.NDArray[np.bool_],
-    counted: tuple[SolvedPlan, Bound],
+    solved: SolvedPlan,
     start: Rolling | None,
     figures: tuple[float, float],
     created_at: datetime,
 ) -> Plan:
-    """Return the record.
-
-    `counted` is the plan in counts and the bound on nodes; figures are the cost of today's
-    allocation and the seconds taken.
-    """
+    """Return the record; figures are the cost of today's allocation and the seconds taken."""
     cost_of_now, seconds = figures
-    solved, bound = counted
     grid, option_of = mapping.slots.grid, mapping.option_of
     job_plans = tuple(
         JobPlan(
@@ -334,9 +303,10 @@ def _plan(
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     requested = np.where(alone, mapping.home_row[:, :1], result.paths)
     changes = changes_of(mapping.slots, requested) + result.placed.moves
-    lower_bound = checked_bound(bound.value, result.cost)
+    spanning = spanning_cost(problem, mapping.slots.fleet)
+    lower_bound = checked_bound(solved.lower_bound - spanning, result.cost)
     cost_bound = PlanBound(
-        name=bound.name,
+        name=solved.bound_name,
         value=lower_bound,
         attained=result.cost,
         unit=problem.energy.currency,

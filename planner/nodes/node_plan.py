@@ -325,58 +325,30 @@ def _answer(
     places: Places,
     slices: dict[int, tuple[int, int]],
 ) -> NodePlacement:
+    nodes, slots = problem.facts.nodes, len(problem.slot_starts)
+    load = np.zeros((len(nodes), slots), dtype=np.int64)
+    parts = []
     at: dict[int, tuple[tuple[int, int], ...]] = {}
-    board_at: list[tuple[tuple[int, int], ...]] = []
+    board_at: dict[int, tuple[tuple[int, int], ...]] = {}
+    boards = 0
     for number, unit in enumerate(units):
+        where = places.get(number, ())
         if unit.stretch >= 0:
-            at[unit.stretch] = places.get(number, ())
+            at[unit.stretch] = where
         else:
-            board_at.append(places.get(number, ()))
+            board_at[boards] = where
+            boards += 1
+        for node, count in where:
+            load[node, unit.start : unit.end] += count
+            parts.append((unit.pool, count, unit.start, unit.end))
     for stretch, (board, _position) in slices.items():
         at[stretch] = board_at[board]
-    names = {node.name: index for index, node in enumerate(problem.facts.nodes)}
+    names = {node.name: index for index, node in enumerate(nodes)}
     at |= {
         number: tuple((names[name], count) for name, count in stretch.shared)
         for number, stretch in enumerate(runs)
         if stretch.shared
     }
-    occupants = [(unit, places.get(number, ())) for number, unit in enumerate(units)]
-    return _placement(problem, runs, at, occupants, slices)
-
-
-def placement_of(
-    problem: PlanningProblem, runs: Sequence[Stretch], at: dict[int, tuple[tuple[int, int], ...]]
-) -> NodePlacement:
-    """Return the placement of stretches at nodes with GPUs on each, slices on boards of theirs.
-
-    Their boards may be more than a node has: slices begin only at some places of a board.
-    """
-    by_node = [
-        replace(run, pool=at[number][0][0]) if run.slice_ else run
-        for number, run in enumerate(runs)
-    ]
-    boards, slices = _cut_boards(by_node, len(problem.slot_starts))
-    pools = problem.pools.of_node.tolist()
-    occupants: list[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]] = [
-        (replace(board, pool=pools[board.pool]), ((board.pool, 1),)) for board in boards
-    ]
-    occupants += [(run, at[number]) for number, run in enumerate(runs) if not run.slice_]
-    return _placement(problem, runs, at, occupants, slices)
-
-
-def _placement(
-    problem: PlanningProblem,
-    runs: Sequence[Stretch],
-    at: dict[int, tuple[tuple[int, int], ...]],
-    occupants: Sequence[tuple[Stretch | Unit | CutBoard, tuple[tuple[int, int], ...]]],
-    slices: dict[int, tuple[int, int]],
-) -> NodePlacement:
-    load = np.zeros((len(problem.facts.nodes), len(problem.slot_starts)), dtype=np.int64)
-    parts = []
-    for unit, where in occupants:
-        for node, count in where:
-            load[node, unit.start : unit.end] += count
-            parts.append((unit.pool, count, unit.start, unit.end))
     stays, moves, moved_cost = stays_of(problem, runs, at, slices)
     lost = [number for number in range(len(runs)) if not at.get(number)]
     on = switched(problem, load)
@@ -415,8 +387,7 @@ def stays_of(
     """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
     by_job: dict[int, list[Stay]] = defaultdict(list)
-    # A cap changes the option, but a job on as many boards that goes elsewhere starts anew.
-    before: dict[int, tuple[int, tuple[int, float], frozenset[str]]] = {}
+    before: dict[int, tuple[int, int, frozenset[str]]] = {}
     moves, cost = 0, 0.0
     for number, stretch in enumerate(runs):
         where = at.get(number, ())
@@ -424,15 +395,14 @@ def stays_of(
         if stretch.job not in before and stretch.start == 0:
             home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
             homes = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[stretch.job] = (0, _boards(problem, stretch.job, 0), homes)
-        boards = _boards(problem, stretch.job, stretch.option)
-        last_end, last, last_names = before.get(stretch.job, (-1, boards, frozenset[str]()))
-        same = last_end == stretch.start and last == boards
+            before[stretch.job] = (0, 0, homes)
+        last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
+        same = last_end == stretch.start and last_option == stretch.option
         moved = bool(where) and same and bool(last_names) and not names <= last_names
         if moved:
             moves += 1
             cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
-        before[stretch.job] = (stretch.end, boards, names)
+        before[stretch.job] = (stretch.end, stretch.option, names)
         board = slices.get(number)
         by_job[stretch.job] += [
             Stay(
@@ -447,11 +417,6 @@ def stays_of(
             for node, count in where
         ]
     return tuple(_joined(by_job[job]) for job in range(len(problem.jobs))), moves, cost
-
-
-def _boards(problem: PlanningProblem, job: int, option: int) -> tuple[int, float]:
-    """Return the model and the number of boards of an option."""
-    return int(problem.model_of[option, job]), float(problem.boards[option, job])
 
 
 def _joined(stays: list[Stay]) -> tuple[Stay, ...]:

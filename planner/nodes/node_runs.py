@@ -63,10 +63,6 @@ class Stretch:
         """Whether a plan is wrong without one; of a job as it is now the nodes may be unknown."""
         return self.option != 0 or bool(self.home) or self.displaced
 
-    def needs(self, count: int) -> tuple[int, int, int]:
-        """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
-        return _needs(self, count)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
@@ -94,12 +90,8 @@ class Unit:
 
     def needs(self, count: int) -> tuple[int, int, int]:
         """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
-        return _needs(self, count)
-
-
-def _needs(part: Stretch | Unit, count: int) -> tuple[int, int, int]:
-    cpu, memory = milli_cpus(part.cpus or 0.0), memory_bytes(part.memory_mib or 0.0)
-    return count, share_of(cpu, count, part.gpus), share_of(memory, count, part.gpus)
+        cpu, memory = milli_cpus(self.cpus or 0.0), memory_bytes(self.memory_mib or 0.0)
+        return count, share_of(cpu, count, self.gpus), share_of(memory, count, self.gpus)
 
 
 def stretches(
@@ -118,13 +110,13 @@ def stretches(
             if keys[begin][0] >= 0:
                 row = int(path[begin])
                 option = int(mapping.option_of[job, row])
-                run = stretch_of(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
+                run = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
                 runs += _cut(run, away_of) if problem.movable(job) else [run]
             begin = slot
     return tuple(runs)
 
 
-def stretch_of(
+def _stretch(
     problem: PlanningProblem,
     pool_of: Mapping[str, int],
     job: int,

@@ -151,15 +151,15 @@ def place_on_nodes(
     )
 
 
-def sizes_of(gpus: int, current: Sequence[int], largest: int) -> list[int]:
+def _sizes(run: Run, largest: int) -> list[int]:
     """Return the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
-    if sum(current) >= gpus:
-        parts = []
-        for count in current:
+    if sum(run.current_gpus) >= run.gpus:
+        gpus, parts = run.gpus, []
+        for count in run.current_gpus:
             parts.append(min(count, gpus))
             gpus -= parts[-1]
         return [part for part in parts if part]
-    full, rest = divmod(gpus, largest)
+    full, rest = divmod(run.gpus, largest)
     return [largest] * full + ([rest] if rest else [])
 
 
@@ -195,9 +195,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     rows = [
         (index, size, _home(run, part, number))
         for index, run in enumerate(runs)
-        for part, size in enumerate(
-            sizes_of(run.gpus, run.current_gpus, largest.get(run.gpu_model) or run.gpus)
-        )
+        for part, size in enumerate(_sizes(run, largest.get(run.gpu_model) or run.gpus))
     ]
     index = np.array([row[0] for row in rows], dtype=np.int64)
     sizes = np.array(

@@ -170,13 +170,11 @@ class _SharingPool:
                 others = tuple(name for name in names if name != job_id)
                 why = f"it would share a board with {', '.join(others)}: {bound}"
                 yield job_id, SharedPlace(frees=place > 0, partners=others, why=why)
-            if len(names) == 1:
-                yield names[0], SharedPlace(frees=False, partners=(), why=self._alone(board))
+            if len(names) == 1 and board.nearest is not None:
+                why = self._alone(board, self.ids[board.nearest])
+                yield names[0], SharedPlace(frees=False, partners=(), why=why)
 
-    def _alone(self, board: SharedBoard) -> str:
-        if board.nearest is None:
-            return "no other job that may share a board with it holds one of its model alone"
-        other = self.ids[board.nearest]
+    def _alone(self, board: SharedBoard, other: str) -> str:
         if board.bound_mib > self.usable_mib:
             return (
                 f"memory: beside {other}, which comes closest, up to {gib(board.bound_mib)} of "

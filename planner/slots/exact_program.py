@@ -62,7 +62,11 @@ class Program:
         self.height += count
 
     def solved(self, *, below: float, seconds: float) -> Answer:
-        """Return the cheapest values below a cost, in at most so many seconds."""
+        """Return the cheapest values up to the cost of a plan, in at most so many seconds.
+
+        The program holds that plan. If it says that nothing is so cheap, it proves nothing.
+        """
+        limit = below + CLOSE * max(1.0, abs(below)) if np.isfinite(below) else below
         cost, lower, upper, integer = np.concatenate(self._columns, axis=1)
         low, high = np.concatenate(self._sides, axis=1)
         row, column, factor = np.concatenate(self._entries, axis=1)
@@ -74,7 +78,7 @@ class Program:
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
-            ("objective_bound", below),
+            ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),
         ):
             highs.setOptionValue(option, value)
@@ -97,11 +101,11 @@ class Program:
         )
         highs.run()
         info = highs.getInfo()
-        beyond = highs.getModelStatus() in {
+        refused = highs.getModelStatus() in {
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kObjectiveBound,
         }
-        bound = below if beyond else min(below, float(info.mip_dual_bound))
+        bound = -np.inf if refused else min(below, float(info.mip_dual_bound))
         solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         return Answer(
             values=np.array(highs.getSolution().col_value) if solved else None,

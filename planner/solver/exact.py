@@ -12,16 +12,14 @@ import numpy as np
 from planner.slots.coupling_rows import CouplingRows
 from planner.slots.exact_program import Program
 from planner.slots.slot_problem import Floats, Indices, Path, Singles, SlotProblem
-from planner.solver.prices import max_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobColumns:
-    """Columns of a job: options [S] of the grid, active [1 + H, S] from now on, entries [H, S]."""
+class _JobColumns:
+    """Columns of a job: options [S] of the grid, active [1 + H, S] from now on."""
 
     options: Indices
     active: Indices
-    entries: Indices
 
 
 def states(cost: Singles) -> int:
@@ -45,25 +43,25 @@ def exact_plan(
     the announced one [J, H].
     """
     program = Program()
-    jobs = [job_columns(program, problem, cost, job) for job in range(problem.size)]
+    jobs = [_job_columns(program, problem, cost, job) for job in range(problem.size)]
     for job in np.flatnonzero(churn):
         leaves = program.columns([churn[job]])
         stays = jobs[job].options == announced[job][:, None]
         on_path = jobs[job].active[1:][stays][:, None]
         program.rows(1.0, np.inf, (on_path, 1.0), (np.broadcast_to(leaves, on_path.shape), 1.0))
-    limit_rows(program, problem, rows, jobs, range(len(rows.names)))
+    _limit_rows(program, problem, rows, jobs)
     _node_rows(program, problem, jobs)
     answer = program.solved(below=below, seconds=seconds)
-    return None if answer.values is None else paths_of(jobs, answer.values), answer.bound
+    return None if answer.values is None else _paths_of(jobs, answer.values), answer.bound
 
 
-def paths_of(jobs: list[JobColumns], values: Floats) -> Path:
+def _paths_of(jobs: list[_JobColumns], values: Floats) -> Path:
     """Return the paths [J, H] of a solution."""
     active = [job.options[values[job.active[1:]].argmax(axis=1)] for job in jobs]
     return np.array(active, dtype=np.int16)
 
 
-def job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> JobColumns:
+def _job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> _JobColumns:
     """Add what one job may do, without shared limits."""
     jobs, slots = problem.jobs, problem.slots
     allowed = np.isfinite(cost[job])
@@ -93,7 +91,7 @@ def job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int)
         counted = active[1 : 1 + int(jobs.deadline[job])]
         rate = np.broadcast_to(jobs.rate[job, options], counted.shape).reshape(1, -1)
         program.rows(jobs.work[job], np.inf, (counted[None], rate), (missing, 1.0))
-    return JobColumns(options=options, active=active, entries=entries)
+    return _JobColumns(options=options, active=active)
 
 
 def _layout_flow(
@@ -111,15 +109,11 @@ def _layout_flow(
         program.rows(0.0, 0.0, (flow[:, :, number], 1.0), (inside[1:], -1.0))
 
 
-def limit_rows(
-    program: Program,
-    problem: SlotProblem,
-    rows: CouplingRows,
-    jobs: list[JobColumns],
-    numbers: range,
+def _limit_rows(
+    program: Program, problem: SlotProblem, rows: CouplingRows, jobs: list[_JobColumns]
 ) -> None:
-    """Add the limits of these numbers, with the price of what is over or below them."""
-    for number in numbers:
+    """Add the shared limits, with the price of what is over or below them."""
+    for number in range(len(rows.names)):
         columns, factors = _users(problem, rows, jobs, number)
         floor, limit = rows.floor[:, number], rows.limit[:, number]
         if (rows.floor_price[:, number] * floor).any():
@@ -134,10 +128,11 @@ def limit_rows(
 
 
 def _users(
-    problem: SlotProblem, rows: CouplingRows, jobs: list[JobColumns], number: int
+    problem: SlotProblem, rows: CouplingRows, jobs: list[_JobColumns], number: int
 ) -> tuple[Indices, Floats]:
     """Return the columns [H, n] that use a limit, and how much each does [n]."""
-    grid, users, factors = problem.grid, [], []
+    grid, factors = problem.grid, [np.zeros(0)]
+    users = [np.zeros((problem.slots, 0), dtype=np.int64)]
     for job, columns in enumerate(jobs):
         kind = grid.gpu_type[columns.options]
         use = np.where(kind == number, grid.boards[columns.options], 0.0)
@@ -152,10 +147,9 @@ def _users(
     return np.hstack(users), np.concatenate(factors)
 
 
-def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -> None:
+def _node_rows(program: Program, problem: SlotProblem, jobs: list[_JobColumns]) -> None:
     """Add whole nodes by type, and what switching them on costs."""
     fleet, grid = problem.fleet, problem.grid
-    most = max_nodes(fleet)
     for kind in range(len(fleet.gpu_types)):
         inside = [grid.gpu_type[job.options] == kind for job in jobs]
         used = np.hstack([job.active[1:, here] for job, here in zip(jobs, inside, strict=True)])
@@ -163,7 +157,8 @@ def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -
             [grid.boards[job.options[here]] for job, here in zip(jobs, inside, strict=True)]
         )
         now = np.concatenate([[fleet.nodes_on[kind]], np.zeros(problem.slots)])
-        upper = np.where(np.arange(problem.slots + 1) > 0, most[kind], now)
+        # No count of nodes is a limit: jobs that stay may hold more than a type has.
+        upper = np.where(np.arange(problem.slots + 1) > 0, np.inf, now)
         cost = np.concatenate([[0.0], fleet.node_cost[kind]])
         nodes = program.columns(cost, lower=now, upper=upper, whole=True)
         boots = program.columns(np.full(problem.slots, fleet.boot_cost[kind]), upper=np.inf)

@@ -139,7 +139,7 @@ def solve(
     else:
         draft = _first_plan(task, search, charges, today, effort, clock, warm)
     proved = Bound(value=-math.inf, name=BY_MODEL)
-    if effort.exact and effort.moves and clock.left() > 0:
+    if effort.exact and effort.moves and problem.size and clock.left() > 0:
         best, proved = _exact(task, draft, charges, clock)
         draft = best or draft
     moves = _improved(task, draft, charges, max(search.bound, proved.value), effort, clock)

@@ -9,14 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import _certified_fleet, _certified_nodes, _certified_slots
+from benchmarks import _certified_fleet, _certified_slots
 from benchmarks._certified import COMPARED, Judged
 from benchmarks._certified_fleet import AS_OF, FleetFeatures
 from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import exact_model, solve_with_highs, true_cost
-from planner.nodes.exact_nodes import requests_of
 from planner.plan import build_plan
-from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.solve import solve
 
 OPTIMAL, CERTIFIED = 1e-4, 1e-3
@@ -40,20 +38,6 @@ def is_exact(found: Judged) -> None:
 def test_plans_in_counts_are_proved(seed: int) -> None:
     """Quotas, power, work with deadlines, dips, pins and changes a day in all combinations."""
     is_exact(_certified_slots.judged(_certified_slots.draw(drawn("counts", seed))))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_plans_on_nodes_are_proved(seed: int) -> None:
-    """Maintenance, cordons, quotas, pins, unlike nodes and rests in all combinations."""
-    features = _certified_fleet.draw(drawn("nodes", seed))
-    is_exact(_certified_nodes.judged(replace(features, mig=False)))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_quota_below_what_its_tenant_holds_is_proved(seed: int) -> None:
-    """Prices of boards left a quarter of such a plan open."""
-    features = FleetFeatures(seed=seed, nodes=3, boards=4, busy=1.0, slots=4, quotas=True)
-    is_exact(_certified_nodes.judged(features))
 
 
 def test_the_same_small_problem_gives_the_same_plan() -> None:
@@ -83,9 +67,3 @@ def test_a_small_plan_leaves_the_last_one_only_where_that_pays() -> None:
     optimum = solve_with_highs(exact_model(later), 60.0).cost
     assert again.lower_bound <= optimum + 1e-6 * abs(optimum)
     assert again.cost == pytest.approx(true_cost(later, again.paths), rel=1e-9)
-
-
-def test_a_large_fleet_is_none_of_it() -> None:
-    """Its nodes are searched, not enumerated."""
-    large = _certified_fleet.problem_of(FleetFeatures(seed=1, nodes=40, boards=8, slots=6))
-    assert requests_of(large, as_slot_problem(large)) is None

@@ -51,7 +51,7 @@ def test_jobs_that_are_kept_stay_where_they_are() -> None:
 
 
 def test_maintenance_empties_a_node_for_its_slots_only() -> None:
-    """A job that is not restarted for more boards anyway leaves when its node goes away."""
+    """A job leaves when its node goes away, not before, and others take no room there."""
     window = Maintenance(
         nodes="n0", start=AS_OF + timedelta(hours=3), end=AS_OF + timedelta(hours=5)
     )
@@ -63,7 +63,7 @@ def test_maintenance_empties_a_node_for_its_slots_only() -> None:
         for i in range(8)
     ]
     problem = case(
-        (job, 0.85, 70_000.0, None),
+        (job, 0.95, 70_000.0, None),
         gpus=boards,
         nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
         rules=rules,

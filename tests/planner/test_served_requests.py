@@ -385,5 +385,6 @@ def test_why_an_idle_service_is_kept_for_now(
     words = f"it has been idle for {hours:.1f} h; a service is reclaimed after a week without work"
     assert (words in reason) == told
     # It is advised to start on demand, with that reason.
-    cause = found.idle[job.job_id].cause
-    assert cause is IdleCause.OTHER_CHANGE if told else cause is not IdleCause.HELD_BACK
+    idle = found.idle[job.job_id]
+    assert idle.cause is not IdleCause.HELD_BACK
+    assert (idle.change == Action.SCALE_TO_ZERO.spec.title) == told
