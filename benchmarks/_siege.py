@@ -31,7 +31,6 @@ _PATHS = (
     "jobs?limit=50",
     "nodes?limit=50",
     "plan",
-    "recommendations?limit=50",
 )
 _PROBES = ("livez", "readyz")
 _TIMEOUT = 60.0
@@ -41,6 +40,8 @@ SETTINGS = {
     "TRIMTAB_ACCESS_ADMINS": _ADMIN,
     "TRIMTAB_ACCESS_VIEWERS": _READER,
     "TRIMTAB_SERVE_CYCLE_MINUTES": "0.001",
+    # Nobody listens there: a cycle forecasts and plans what is stored, and names the source.
+    "TRIMTAB_PROMETHEUS_URL": "http://127.0.0.1:9",
 }
 
 
