@@ -56,13 +56,19 @@ def _cost_note(cost: float, currency: str) -> str:
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth."""
     waiting = [row.revision for row in rows if row.status.state == "open"]
-    worth, cost = worth_of(waiting)
+    worth, cost = worth_of([entry for entry in waiting if not entry.is_advice])
+    advised, _cost = worth_of([entry for entry in waiting if entry.is_advice])
+    by_hand = (
+        f"; advice that people follow by hand {tense('is', 'was')} worth {advised:,.0f} {currency}"
+        if advised >= _WORTH_A_WORD
+        else ""
+    )
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
     urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
     finding(
         f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
         f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
-        f"{tense('', ' after')}{_cost_note(cost, currency)}.{_memory(urgent)}"
+        f"{tense('', ' after')}{_cost_note(cost, currency)}{by_hand}.{_memory(urgent)}"
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
