@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Totals:
     """A plan over its horizon, in the settings' currency, GPU-hours, kWh of the site and kgCO2e.
 
-    `service_cost` is the price of expected shortfall, which is no money. Energy is that of jobs
+    `service_cost` is the price of expected shortfall: nobody pays it. Energy is that of jobs
     with known power on known models; None when there is none, `unknown_jobs` counts the others.
     `changes` are changes of configuration from now on.
     """

@@ -35,7 +35,7 @@ from dashboard.submission.job.model_source import read_model
 
 
 class EnergyQuery(RangeQuery):
-    """Which statement is asked for; without a range, of the 7 days before the newest sample."""
+    """The statement to give; without a range, of the 7 days before the newest sample."""
 
     by: Literal[
         "tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet",
@@ -57,7 +57,7 @@ def _energy(view: View, query: EnergyQuery) -> EnergyDocument:
 
 
 class StatementQuery(RangeQuery):
-    """Which statement of cost is asked for; without a range, of the month so far."""
+    """The statement of cost to give; without a range, of the month so far."""
 
     by: Annotated[str, Field(pattern=f"^({'|'.join(GROUPS)})(,({'|'.join(GROUPS)}))*$")] = "tenant"
     every: Literal["total", "hour", "day", "week", "month"] = "total"
@@ -96,7 +96,7 @@ def _statement(view: View, query: StatementQuery) -> Statement:
 
 
 class SavedQuery(NoQuery):
-    """What the rows are of."""
+    """The kind of the rows."""
 
     by: Literal["finding", "day", "namespace"] = "finding"
 
@@ -108,7 +108,7 @@ def _saved(view: View, query: SavedQuery) -> list[SavedSum]:
 
 
 class ReportQuery(NoQuery):
-    """Which 168 hours: before a time or the newest sample, or the last whole week before it."""
+    """The 168 hours of a report: before a time or the newest sample, or the last whole week."""
 
     end: Annotated[Moment | None, Field(alias="to")] = None
     last_week: bool = False

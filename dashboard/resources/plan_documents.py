@@ -169,7 +169,7 @@ Knob = Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class WhatIfQuery(NoQuery):
-    """What to turn in a copy of the plan's problem, as `trimtab plan --what-if` has it."""
+    """Changes to a copy of the plan's problem, as `trimtab plan --what-if` takes them."""
 
     headroom: Knob = None
     shortfall_price: Annotated[Knob, Field(alias="shortfall-price")] = None

@@ -134,7 +134,7 @@ def _total_row(total: WorkloadTotal, cost: Range | None) -> TotalRow:
 
 
 class ForecastQuery(NoQuery):
-    """Whose forecasts are asked for, and whether with the quantiles of each slot."""
+    """The forecasts to give, and whether with the quantiles of each slot."""
 
     by: Literal["job", "group", "workload"] = "group"
     points: bool = False

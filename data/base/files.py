@@ -23,7 +23,7 @@ def open_unlinked(path: Path, flags: int) -> int:
     if stat.S_ISREG(entry.st_mode) and entry.st_nlink == 1:
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is no regular file with one name", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file, or it has several names", str(path))
 
 
 def read_small_file(path: Path, *, max_bytes: int = 1 << 20, linked: bool = True) -> bytes:

@@ -36,7 +36,7 @@ _LEAST_JOINT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingLoad:
-    """What jobs took, arrays [jobs, slots] on one clock, NaN where unknown.
+    """The use of jobs, arrays [jobs, slots] on one clock, NaN where unknown.
 
     `memory_mib` and `peak_ratio` are the largest readings of a slot, `mean_ratio` its mean; ratios
     of a whole board, 0..1. Every job has a known slot of each. Only jobs of one `room` [jobs] may
@@ -64,7 +64,7 @@ class SharedBoard:
     """Jobs on one board by number, the bound of their memory, and the share of work that is late.
 
     Of a job alone both are those beside `nearest`, the job that comes closest to fitting, None
-    where there is no other.
+    without another.
     """
 
     jobs: tuple[int, ...]

@@ -11,7 +11,7 @@ _CONFIG_LABEL = f"{VENDOR}device-plugin.config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingPlan:
-    """What is to be set up: boards, jobs on the fullest one, nodes by name where known.
+    """The sharing to set up: boards, jobs on the fullest one, nodes by name where known.
 
     `share_mib` is an even part of the fullest board's memory.
     """

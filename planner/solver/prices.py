@@ -60,7 +60,7 @@ SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
 _REACH = _COLD_RATE / (1 - _COLD_DECAY)
-"""How many typical prices all steps of a cold search come to. The price of a limit that cannot be
+"""The sum of all steps of a cold search, in typical prices. The price of a limit that cannot be
 kept is its penalty, which may be far beyond: it has steps of its own."""
 _WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
 

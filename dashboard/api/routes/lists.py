@@ -12,7 +12,7 @@ from dashboard.resources.selection import Selection
 
 
 class ListQuery(PageQuery, Selection):
-    """Which rows of a list, in which order, and which page of them."""
+    """The rows of a list that are asked for, their order, and the page of them."""
 
     def selection(self) -> Selection:
         """Return which rows, in which order."""

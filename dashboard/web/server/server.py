@@ -146,8 +146,8 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 128
 """Connections that the kernel keeps for a server that is busy."""
 _TURN_SECONDS = 0.0005
-"""How long a thread computes before others have a turn. At Python's 5 ms fifty pages that are drawn
-at once keep the thread that answers, and with it the stop switch, waiting for seconds."""
+"""Time after which a thread that computes lets others run. At Python's default of 5 ms, fifty pages
+that are drawn at once delay the thread that answers, and so the stop switch, by seconds."""
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,

@@ -138,7 +138,7 @@ class ModelShape:
 
     @property
     def caches(self) -> tuple[LayerKind, ...]:
-        """What layers keep of a served sequence: keys and values of every token, unless stated."""
+        """The cache of a served sequence by layers; by default keys and values of all tokens."""
         if self.kinds:
             return self.kinds
         if self.latent:
