@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.cli.parser.examples import EXAMPLES
+from dashboard.cli.parser.add_command import examples
 from dashboard.cli.parser.parser import build_parser
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -59,7 +59,7 @@ def test_every_command_has_examples_that_it_takes(command: str) -> None:
         argument_parser.prog.removeprefix("trimtab "): argument_parser.get_default("run")
         for argument_parser in parsers(parser)
     }
-    for example in EXAMPLES[command]:
+    for example in examples()[command]:
         words = shlex.split(re.split(r" [|>]", example)[0])
         assert words[0] == "trimtab"
         options = build_parser().parse_args(words[1:])
@@ -68,4 +68,4 @@ def test_every_command_has_examples_that_it_takes(command: str) -> None:
 
 def test_there_is_no_example_of_what_is_no_command() -> None:
     """What is renamed takes its examples along."""
-    assert set(EXAMPLES) == set(commands(build_parser()))
+    assert set(examples()) == set(commands(build_parser()))

@@ -11,7 +11,7 @@ import pytest
 
 from dashboard.cli import main
 from dashboard.cli.operate.completion_command import manual_page, parsers_of
-from dashboard.cli.parser.examples import EXAMPLES
+from dashboard.cli.parser.add_command import examples
 from dashboard.cli.parser.parser import build_parser
 
 
@@ -100,4 +100,4 @@ def test_the_manual_page_is_read_without_a_complaint_and_is_whole() -> None:
         for action in parser._actions:
             for option in action.option_strings:
                 assert option in shown
-    assert EXAMPLES["savings"][0] in shown
+    assert examples()["savings"][0] in shown

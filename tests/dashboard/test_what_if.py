@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
-from dashboard.cli.parser.command_options import KNOBS as COMMAND_KNOBS
+from dashboard.cli.terminal.option_types import KNOBS as COMMAND_KNOBS
 from dashboard.common.what_if_document import difference_rows
 from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle

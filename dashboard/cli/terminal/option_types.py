@@ -1,7 +1,11 @@
 """Types and words of options; nothing heavy is imported."""
 
 import argparse
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
+
+from dashboard.accounting.cost.groups import GROUPS
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
 _DAY_SECONDS = 86_400.0
@@ -14,6 +18,8 @@ JOB_ORDERS = {
     "last-seen": "last seen",
 }
 """Words of the option, and what `data.store.facts.job_sql` calls them."""
+KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
+"""What `dashboard.cycle.what_if` can turn, and the sliders of the page Plan."""
 
 
 def utc_time(text: str) -> datetime:
@@ -52,3 +58,35 @@ def row_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows above 0")
     return int(text[:9])
+
+
+def knob_value(text: str) -> tuple[str, float]:
+    """Read what a copy of the plan's problem is solved with: KNOB=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in KNOBS:
+        raise argparse.ArgumentTypeError(f"{text!r}: give KNOB=VALUE, of {', '.join(KNOBS)}")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is no number for {name}") from None
+
+
+def statement_groups(text: str) -> tuple[str, ...]:
+    """Read by what rows of the statement of cost are told apart, comma-separated."""
+    groups = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [part for part in groups if part not in GROUPS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(GROUPS)}")
+    return groups
+
+
+TYPES: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "time": utc_time,
+    "seconds": watch_seconds,
+    "rows": row_count,
+    "turned": knob_value,
+    "groups": statement_groups,
+}
+"""Types of options, as `commands.toml` names them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli import main
-from dashboard.cli.parser.command_options import add_estimate_options
+from dashboard.cli.parser.add_command import add_command, command_table
 
 LAUNCH = (
     "torchrun --nproc-per-node 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B --bf16 "
@@ -15,7 +15,7 @@ LAUNCH = (
     "--gradient_checkpointing true --fsdp full_shard"
 )
 SERVE = "vllm serve meta-llama/Meta-Llama-3-8B --max-model-len 4096 --max-num-seqs 8"
-FOLLOWED = {"help", "model", "config", "framework", "gpu", "top"}
+FOLLOWED = {"help", "format", "model", "config", "framework", "gpu", "top"}
 """What a launcher's command leaves to the person."""
 OTHERWISE = {
     "batch": "999", "seq": "9999", "optimizer": "sgd", "precision": "fp32", "quantization": "nf4",
@@ -26,8 +26,9 @@ OTHERWISE = {
 
 def options() -> dict[str, str]:
     """Every option that states something of the job or its run, with another value than LAUNCH."""
-    parser = argparse.ArgumentParser()
-    add_estimate_options(parser)
+    commands = argparse.ArgumentParser().add_subparsers()
+    (row,) = (row for row in command_table()["command"] if row["words"] == "estimate")
+    parser = add_command(commands, row)
     names = [action.dest for action in parser._actions if action.dest not in FOLLOWED]
     return {name: OTHERWISE.get(name, "3") for name in names}
 
