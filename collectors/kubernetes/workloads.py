@@ -8,7 +8,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kinds import GROUPS, SCALER_EXCERPT, excerpt_text
 from collectors.kubernetes.objects import Owner, PodFacts, controller_of, labels_of
-from collectors.readings.serving_metric_names import SERVING_NAMES
+from collectors.readings.serving_metric_names import slot_functions
 from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.jobs import WorkloadKind
 from data.records.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
@@ -264,7 +264,7 @@ def _triggers_at_zero(trigger: object) -> bool:
     """
     kind, about = text_in(trigger, "type"), part(trigger, "metadata")
     words = " ".join(text_in(about, name) for name in ("query", "url"))
-    of_engines = SERVING_NAMES & set(re.findall(r"[\w:]+", words))
+    of_engines = slot_functions().keys() & set(re.findall(r"[\w:]+", words))
     return kind not in ("", "cpu", "memory") and not (of_engines or any(map(words.count, _OURS)))
 
 

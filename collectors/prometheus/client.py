@@ -28,7 +28,7 @@ from collectors.prometheus.session import (
     TooSlowError,
 )
 from collectors.readings.metric_names import BY_NAME, ReadingKind
-from collectors.readings.serving_metric_names import SLOT_FUNCTIONS
+from collectors.readings.serving_metric_names import slot_functions
 from data.base.clock import utc_now
 from data.base.errors import (
     CollectorError,
@@ -358,8 +358,8 @@ def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: flo
 
 
 def _function(metric: str) -> str:
-    if metric in SLOT_FUNCTIONS:
-        return SLOT_FUNCTIONS[metric]
+    if metric in slot_functions():
+        return slot_functions()[metric]
     meaning = BY_NAME.get(metric)
     if (
         meaning is None

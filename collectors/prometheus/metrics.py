@@ -22,7 +22,7 @@ from collectors.readings.exposition_text import parse_answer
 from collectors.readings.metric_names import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
 from collectors.readings.missing_labels import missing_label_warnings
 from collectors.readings.reported_progress import progress_of
-from collectors.readings.serving_metric_names import SERVING_NAMES
+from collectors.readings.serving_metric_names import slot_functions
 from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from collectors.readings.unread_metrics import unread_metrics
 from collectors.shared.collector import Finding, Source, Window
@@ -266,7 +266,7 @@ SOURCE = Source(build=_build, findings=_findings)
 
 def serving_names(names: Collection[str]) -> list[str]:
     """Return the serving metrics of a server to ask for; none where no engine is."""
-    return sorted(name for name in SERVING_NAMES.intersection(names) if not _is_bucket(name))
+    return sorted(name for name in slot_functions().keys() & set(names) if not _is_bucket(name))
 
 
 def _is_bucket(name: str) -> bool:

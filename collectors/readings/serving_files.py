@@ -10,7 +10,7 @@ from collectors.readings.exposition_text import (
     parse_exposition,
     recording_text,
 )
-from collectors.readings.serving_metric_names import SERVING_NAMES
+from collectors.readings.serving_metric_names import slot_functions
 from collectors.readings.serving_signals import ServiceSample, service_samples
 from data.base.clock import utc_now
 from data.base.errors import UnexpectedAnswerError
@@ -28,13 +28,13 @@ def read_serving_file(path: Path, dropped: Dropped) -> tuple[ServiceSample, ...]
         series = [
             entry
             for answer in answers_in(text, path)
-            for entry in parse_answer(answer, dropped, metrics=SERVING_NAMES)
+            for entry in parse_answer(answer, dropped, metrics=slot_functions())
         ]
     else:
         written = path.stat().st_mtime
         possible = FIRST_SECOND <= written <= LAST_SECOND
         written_at = datetime.fromtimestamp(written, UTC) if possible else utc_now()
-        series = list(parse_exposition(text, written_at, dropped, metrics=SERVING_NAMES))
+        series = list(parse_exposition(text, written_at, dropped, metrics=slot_functions()))
     samples = service_samples(series, dropped)
     lost = sorted((dropped.counts - before).items())
     if not samples and lost:

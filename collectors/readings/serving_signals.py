@@ -18,12 +18,12 @@ from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
     MODEL_LABELS,
     SCRAPE_LABELS,
-    SERVING_METRICS,
     SHARD_LABELS,
     Matched,
     ServingMetric,
     ServingSignal,
     series_names,
+    serving_metrics,
 )
 
 Place = tuple[str, str, str]
@@ -120,7 +120,7 @@ def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[Service
     points = _newest(series, dropped)
     by_replica: dict[tuple[str, Place], dict[ServingSignal, float | LatencyHistogram]] = {}
     times: dict[tuple[str, Place], float] = {}
-    for metric in SERVING_METRICS:
+    for metric in serving_metrics():
         for place, groups in _by_place(points, metric).items():
             signals = by_replica.setdefault((metric.engine, place), {})
             before = signals.get(metric.signal)

@@ -13,11 +13,11 @@ from collectors.readings.exposition_text import parse_exposition
 from collectors.readings.serving_files import read_serving_file
 from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
-    SERVING_METRICS,
-    SERVING_NAMES,
     ServingMetric,
     ServingSignal,
     series_names,
+    serving_metrics,
+    slot_functions,
 )
 from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from dashboard.cli import main
@@ -30,7 +30,7 @@ def read(*lines: str, dropped: Dropped | None = None) -> tuple[ServiceSample, ..
     """The samples of exposition lines."""
     counts = dropped or Dropped()
     return service_samples(
-        parse_exposition("\n".join(lines), AT, counts, metrics=SERVING_NAMES), counts
+        parse_exposition("\n".join(lines), AT, counts, metrics=slot_functions()), counts
     )
 
 
@@ -52,7 +52,7 @@ def lines_of(metric: ServingMetric) -> list[str]:
     return [f"{metric.name}{{{labels[0]}}} 3"]
 
 
-@pytest.mark.parametrize("metric", SERVING_METRICS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", serving_metrics(), ids=lambda metric: metric.name)
 def test_every_row_is_read_alone_in_its_unit(metric: ServingMetric) -> None:
     """No row depends on another, and durations are in seconds."""
     (found,) = (sample for sample in read(*lines_of(metric)) if sample.engine == metric.engine)
