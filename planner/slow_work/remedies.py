@@ -1,16 +1,11 @@
-"""Remedies of slow work, by the flag or setting of each training framework.
-
-As their own documents name them, beside the flags of `planner.memory.watch.framework_flags`, which
-name the batch. A framework or cause that is not listed here has no flag known: then it is said in
-words.
-"""
+"""Remedies of slow work, by the flag or setting of each training framework, else in words."""
 
 from collections.abc import Mapping
 
 from data.records.memory import MemoryRemedy
 from data.records.slow_work import SlowCause
 from planner.memory.step.training_job import TrainingJob
-from planner.memory.watch.framework_flags import FLAGS
+from planner.memory.watch.framework_flags import framework_flags
 
 WORDS: Mapping[SlowCause, str] = {
     SlowCause.STARVED: (
@@ -44,37 +39,6 @@ SHORT: Mapping[SlowCause, str] = {
     SlowCause.NO_TENSOR: "mixed precision",
     SlowCause.THROTTLED: "look at cooling and power supply",
 }
-_TRAINING_ARGUMENTS = {
-    SlowCause.STARVED: "--dataloader_num_workers 8 --dataloader_pin_memory true",
-    SlowCause.NO_TENSOR: "--bf16 true",
-    SlowCause.COMMUNICATION: "--gradient_accumulation_steps {accumulation}",
-}
-_YAML = {
-    SlowCause.STARVED: "dataloader_num_workers: 8",
-    SlowCause.NO_TENSOR: "bf16: true",
-    SlowCause.COMMUNICATION: "gradient_accumulation_steps: {accumulation}",
-}
-_FLAGS: Mapping[str, Mapping[SlowCause, str]] = {
-    "transformers": _TRAINING_ARGUMENTS,
-    "transformers_deepspeed": _TRAINING_ARGUMENTS,
-    "trl": _TRAINING_ARGUMENTS,
-    "trl_deepspeed": _TRAINING_ARGUMENTS,
-    "peft": _TRAINING_ARGUMENTS,
-    "swift": {**_TRAINING_ARGUMENTS, SlowCause.NO_TENSOR: "--torch_dtype bfloat16"},
-    "axolotl": _YAML,
-    "llamafactory": _YAML,
-    "megatron": {
-        SlowCause.STARVED: "--num-workers 8",
-        SlowCause.NO_TENSOR: "--bf16",
-        SlowCause.COMMUNICATION: "--overlap-grad-reduce --overlap-param-gather",
-    },
-    "torchtitan": {SlowCause.NO_TENSOR: "--training.mixed_precision_param bfloat16"},
-    "torchtune": {
-        SlowCause.NO_TENSOR: "dtype=bf16",
-        SlowCause.COMMUNICATION: "gradient_accumulation_steps={accumulation}",
-    },
-    "litgpt": {SlowCause.NO_TENSOR: "--precision bf16-true"},
-}
 
 
 def remedy_of(cause: SlowCause, recipe: TrainingJob | None) -> str:
@@ -89,12 +53,12 @@ def remedy_of(cause: SlowCause, recipe: TrainingJob | None) -> str:
 
 def _flag(cause: SlowCause, recipe: TrainingJob) -> str:
     """Return the flag of the recipe's framework, '' where it or its number is not known."""
+    flags = framework_flags().get(recipe.framework, {})
     if cause is SlowCause.SMALL_BATCH:
-        flag = FLAGS.get(recipe.framework, {}).get(MemoryRemedy.SMALLER_MICRO_BATCH, "")
+        flag = flags.get(MemoryRemedy.SMALLER_MICRO_BATCH, "")
         mark, now = "{micro_batch}", recipe.micro_batch
     else:
-        flag = _FLAGS.get(recipe.framework, {}).get(cause, "")
-        mark, now = "{accumulation}", recipe.gradient_accumulation
+        flag, mark, now = flags.get(cause, ""), "{accumulation}", recipe.gradient_accumulation
     if mark not in flag:
         return flag
     return "" if now is None else flag.replace(mark, str(2 * now))

@@ -17,7 +17,7 @@ from planner.memory.estimate.training_plans import GpuType
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.framework_traits import framework_traits
 from planner.memory.step.training_job import Parallelism, Recompute, TrainingJob
-from planner.memory.watch.framework_flags import FLAGS
+from planner.memory.watch.framework_flags import framework_flags
 from planner.memory.watch.growth import growth_towards
 from planner.memory.watch.watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
 
@@ -281,7 +281,7 @@ def test_a_remedy_names_the_flag_of_the_jobs_framework(framework: str) -> None:
 _DIALECTS = Path(__file__).parents[2] / "dashboard" / "submission" / "launchers" / "dialects.toml"
 
 
-@pytest.mark.parametrize("framework", sorted(FLAGS))
+@pytest.mark.parametrize("framework", sorted(framework_flags()))
 def test_flags_are_named_as_launch_commands_are_read(framework: str) -> None:
     """What is advised is what `trimtab estimate -- COMMAND` reads of that framework."""
     assert framework_traits(framework).name == framework
@@ -289,5 +289,5 @@ def test_flags_are_named_as_launch_commands_are_read(framework: str) -> None:
     if framework.partition("_")[0] not in known:
         return
     for remedy in (MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH):
-        key = re.split(r"[ =:]", FLAGS[framework][remedy].lstrip("-"))[0].replace("-", "_")
+        key = re.split(r"[ =:]", framework_flags()[framework][remedy].lstrip("-"))[0].replace("-", "_")
         assert {key, key.removeprefix("actor_rollout_ref.")} & known, key
