@@ -1,12 +1,11 @@
 """Grid carbon by region: annual averages with year, source and licence."""
 
-import csv
 import difflib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from data.base.errors import SettingsError, scrub
+from data.catalogue.shipped_rows import shipped_records
 
 HOURLY_SPREAD_RATIO = 0.3
 """Assumed half-width of the hours of a year around its average; see the catalogue's README."""
@@ -50,20 +49,11 @@ class CarbonTable:
 @cache
 def load_carbon_table() -> CarbonTable:
     """Return the table that ships with Trimtab."""
-    text = files("data.catalogue").joinpath("grid_carbon.csv").read_text(encoding="utf-8")
-    grids = []
-    for row in csv.DictReader(text.splitlines()):
-        central = float(row["gco2e_per_kwh"])
-        grids.append(
-            GridCarbon(
-                region=row["region"],
-                name=row["name"],
-                gco2e_per_kwh=central,
-                low=central * (1 - HOURLY_SPREAD_RATIO),
-                high=central * (1 + HOURLY_SPREAD_RATIO),
-                year=int(row["year"]),
-                source=row["source"],
-                licence=row["licence"],
-            )
+    return CarbonTable(
+        shipped_records(
+            GridCarbon,
+            "grid_carbon.csv",
+            low=lambda row: float(row["gco2e_per_kwh"]) * (1 - HOURLY_SPREAD_RATIO),
+            high=lambda row: float(row["gco2e_per_kwh"]) * (1 + HOURLY_SPREAD_RATIO),
         )
-    return CarbonTable(tuple(grids))
+    )

@@ -1,11 +1,10 @@
 """Emissions from making a GPU, by model: the footprint that its life is spread over."""
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from data.base.units import HOURS_PER_YEAR
+from data.catalogue.shipped_rows import shipped_records
 
 LIFE_SPREAD_RATIO = 0.2
 """Half-width of the life around its setting: four to six years around five."""
@@ -37,18 +36,8 @@ class EmbodiedCarbon:
 
 @cache
 def _shipped() -> tuple[EmbodiedCarbon, ...]:
-    text = files("data.catalogue").joinpath("embodied_carbon.csv").read_text(encoding="utf-8")
-    return tuple(
-        EmbodiedCarbon(
-            gpu_model=row["gpu_model"],
-            kgco2e_low=float(row["kgco2e_low"]),
-            kgco2e=float(row["kgco2e"]),
-            kgco2e_high=float(row["kgco2e_high"]),
-            year=int(row["year"]),
-            source=row["source"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    )
+    year = {"year": lambda row: int(row["year"])}
+    return shipped_records(EmbodiedCarbon, "embodied_carbon.csv", **year)
 
 
 def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, EmbodiedCarbon]:

@@ -1,15 +1,14 @@
 """The GPU models that Trimtab knows: memory, power, MIG profiles, speed and price."""
 
-import csv
 import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
 from data.base.errors import SettingsError, UnknownGpuModelError, scrub
+from data.catalogue.shipped_rows import shipped_records, shipped_rows
 from data.settings.fleet import StatedGpuModel
 
 
@@ -232,11 +231,6 @@ def _key(reported: str) -> str:
     return _words(reported).replace(" ", "")
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    text = files("data.catalogue").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
 @cache
 def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
     """Return (compute slices of the whole board, of the instance, placement) of the table."""
@@ -249,7 +243,7 @@ def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
                 starts=tuple(int(part) for part in row["starts"].split("|")),
             ),
         )
-        for row in _rows("mig_placements.csv")
+        for row in shipped_rows("mig_placements.csv")
     )
 
 
@@ -315,7 +309,7 @@ def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
 @cache
 def _shipped() -> GpuCatalogue:
     profiles: dict[str, list[dict[str, str]]] = {}
-    for row in _rows("mig_profiles.csv"):
+    for row in shipped_rows("mig_profiles.csv"):
         profiles.setdefault(row["gpu_model"], []).append(row)
 
     def profiles_of(model: str) -> tuple[MigProfile, ...]:
@@ -333,23 +327,12 @@ def _shipped() -> GpuCatalogue:
         )
 
     return GpuCatalogue(
-        tuple(
-            GpuModel(
-                name=row["name"],
-                generation=row["generation"],
-                vendor_names=tuple(row["vendor_names"].split("|")),
-                memory_mib=int(row["memory_mib"]),
-                tdp_watts=float(row["tdp_watts"]),
-                idle_watts_low=float(row["idle_watts_low"]),
-                idle_watts=float(row["idle_watts"]),
-                idle_watts_high=float(row["idle_watts_high"]),
-                relative_speed=float(row["relative_speed"]),
-                price_per_hour=float(row["price_per_hour"]),
-                mig_profiles=profiles_of(row["name"]),
-                cap_law=cap_law_of(row["generation"]),
-                source=row["source"],
-            )
-            for row in _rows("gpu_models.csv")
+        shipped_records(
+            GpuModel,
+            "gpu_models.csv",
+            vendor_names=lambda row: tuple(row["vendor_names"].split("|")),
+            mig_profiles=lambda row: profiles_of(row["name"]),
+            cap_law=lambda row: cap_law_of(row["generation"]),
         )
     )
 
@@ -357,9 +340,8 @@ def _shipped() -> GpuCatalogue:
 @cache
 def load_cap_laws() -> Mapping[str, CapLaw]:
     """Return the laws that ship with Trimtab, by generation; `any` pools all that was measured."""
-    text = files("data.catalogue").joinpath("power_cap_laws.csv").read_text(encoding="utf-8")
     rows: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in shipped_rows("power_cap_laws.csv"):
         rows.setdefault(row["generation"], []).append(row)
     return {
         generation: CapLaw(

@@ -1,11 +1,11 @@
 """Meanings of common XID codes of NVIDIA's driver, and the next step for each."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
+
+from data.catalogue.shipped_rows import shipped_records
 
 NO_ERROR = 0
 """Code of a board before its first error."""
@@ -27,17 +27,7 @@ class XidMeaning:
 
 @cache
 def _shipped() -> Mapping[int, XidMeaning]:
-    text = files("data.catalogue").joinpath("xid_errors.csv").read_text(encoding="utf-8")
-    rows = (
-        XidMeaning(
-            xid=int(row["xid"]),
-            concerns=row["concerns"],
-            what=row["what"],
-            next_step=row["next_step"],
-            urgent=row["urgent"] == "yes",
-        )
-        for row in csv.DictReader(text.splitlines())
-    )
+    rows = shipped_records(XidMeaning, "xid_errors.csv")
     return MappingProxyType({row.xid: row for row in rows})
 
 
