@@ -63,15 +63,7 @@ class Draft(NamedTuple):
 
     def copy(self) -> "Draft":
         """Return a draft that shares nothing with this one."""
-        return Draft(
-            path=self.path.copy(),
-            used=self.used.copy(),
-            job_cost=self.job_cost.copy(),
-            row_cost=self.row_cost.copy(),
-            node_cost=self.node_cost.copy(),
-            lam=self.lam.copy(),
-            changed=self.changed.copy(),
-        )
+        return Draft(*(part.copy() for part in self))
 
 
 def make_kernel_problem(

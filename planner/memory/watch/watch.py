@@ -8,6 +8,7 @@ slots are not independent, so the larger of them is said, as `at least`.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -165,19 +166,28 @@ class _Outlook:
         return max(best, by_peak, GROWTH_CHANCE), full_at if sooner else at
 
 
-def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> MemoryFinding:
-    job = outlook.job
-    when = f", first likely at {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
+def _finding(outlook: _Outlook, kind: MemoryOutlook, **values: Any) -> MemoryFinding:
     return MemoryFinding(
-        job_id=job.job_id,
-        outlook=MemoryOutlook.RUNS_OUT,
-        gpu_model=job.gpu_model,
-        limit_mib=job.limit_mib,
+        job_id=outlook.job.job_id,
+        outlook=kind,
+        gpu_model=outlook.job.gpu_model,
+        limit_mib=outlook.job.limit_mib,
         now_mib=float(outlook.finite[-1]),
         largest_mib=outlook.largest,
         peak_q50_mib=outlook.peak_q50,
         peak_q95_mib=outlook.peak_q95,
         horizon_hours=outlook.horizon_hours,
+        evidence=_evidence(outlook),
+        **values,
+    )
+
+
+def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> MemoryFinding:
+    job = outlook.job
+    when = f", first likely at {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
+    return _finding(
+        outlook,
+        MemoryOutlook.RUNS_OUT,
         probability=probability,
         at=at,
         room_mib=0.0,
@@ -187,7 +197,6 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
             f"{gib(job.limit_mib)} GiB now, {gib(outlook.peak_q50)} expected"
         ),
         advice=advice_for(job, needed_mib=max(outlook.peak_q95, outlook.peak_q50)),
-        evidence=_evidence(outlook),
     )
 
 
@@ -203,16 +212,9 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
     freed = float(before.max()) - used_mib
     if room < _ROOM_RATIO * job.limit_mib or freed < _ROOM_RATIO * job.limit_mib:
         return None
-    return MemoryFinding(
-        job_id=job.job_id,
-        outlook=MemoryOutlook.ROOM,
-        gpu_model=job.gpu_model,
-        limit_mib=job.limit_mib,
-        now_mib=float(outlook.finite[-1]),
-        largest_mib=outlook.largest,
-        peak_q50_mib=outlook.peak_q50,
-        peak_q95_mib=outlook.peak_q95,
-        horizon_hours=outlook.horizon_hours,
+    return _finding(
+        outlook,
+        MemoryOutlook.ROOM,
         probability=None,
         at=job.forecast.slot_starts[0],
         room_mib=room,
@@ -221,7 +223,6 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
             f"{gib(room)} of {gib(job.limit_mib)} GiB stay free for "
             f"{outlook.horizon_hours:.0f} h with 95 %, enough for a job beside it"
         ),
-        evidence=_evidence(outlook),
     )
 
 
