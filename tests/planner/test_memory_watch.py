@@ -289,5 +289,6 @@ def test_flags_are_named_as_launch_commands_are_read(framework: str) -> None:
     if framework.partition("_")[0] not in known:
         return
     for remedy in (MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH):
-        key = re.split(r"[ =:]", framework_flags()[framework][remedy].lstrip("-"))[0].replace("-", "_")
+        flag = framework_flags()[framework][remedy].lstrip("-")
+        key = re.split(r"[ =:]", flag)[0].replace("-", "_")
         assert {key, key.removeprefix("actor_rollout_ref.")} & known, key
