@@ -216,7 +216,12 @@ class _BoardReading:
         fields, _ = self.calls.attempt(call, board, [number])
         if fields is None or fields[0].nvmlReturn != pynvml.NVML_SUCCESS:
             return None
-        return _field_value(fields[0])
+        value = fields[0]
+        # By the declared type of the field, NVML's nvmlValueType_t.
+        name = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
+        if value.valueType >= len(name):
+            return None
+        return float(getattr(value.value, name[value.valueType]))
 
     def _device_level(
         self, instance: Instance | None, means: Mapping[str, float]
@@ -334,11 +339,3 @@ def _activity_of_device(device: Row, means: Mapping[str, float]) -> dict[str, ob
 def _is_plain(name: str) -> bool:
     """Return whether a name stays in its folder: it comes from the driver."""
     return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
-
-
-def _field_value(value: Any) -> float | None:
-    """Return a field's number by its declared type (NVML's nvmlValueType_t), None when unknown."""
-    name = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
-    if value.valueType >= len(name):
-        return None
-    return float(getattr(value.value, name[value.valueType]))

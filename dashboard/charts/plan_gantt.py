@@ -147,18 +147,15 @@ def _lanes(
             boards[stay.mig_board] = int(free[0]) if len(free) else len(lanes) - 1
             lanes[boards[stay.mig_board], window] = True
         lane = boards[stay.mig_board]
-        width = 1 / _SLICES * _slices_of(job.steps[stay.start].mig_profile)
+        profile = job.steps[stay.start].mig_profile
+        # Memory slices of a profile such as 3g.40gb, as near as its name tells.
+        compute = int(profile[0]) if profile[:1].isdigit() else 1
+        width = 1 / _SLICES * {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 1)
         return [(lane + (stay.mig_position or 0) / _SLICES, width)]
     free = np.flatnonzero(~lanes[:, window].any(axis=1))[: stay.gpus]
     lanes[free, window] = True
     groups = np.split(free, np.flatnonzero(np.diff(free) > 1) + 1) if len(free) else []
     return [(float(group[0]), float(len(group))) for group in groups]
-
-
-def _slices_of(profile: str) -> int:
-    """Return the memory slices of a profile such as 3g.40gb, as near as its name tells."""
-    compute = int(profile[0]) if profile[:1].isdigit() else 1
-    return {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 1)
 
 
 def _hover(plan: Plan, job: JobPlan, number: int, why: Mapping[str, str]) -> str:

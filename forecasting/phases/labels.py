@@ -98,7 +98,11 @@ def _labels_of_run(
     if short:
         return [(run.start, run.end, PhaseKind.DIP)]
     if idle:
-        return _with_warm_up_after(part, run, rules)
+        # Idle between work: what rises at its end is a warm-up again.
+        quiet = np.flatnonzero(part <= rules.idle_below)
+        rise = run.start + int(quiet[-1]) + 1
+        groups = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
+        return [group for group in groups if group[0] < group[1]]
     if depth:
         return _labels(part, run.start, replace(rules, from_start=False), depth - 1)
     return [(run.start, run.end, PhaseKind.STEADY)]
@@ -120,14 +124,6 @@ def _with_idle_before(part: Values, run: _Run, rules: LabelRules, depth: int) ->
         return [*before, (run.start + rise, run.end, PhaseKind.WARM_UP)]
     inner = replace(rules, from_start=not rise)
     return before + _labels(part[rise:], run.start + rise, inner, depth - 1)
-
-
-def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
-    """Label an idle stretch between work: what rises at its end is a warm-up again."""
-    quiet = np.flatnonzero(part <= rules.idle_below)
-    rise = run.start + int(quiet[-1]) + 1
-    groups = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
-    return [group for group in groups if group[0] < group[1]]
 
 
 def _is_idle(level: float, rules: LabelRules) -> bool:

@@ -63,22 +63,14 @@ class ProphetFits:
         if horizon < 1:
             raise ForecastError(f"the horizon is {horizon}", "give at least one slot")
         slots = self.values.shape[1] + np.arange(horizon)
-        point = self._trend(slots)
-        for group in self.groups:
-            point[group.rows] += self._seasonal(group, slots)
-        with np.errstate(over="ignore"):  # a scale near the largest float: infinite is the truth
-            return np.asarray(point * self.scale[:, None])
-
-    def _trend(self, slots: Integers) -> Floats:
-        """Return the trend at slots after the last changepoint: [series, slots], of y / y_scale."""
         span = np.maximum(self.survey.last - self.survey.first, 1)[:, None]
         t = (slots - self.survey.first[:, None]) / span
-        return np.asarray(self.answers.intercept[:, None] + self.answers.slope[:, None] * t)
-
-    def _seasonal(self, group: TermGroup, slots: Integers) -> Floats:
-        """Return the seasonality of one group: [rows, slots], of y / y_scale."""
-        columns = fourier_columns(slots * self.slot_seconds, group.seasonalities)
-        first = 2 if self.options.growth == "linear" else 1
-        return np.asarray(
-            self.answers.smooth[group.rows, first : first + columns.shape[1]] @ columns.T
-        )
+        point = np.asarray(self.answers.intercept[:, None] + self.answers.slope[:, None] * t)
+        for group in self.groups:
+            columns = fourier_columns(slots * self.slot_seconds, group.seasonalities)
+            first = 2 if self.options.growth == "linear" else 1
+            point[group.rows] += np.asarray(
+                self.answers.smooth[group.rows, first : first + columns.shape[1]] @ columns.T
+            )
+        with np.errstate(over="ignore"):  # a scale near the largest float: infinite is the truth
+            return np.asarray(point * self.scale[:, None])

@@ -281,7 +281,8 @@ def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
     place_at_home(parts.items, parts.room, bin_of, parts.home, order)
     place_first_fit(parts.items, parts.room, bin_of, parts.group, order)
     _eject(parts, bin_of, deadline=deadline, seed=seed)
-    _drop_incomplete(parts, bin_of)
+    missing = np.isin(parts.run, parts.run[bin_of < 0])
+    bin_of[missing] = -1
     single = np.flatnonzero(np.bincount(parts.run)[parts.run] == 1)
     place_first_fit(parts.items, parts.room, bin_of, parts.group, order[np.isin(order, single)])
     while return_home(parts.items, parts.room, bin_of, np.where(bin_of < 0, -1, parts.home)):
@@ -322,12 +323,6 @@ def _possible(parts: _Parts) -> Bools:
     for needs, room in zip(parts.items.sizes.T, parts.room.T, strict=True):
         fits &= needs[:, None] <= room
     return np.asarray(fits.any(axis=1))
-
-
-def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
-    """Take all parts of a run off when one of them has no node."""
-    missing = np.isin(parts.run, parts.run[bin_of < 0])
-    bin_of[missing] = -1
 
 
 def _answer(

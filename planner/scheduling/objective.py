@@ -84,7 +84,10 @@ def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
     cost[~profiled, :configs] = np.where(jobs.allowed[~profiled], 0.0, np.inf)
     cost[~profiled, configs] = settings.waiting_cost
     _keep_costly(cost, jobs, settings)
-    _keep_locked(cost, jobs)
+    for row in np.flatnonzero(jobs.locked & (jobs.present >= 0)):
+        stay = cost[row, jobs.present[row]]
+        cost[row] = np.inf
+        cost[row, jobs.present[row]] = stay if np.isfinite(stay) else 0.0
     return cost
 
 
@@ -104,10 +107,3 @@ def _keep_costly(cost: Floats, jobs: RoundJobs, settings: ObjectiveSettings) -> 
         if np.isfinite(present_cost):
             cost[row, :-1] = np.inf
             cost[row, jobs.present[row]] = present_cost
-
-
-def _keep_locked(cost: Floats, jobs: RoundJobs) -> None:
-    for row in np.flatnonzero(jobs.locked & (jobs.present >= 0)):
-        stay = cost[row, jobs.present[row]]
-        cost[row] = np.inf
-        cost[row, jobs.present[row]] = stay if np.isfinite(stay) else 0.0

@@ -145,7 +145,11 @@ class HeterogeneousPolicy:
         gpus = np.where(view.present >= 0, view.table.gpus[view.present], 0)
         for row, name in enumerate(view.names):
             self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))
-        reference = _one_gpu(view)
+        per_gpu = view.goodput / view.table.gpus
+        # Of one fastest GPU, per GPU where one is not allowed.
+        single = per_gpu[:, view.table.gpus == 1].max(axis=1, initial=0.0)
+        best = np.where(single > 0, single, per_gpu.max(axis=1, initial=0.0))
+        reference = np.where(best > 0, best, 1.0)
         guessed = self._history.remaining(view.names, view.applications, reference)
         low, high = self.objective.horizons_s
         return RoundJobs(
@@ -196,11 +200,3 @@ class HeterogeneousPolicy:
         active = set(view.names)
         for name in [entry for entry in self._since if entry not in active]:
             del self._since[name]
-
-
-def _one_gpu(view: RoundView) -> Floats:
-    """Return the goodput of one fastest GPU [J], per GPU where one is not allowed; 1 if unknown."""
-    per_gpu = view.goodput / view.table.gpus
-    single = per_gpu[:, view.table.gpus == 1].max(axis=1, initial=0.0)
-    best = np.where(single > 0, single, per_gpu.max(axis=1, initial=0.0))
-    return np.where(best > 0, best, 1.0)

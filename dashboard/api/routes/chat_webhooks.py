@@ -91,7 +91,8 @@ class ChatDoor:
             slack_signature(settings.slack_signing_secret, at, body),
             request.headers.getlist("x-slack-signature"),
         )
-        require_fresh(_of_epoch(at), now)
+        plain = at.isascii() and at.isdigit() and len(at) <= 11
+        require_fresh(datetime.fromtimestamp(int(at), UTC) if plain else None, now)
         self.signatures.take(signature, now)
         return _pressed(body)
 
@@ -224,11 +225,6 @@ def _part(sent: dict[str, Any], name: str) -> dict[str, Any]:
 def _text(sent: dict[str, Any], name: str) -> str:
     value = sent.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _of_epoch(text: str) -> datetime | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= 11
-    return datetime.fromtimestamp(int(text), UTC) if plain else None
 
 
 def _moment(text: object) -> datetime | None:

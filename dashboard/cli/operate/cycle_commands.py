@@ -81,11 +81,6 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
     }
 
 
-def _say_recording(world: World) -> None:
-    if (recording := world.store.reader.recording()) is not None:
-        say(f"{as_of_text(recording)}. {NOT_APPLIED}", file=sys.stderr)
-
-
 def print_outcome(outcome: CycleOutcome) -> None:
     """Print a cycle for people: what was found in one sentence, then the recommendations."""
     skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in outcome.forecasts)
@@ -205,7 +200,8 @@ def cycle(options: argparse.Namespace) -> int:
             watch_all(world.store, loaded.settings, now=utc_now())
             world = _without_forgetting(world, options.now)
             outcome = run_cycle(world, now=planning_time(world, options.now))
-            _say_recording(world)
+            if (recording := world.store.reader.recording()) is not None:
+                say(f"{as_of_text(recording)}. {NOT_APPLIED}", file=sys.stderr)
     if options.format == "json":
         print_json(outcome_document(outcome))
     else:

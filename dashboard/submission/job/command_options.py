@@ -138,17 +138,12 @@ def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -
             "for an option of its own",
             "Give the training program as the first word of the command.",
         )
-    starts = _launcher_in(words)
+    first = words[0].rpartition("/")[2]
+    if first.startswith("python") and "-m" in words[:-1]:
+        first = words[words.index("-m") + 1]
+    starts = first if first in _LAUNCHERS else ""
     if launcher == "torchrun" and starts:
         raise ChangeRefusedError(
             f"the command starts {starts}, and Trimtab would start it once per GPU by torchrun",
             'Set launcher = "none", or give the training program itself as the command.',
         )
-
-
-def _launcher_in(words: Sequence[str]) -> str:
-    """Return the launcher that a command starts, '' when it starts none."""
-    first = words[0].rpartition("/")[2]
-    if first.startswith("python") and "-m" in words[:-1]:
-        first = words[words.index("-m") + 1]
-    return first if first in _LAUNCHERS else ""

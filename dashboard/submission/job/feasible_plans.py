@@ -58,7 +58,10 @@ def plans_for(
         question = replace(question, recomputes=(Recompute.NONE,))
     limited = replace(question, can_run=lambda layout: _can_run(job, layout))
     if job.micro_batch is None and not _takes_accumulation(job):
-        limited = replace(limited, micro_batches=_whole_batches(job.global_batch))
+        global_batch = job.global_batch
+        # Those that make a global batch at once on a power of two of GPUs.
+        halves = range((global_batch & -global_batch).bit_length())
+        limited = replace(limited, micro_batches=tuple(global_batch >> power for power in halves))
     try:
         return training_plans(limited)
     except ImpossibleProblemError:
@@ -145,12 +148,6 @@ def _uses(layout: TrainingJob) -> set[str]:
 def _takes_accumulation(job: JobFile) -> bool:
     layout = replace(job.training_job, micro_batch=1, gradient_accumulation=2)
     return not any("gradient_accumulation" in need.what for need in lacking(job, layout))
-
-
-def _whole_batches(global_batch: int) -> tuple[int, ...]:
-    """Return the micro-batches that make a global batch at once on a power of two of GPUs."""
-    halves = range((global_batch & -global_batch).bit_length())
-    return tuple(global_batch >> power for power in halves)
 
 
 def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemError:

@@ -74,18 +74,14 @@ def read_command(words: Sequence[str], folder: Path) -> Launch:
             "the command names no program to start", "Give it as you would start it."
         )
     _read_program(launch, rest)
-    _take_variables(launch)
-    _read_named_files(launch)
-    return launch
-
-
-def _take_variables(launch: Launch) -> None:
-    """Take the variables before the command: what its flags say otherwise goes before them."""
     syntax, general = launch.syntax or dialect("transformers"), dialect("environment")
+    # Behind the command, as what its flags say otherwise goes before them.
     for name, value in launch.variables.items():
         is_flag = syntax.environment and syntax.field_of(name.lower()) is not None
         table, key = (syntax, name.lower()) if is_flag else (general, name)
         launch.facts.add(table, key, value, origin=LINE, rank=LAUNCHER)
+    _read_named_files(launch)
+    return launch
 
 
 def read_file(path: Path) -> Launch:
@@ -231,7 +227,11 @@ def _read_program(launch: Launch, words: list[str]) -> None:
                 launch.facts.add(syntax, f"{key}.{inner}", value, origin=LINE)
         else:
             launch.facts.add(syntax, key, values[0] if len(values) == 1 else values, origin=LINE)
-    _take_loose(launch, syntax, loose)
+    for word in loose:
+        if word.endswith(SUFFIXES):
+            _take_file(launch, syntax, word, rank=CONFIG)
+        elif syntax.name in SERVING:
+            launch.facts.put("model", word, flag="model", origin=LINE)
 
 
 def _by_name(name: str) -> LaunchDialect | None:
@@ -332,15 +332,6 @@ def _split(
     if kind in {"words", ""} or target == "fsdp_words":
         return values or ["true"], []
     return values[:1] or ["true"], values[1:]
-
-
-def _take_loose(launch: Launch, syntax: LaunchDialect, loose: Sequence[str]) -> None:
-    """Take the words behind no flag: a file of the framework, or the model to serve."""
-    for word in loose:
-        if word.endswith(SUFFIXES):
-            _take_file(launch, syntax, word, rank=CONFIG)
-        elif syntax.name in SERVING:
-            launch.facts.put("model", word, flag="model", origin=LINE)
 
 
 def _take_file(

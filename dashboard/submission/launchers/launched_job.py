@@ -187,6 +187,7 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
     method = Method.ADAPTER if _adapts(flags) else Method.FULL
     layout = spread_of(flags, shape, gpus=options.gpus)
     quantization = _quantization(flags, method)
+    word = flags.stated("attention")
     return TrainingJob(
         shape=shape,
         framework=_framework(flags, options, layout.parallelism.sharding),
@@ -202,7 +203,7 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
         optimizer_rank=_optimizer_rank(flags),
         quantization=quantization,
         recompute=_recompute(flags),
-        flash_attention=_flash(flags),
+        flash_attention=None if word is None else not str(word).startswith("eager"),
         compiled=flags.value("compiled"),
         chunked_loss=bool(flags.value("chunked_loss")),
         offload=_offload(flags),
@@ -227,6 +228,7 @@ def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJ
     chunk = None if flags.stated("chunked_prefill") is False else flags.value("prefill_tokens")
     cache = str(flags.stated("cache") or "auto")
     layout = spread_of(flags, model.shape, gpus=options.gpus)
+    word = flags.stated("served_quantization")
     return TrainingJob(
         shape=model.shape,
         framework=options.framework or flags.syntax.framework,
@@ -234,7 +236,7 @@ def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJ
         parallelism=layout.parallelism,
         micro_batch=options.batch or 1,
         sequence_length=length,
-        quantization=_served_quantization(flags, model),
+        quantization=model.quantization if word in (None, "stored") else str(word),
         prefill_tokens=chunk if chunk is None else max(int(chunk), 1),
         sampled_sequences=flags.stated("max_sequences"),
         cache_bytes=1.0 if cache.startswith("fp8") else 2.0,
@@ -324,11 +326,6 @@ def _quantization(flags: Told, method: Method) -> str:
     return "nf4-dq" if bits == "nf4" and flags.value("double_quantized") else bits
 
 
-def _served_quantization(flags: Told, model: ReadModel) -> str:
-    word = flags.stated("served_quantization")
-    return model.quantization if word in (None, "stored") else str(word)
-
-
 def _optimizer(flags: Told) -> str | None:
     """Return the optimiser; one that steps layer by layer does so inside the backward pass."""
     name: str | None = flags.value("optimizer")
@@ -348,11 +345,6 @@ def _recompute(flags: Told) -> Recompute | None:
         return Recompute.FULL
     word = flags.value("recompute")
     return None if word is None else Recompute(word)
-
-
-def _flash(flags: Told) -> bool | None:
-    word = flags.stated("attention")
-    return None if word is None else not str(word).startswith("eager")
 
 
 def _offload(flags: Told) -> frozenset[str]:

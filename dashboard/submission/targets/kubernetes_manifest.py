@@ -62,21 +62,20 @@ def kubernetes_manifest(
     pod = _pod(job, placement, order, words)
     objects = make(job, placement, head, pod)
     if order.keep_finished_seconds is not None:
-        _kept_in(objects[0])[TTL] = order.keep_finished_seconds
+        workload = objects[0]
+        spec: Object = workload["spec"]
+        part: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
+        part[TTL] = order.keep_finished_seconds
+    text = yaml.dump_all(
+        objects, Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True, width=100
+    )
     return Manifest(
         target="kubernetes",
         name=name,
-        text=_yaml(objects),
+        text=str(text),
         launch=" ".join(words),
         mark=order.mark,
     )
-
-
-def _kept_in(workload: Object) -> Object:
-    """Return the part of a workload that says how long it stays after its end."""
-    spec: Object = workload["spec"]
-    part: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
-    return part
 
 
 class _WithoutAliases(yaml.SafeDumper):
@@ -85,13 +84,6 @@ class _WithoutAliases(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         """Say that nothing is written as an alias."""
         return True
-
-
-def _yaml(objects: list[Object]) -> str:
-    text = yaml.dump_all(
-        objects, Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True, width=100
-    )
-    return str(text)
 
 
 def _escaped(text: str) -> str:

@@ -76,7 +76,10 @@ def restore(
             address = f"duckdb:///{copied}"
             with open_store(address, create=False) as source, open_store(url) as server:
                 return copy_store(source, server, progress=progress)
-        _move_aside(target, now)
+        for part in _parts(target):
+            if part.exists():
+                ending = part.name.removeprefix(target.name)
+                part.replace(target.with_name(f"{target.name}.before-{now:%Y%m%dT%H%M%SZ}{ending}"))
         _move(copied, target)
     return proofs
 
@@ -136,10 +139,3 @@ def _require_free(path: Path, *, replace: bool) -> None:
         raise
     except StoreError:  # a damaged store is what a backup is for
         return
-
-
-def _move_aside(path: Path, now: datetime) -> None:
-    for part in _parts(path):
-        if part.exists():
-            ending = part.name.removeprefix(path.name)
-            part.replace(path.with_name(f"{path.name}.before-{now:%Y%m%dT%H%M%SZ}{ending}"))

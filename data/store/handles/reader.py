@@ -187,7 +187,14 @@ class StoreReader(
         """
         number = number_of(id_or_digest)
         if number:
-            return self._revision(number, now)
+            of_it = sa.select(tables.recommendations).where(
+                tables.recommendations.c.finding == number
+            )
+            revisions = self._stored(of_it, now)
+            if not revisions:
+                raise unknown_recommendation(reference(number))
+            # The one under way, else the newest.
+            return max(revisions, key=StoredRecommendation.meant)
         prefix = id_or_digest.strip().lower()
         if len(prefix) < MIN_PREFIX:
             raise NotKnownError(
@@ -209,17 +216,6 @@ class StoreReader(
         if not rows:
             raise unknown_recommendation(digest)
         return _recommendation(rows[0].record)
-
-    def _revision(self, number: int, now: datetime) -> StoredRecommendation:
-        """Return the revision that a finding stands for: the one under way, else its newest.
-
-        Errors: NotKnownError when none is kept.
-        """
-        of_it = sa.select(tables.recommendations).where(tables.recommendations.c.finding == number)
-        revisions = self._stored(of_it, now)
-        if not revisions:
-            raise unknown_recommendation(reference(number))
-        return max(revisions, key=StoredRecommendation.meant)
 
     def recommendations_of(
         self, digests: Collection[str], *, now: datetime

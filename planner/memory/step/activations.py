@@ -168,12 +168,6 @@ def _dropout(traits: FrameworkTraits, shape: ModelShape) -> float:
     return 2.0 * shape.hidden if traits.dropout else 0.0
 
 
-def _keeps_inputs(recipe: Recipe) -> bool:
-    """Return whether matrices keep their input: those trained, and 4-bit ones of bitsandbytes."""
-    quantized = recipe.quantization
-    return recipe.trains_weights or (quantized is not None and quantized.keeps_input)
-
-
 def _inputs_kept(recipe: Recipe) -> int:
     """Return the number of inputs of the hidden width that the matrices of a layer keep.
 
@@ -194,7 +188,9 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
     spread = recipe.job.parallelism
     if recipe.job.method is Method.INFERENCE:
         return LayerActivations(everything=0.0, stored=0.0, boundary=0.0, built=0.0, built_kept=0.0)
-    keeps = _keeps_inputs(recipe)
+    quantized = recipe.quantization
+    # Matrices keep their input where they are trained, and 4-bit ones of bitsandbytes.
+    keeps = recipe.trains_weights or (quantized is not None and quantized.keeps_input)
     norms, head_norms = _norms(recipe)
     inputs = width * shape.hidden * _inputs_kept(recipe) if keeps else 0.0
     core = _attention_core(recipe)

@@ -224,10 +224,12 @@ def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained
     if "parameters" in recipe.job.offload:
         weights = 0.0
     everything = parameters.matrices + parameters.routed + parameters.rest
+    traits = recipe.traits
+    resident = traits.resident_bytes + traits.layer_buffer_bytes * stage.layers
     return States(
         weights=weights,
         whole_weights=sum(weight_bytes),
-        buffers=_buffers(recipe, stage),
+        buffers=resident + (traits.quantized_resident_bytes if recipe.quantization else 0.0),
         cast=recipe.cast_bytes * everything,
         **trained,
     )
@@ -243,10 +245,3 @@ def _steps_by_torch(recipe: Recipe) -> bool:
     stepped = recipe.optimizer
     in_place = stepped.fused or recipe.job.parallelism.sharding in zero
     return stepped.moments >= 1 and not in_place
-
-
-def _buffers(recipe: Recipe, stage: Stage) -> float:
-    """Return the bytes of other lasting tensors: masks, an image encoder, quantisation tables."""
-    traits = recipe.traits
-    resident = traits.resident_bytes + traits.layer_buffer_bytes * stage.layers
-    return resident + (traits.quantized_resident_bytes if recipe.quantization else 0.0)
