@@ -63,7 +63,7 @@ class Draft(NamedTuple):
 
     def copy(self) -> "Draft":
         """Return a draft that shares nothing with this one."""
-        return Draft(*(part.copy() for part in self))
+        return Draft._make(part.copy() for part in self)
 
 
 def make_kernel_problem(
