@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from forecasting.prophet.fits import ProphetFits
+from forecasting.prophet.batch import ProphetFits
 from forecasting.prophet.terms import (
     Floats,
     Growth,

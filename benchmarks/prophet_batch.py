@@ -25,8 +25,7 @@ import pandas as pd
 
 from benchmarks._prophet_design import bands, design_of, parameters
 from benchmarks._prophet_sets import MONDAY, SEED, SETS, Floats, RealSet
-from forecasting.prophet.batch import fit_batch
-from forecasting.prophet.fits import FitStatus, ProphetFits
+from forecasting.prophet.batch import FitStatus, ProphetFits, fit_batch
 from forecasting.prophet.terms import ProphetOptions
 
 RESULTS = Path(__file__).parent / "results" / "prophet_batch.md"

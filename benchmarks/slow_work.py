@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 
 from collectors.shared.collector import Window
-from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.simulated.slow_work import cause_of
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector, cause_of
 from data.facts.columns import ACTIVITY
 from data.facts.jobs import Job, Platform, WorkloadKind
 from data.records.slow_work import SlowCause

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks._prophet_design import ProphetDesign, design_of, parameters
-from forecasting.prophet.fits import ProphetFits
+from forecasting.prophet.batch import ProphetFits
 from forecasting.prophet.terms import ProphetOptions
 
 Floats = npt.NDArray[np.float64]

@@ -11,8 +11,7 @@ from factories import NOW, make_plan
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.slow_work import JUDGING, simulated
-from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.simulated.slow_work import cause_of
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector, cause_of
 from dashboard.cycle.context import World
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.cycle.run_cycle import run_cycle

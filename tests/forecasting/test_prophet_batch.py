@@ -19,8 +19,7 @@ from prophet_equality import (
 )
 
 from benchmarks._prophet_design import bands, parameters, prophet_design
-from forecasting.prophet.batch import fit_batch
-from forecasting.prophet.fits import ProphetFits
+from forecasting.prophet.batch import ProphetFits, fit_batch
 from forecasting.prophet.terms import ProphetOptions
 
 

@@ -14,8 +14,7 @@ from prophet_equality import HOUR, MONDAY, SAFE, Floats, History, simulated
 from benchmarks._prophet_design import bands, parameters
 from data.base.compiled import outer
 from data.base.errors import ForecastError
-from forecasting.prophet.batch import fit_batch
-from forecasting.prophet.fits import FitStatus
+from forecasting.prophet.batch import FitStatus, fit_batch
 from forecasting.prophet.terms import ProphetOptions
 
 

@@ -1,7 +1,17 @@
-"""Slurm as a target: sbatch sends, scontrol and sacct tell what became of the job."""
+"""Slurm as a target: sbatch sends, scontrol and sacct tell what became of the job.
+
+The account that a Slurm job belongs to, and whether a job's script would be an operator.
+
+Slurm gives the script of a job every right of its user. Trimtab reads and changes jobs of others,
+so its own user is an operator; a person who may submit must not become one by a job file.
+
+A placed job as a batch script for sbatch: the request in its head, the launch in its body.
+"""
 
 import os
+import pwd
 import re
+import shlex
 import stat
 import subprocess
 from collections import Counter
@@ -14,10 +24,16 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
 from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.launch import (
+    ADDRESS,
+    ENDPOINT,
+    RUN,
+    Reference,
+    environment_of,
+    launch_words,
+)
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.job.placement import Placement
-from dashboard.submission.targets.slurm_account import SlurmAccount
-from dashboard.submission.targets.slurm_script import slurm_script
 from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
 from data.base.clock import utc_now
 from data.base.errors import (
@@ -33,6 +49,166 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.submissions import Attempt, SubmissionState
 from data.settings.sources import SlurmSettings
 from data.settings.submission import SubmitSettings
+
+_GRES_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_OPTION = re.compile(r"[A-Za-z0-9_.:/%+=@-]{1,400}")
+_SHELL = {
+    ADDRESS: '"$MASTER_ADDR"',
+    ENDPOINT: '"$MASTER_ADDR:$MASTER_PORT"',
+    RUN: '"$SLURM_JOB_ID"',
+}
+
+
+def slurm_script(
+    job: JobFile, placement: Placement, order: JobOrder, *, home: str = ""
+) -> Manifest:
+    """Return the batch script. Errors: ChangeRefusedError for a gres type that sbatch cannot take.
+
+    A job without a working directory starts in `home`, or where sbatch is run when that is ''.
+    A gres request is of one type: where the nodes call the same GPU by several names, the first
+    is taken.
+    """
+    gres = placement.words[0] if placement.words else ""
+    if _GRES_TYPE.fullmatch(gres) is None:
+        raise ChangeRefusedError(
+            f"Slurm calls these GPUs {scrub(gres, limit=40)!r}", "Give gres a type in gres.conf."
+        )
+    launch = " ".join(
+        _SHELL[word] if isinstance(word, Reference) else shlex.quote(word)
+        for word in launch_words(job, placement, rank=None)
+    )
+    launch = f"srun --export=ALL --kill-on-bad-exit=1 {launch}"
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {option}" for option in _options(job, placement, order, gres, home)),
+        "set -euo pipefail",
+        *(
+            f"export {name}={shlex.quote(value)}"
+            for name, value in sorted(environment_of(job, placement).items())
+        ),
+        'MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"',
+        'MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"',
+        f"WORLD_SIZE={placement.plan.gpus}",
+        "export MASTER_ADDR MASTER_PORT WORLD_SIZE",
+        launch,
+    ]
+    return Manifest(
+        target="slurm",
+        name=job.name,
+        text="\n".join(lines) + "\n",
+        launch=launch,
+        mark=order.mark,
+        log=job.log,
+    )
+
+
+def _options(
+    job: JobFile, placement: Placement, order: JobOrder, gres: str, home: str
+) -> list[str]:
+    """Return options of sbatch. Each is one word of plain characters, so that none can end it."""
+    each = placement.gpus_per_node
+    fair = (placement.fair_milli_cpus or 0) // 1000
+    cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else fair
+    stated = job.memory_mib_per_gpu
+    memory = round(stated * each * order.raised_host) if stated else placement.fair_memory_mib
+    values = {
+        "job-name": job.name,
+        "comment": order.mark,
+        "partition": order.partition,
+        "account": order.account,
+        "nodes": str(placement.node_count),
+        "ntasks-per-node": "1",
+        "gres": f"gpu:{gres}:{each}",
+        "cpus-per-task": str(cpus) if cpus else "",
+        "mem": f"{memory}M" if memory else "",
+        "time": str(max(1, round(job.time_limit_hours * 60))) if job.time_limit_hours else "",
+        "chdir": job.workdir or home,
+        "output": job.log,
+    }
+    options = []
+    for name, value in values.items():
+        if value and _OPTION.fullmatch(value) is None:
+            raise ChangeRefusedError(
+                f"{name} of {job.name} is {scrub(value, limit=80)!r}",
+                "Use letters, digits and '_./:%+=@-' only.",
+            )
+        if value:
+            options.append(f"--{name}={value}")
+    # The program must not inherit what stands in the environment of the one who submits.
+    return [*options, "--export=NONE", "--no-requeue"]
+
+
+_UID = re.compile(r"\((\d+)\)")
+_LEVELS = ("Operator", "Administrator")
+_FIX = (
+    "Set submit.slurm_user to a user without Slurm rights whom Trimtab may become by sudo; or set "
+    "submit.allow_slurm_operator, and every job file can then do what that user can."
+)
+
+
+class SlurmAccount:
+    """Account that submits: the user of the settings, else the one who runs Trimtab."""
+
+    def __init__(self, submit: SubmitSettings, commands: SlurmCommands) -> None:
+        self._submit = submit
+        self._commands = commands
+
+    def _entry(self) -> pwd.struct_passwd:
+        name = self._submit.slurm_user
+        try:
+            return pwd.getpwnam(name) if name else pwd.getpwuid(os.geteuid())
+        except KeyError as error:
+            raise ChangeRefusedError(
+                f"this machine knows no user {name or os.geteuid()} to submit as",
+                "Set submit.slurm_user to a user whom this machine and the cluster know.",
+            ) from error
+
+    @property
+    def home(self) -> str:
+        """Start folder of jobs of another user than Trimtab's; '' for the working directory."""
+        return self._entry().pw_dir if self._submit.slurm_user else ""
+
+    def prefix(self) -> tuple[str, ...]:
+        """Return the words that run a command as that user."""
+        if not self._submit.slurm_user or self._entry().pw_uid == os.geteuid():
+            return ()
+        user = self._submit.slurm_user
+        if os.geteuid() == 0:
+            return ("runuser", "-u", user, "--")
+        return ("sudo", "-n", "-u", user, "--")
+
+    def why_not(self) -> str:
+        """Return the reason not to send a job as that user, '' for none. Errors: CollectorError."""
+        if self._submit.allow_slurm_operator:
+            return ""
+        user = self._entry()
+        privilege = self._privilege(user)
+        if not privilege:
+            return ""
+        return f"{user.pw_name}, who would own the job, {privilege}. {_FIX}"
+
+    def _privilege(self, user: pwd.struct_passwd) -> str:
+        """Return the privilege of a user beyond submitting, or the reason that it is not known."""
+        if user.pw_uid == 0:
+            return "is root"
+        configuration = self._commands.configuration()
+        match = _UID.search(configuration.get("SlurmUser", ""))
+        if match is not None and int(match[1]) == user.pw_uid:
+            return "is SlurmUser"
+        if not configuration.get("AccountingStorageType", "").endswith("slurmdbd"):
+            return ""  # without accounting nobody is an operator
+        try:
+            level = self._commands.output(
+                "sacctmgr", "--noheader", "--parsable2", "show", "user", user.pw_name,
+                "format=AdminLevel",
+            ).strip()  # fmt: skip
+        except CollectorError as error:
+            return f"may be an operator: sacctmgr does not tell ({error})"
+        hidden = "users" in configuration.get("PrivateData", "").split(",")
+        if not level and hidden and not self._commands.may_see_all(configuration):
+            return "may be an operator: PrivateData=users hides it from Trimtab"
+        return f"has AdminLevel={level} in Slurm" if level in _LEVELS else ""
+
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _NUMBER = re.compile(r"\d{1,12}")

@@ -10,7 +10,7 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.submission.launchers.documents import SUFFIXES, read_document
+from dashboard.submission.launchers.command_line import SUFFIXES, read_document
 from dashboard.submission.launchers.launched_job import LaunchOptions, launched_job
 from data.base.errors import ChangeRefusedError, TrimtabError
 

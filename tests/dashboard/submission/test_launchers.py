@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.memory_cases import FOLDER, estimated, read_cases
 from dashboard.cli import main
-from dashboard.submission.launchers.documents import FRAMEWORKS
+from dashboard.submission.launchers.command_line import FRAMEWORKS
 from dashboard.submission.launchers.fields import FIELDS, dialect
 from dashboard.submission.launchers.launched_job import (
     LaunchedJob,

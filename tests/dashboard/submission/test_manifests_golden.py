@@ -17,7 +17,7 @@ from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.job.placement import Arrival, HostNeed, Placement, place
 from dashboard.submission.targets.kubernetes_manifest import kubernetes_manifest
-from dashboard.submission.targets.slurm_script import slurm_script
+from dashboard.submission.targets.slurm_target import slurm_script
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

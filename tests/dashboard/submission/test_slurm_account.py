@@ -173,7 +173,7 @@ def test_another_user_is_reached_by_sudo(
     settings, folder = settings_of(bed, slurm_user=PLAIN), open_folder(bed)
     manifest = proposal_of(settings, folder).manifest
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("dashboard.submission.targets.slurm_account.os.geteuid", lambda: 12_345)
+    monkeypatch.setattr("dashboard.submission.targets.slurm_target.os.geteuid", lambda: 12_345)
     if allowed:
         assert "to start at" in target_of(settings).check(manifest)
         sudo.unlink()
