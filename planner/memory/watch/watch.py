@@ -166,7 +166,7 @@ class _Outlook:
         return max(best, by_peak, GROWTH_CHANCE), full_at if sooner else at
 
 
-def _finding(outlook: _Outlook, kind: MemoryOutlook, **values: Any) -> MemoryFinding:
+def _memory_finding(outlook: _Outlook, kind: MemoryOutlook, **values: Any) -> MemoryFinding:
     return MemoryFinding(
         job_id=outlook.job.job_id,
         outlook=kind,
@@ -185,7 +185,7 @@ def _finding(outlook: _Outlook, kind: MemoryOutlook, **values: Any) -> MemoryFin
 def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> MemoryFinding:
     job = outlook.job
     when = f", first likely at {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
-    return _finding(
+    return _memory_finding(
         outlook,
         MemoryOutlook.RUNS_OUT,
         probability=probability,
@@ -212,7 +212,7 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
     freed = float(before.max()) - used_mib
     if room < _ROOM_RATIO * job.limit_mib or freed < _ROOM_RATIO * job.limit_mib:
         return None
-    return _finding(
+    return _memory_finding(
         outlook,
         MemoryOutlook.ROOM,
         probability=None,
