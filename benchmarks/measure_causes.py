@@ -25,7 +25,7 @@ import pynvml
 
 from benchmarks import _gpu_programs, _gpu_programs_judging
 from benchmarks._gpu_programs import Program
-from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.sampler import NvmlCollector
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.settings.sources import NvmlSettings

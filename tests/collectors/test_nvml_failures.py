@@ -9,7 +9,7 @@ import pynvml
 import pytest
 from beds.nvml import H100, RECORDED, SOURCE, WINDOW, Play, build, collector, rows, stub
 
-from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.sampler import NvmlCollector
 from data.base.errors import (
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -139,7 +139,7 @@ def test_an_old_driver_lacks_functions(tmp_path: Path) -> None:
         import sys
         from datetime import UTC, datetime, timedelta
         from collectors.shared.collector import Window
-        from collectors.nvml.metrics import NvmlCollector
+        from collectors.nvml.sampler import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
         from data.settings.sources import NvmlSettings
         end = datetime(2026, 1, 8, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from beds.nvml import H100, RECORDED, WINDOW, Play, cgroup, collector, rows, stub
 
-from collectors.nvml.findings import nvml_findings
+from collectors.nvml.sampler import nvml_findings
 from data.settings.sources import NvmlSettings
 
 

@@ -15,7 +15,7 @@ PROGRAM = textwrap.dedent(
     """
     from datetime import timedelta
     from collectors.shared.collector import Window
-    from collectors.nvml.metrics import NvmlCollector
+    from collectors.nvml.sampler import NvmlCollector
     from data.catalogue.gpu_catalogue import GpuCatalogue
     from data.base.clock import utc_now
     from data.settings.sources import NvmlSettings

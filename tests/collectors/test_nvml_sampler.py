@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from beds.nvml import H100, NOW, WINDOW, Play, collector, stub
 
-from collectors.nvml.findings import nvml_findings
-from collectors.nvml.sampler import NvmlSampler
+from collectors.nvml.sampler import NvmlSampler, nvml_findings
 from collectors.shared.collector import Window
 from data.base.errors import SourceUnreachableError
 from data.settings.sources import NvmlSettings

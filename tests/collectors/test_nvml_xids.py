@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from beds.nvml import H100, NOW, RECORDED, SOURCE, WINDOW, Play, build, collector, stub
 
-from collectors.nvml.findings import nvml_findings
 from collectors.nvml.readings import Reading
-from collectors.nvml.sampler import NvmlSampler
+from collectors.nvml.sampler import NvmlSampler, nvml_findings
 from collectors.shared.collect import collect_all
 from collectors.shared.collector import Window
 from data.base.errors import SourceUnreachableError
@@ -195,7 +194,7 @@ def test_an_old_driver_without_the_call_leaves_errors_unknown(tmp_path: Path) ->
         """
         import sys
         from datetime import UTC, datetime, timedelta
-        from collectors.nvml.metrics import NvmlCollector
+        from collectors.nvml.sampler import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
         from data.settings.sources import NvmlSettings
         settings = NvmlSettings(enabled=True, library=sys.argv[1])

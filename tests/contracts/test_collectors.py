@@ -22,7 +22,7 @@ from page_edits import follow
 
 from benchmarks._exporter_dialects import DIALECTS
 from collectors import COLLECTORS, FILE_READERS
-from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.sampler import NvmlCollector
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json

@@ -17,7 +17,7 @@ from data.store import Store, open_store
 from data.store.engine.bulk import read_frame
 from data.store.handles.backup import back_up, restore
 from data.store.handles.remote_store import StoreHolder
-from data.store.rollups.rollup_hours import make_hours
+from data.store.rollups.rollup import make_hours
 
 REPOSITORY = Path(__file__).parents[2]
 

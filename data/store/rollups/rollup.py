@@ -8,22 +8,60 @@ The roll-up of a PostgreSQL store, made in a DuckDB in memory beside it.
 The statement is one, with joins and windows that a row store takes minutes for: the samples of the
 hours are copied out, rolled up as in a file, and the rows copied back, all in the caller's
 transaction. A store rolled up so equals a DuckDB file to the last bit.
+
+The statements that roll whole hours of samples up, in DuckDB.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from data.base.units import SECONDS_PER_HOUR
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import RetentionSettings
-from data.store.engine.bulk import append_rows, put_rows, read_frame, read_table
+from data.store.engine.bulk import append_rows, incoming, put_rows, read_frame, read_table
 from data.store.engine.dialects import EPOCH, is_postgres
 from data.store.engine.migrate import migrate
 from data.store.engine.partitions import PARTITIONED, drop_partitions, make_partitions
 from data.store.rollups import rollup_sql
-from data.store.rollups.rollup_hours import clear_hours, make_hours
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def make_hours(connection: sa.Connection, start: int, end: int) -> None:
+    """Make the roll-ups of whole hours [start, end), s since the epoch, anew, in DuckDB."""
+    bounds = {"start": float(start), "end": float(end)}
+    clear_hours(connection, start, end)
+    with incoming(connection, _models(), "incoming_models"):
+        connection.execute(sa.text(rollup_sql.FIVE_MINUTES), bounds)
+    connection.execute(sa.text(rollup_sql.HOURS), bounds)
+
+
+def clear_hours(connection: sa.Connection, start: int, end: int) -> None:
+    """Delete the roll-ups of [start, end), s since the epoch."""
+    for table in ("five_minute", "hourly"):
+        connection.execute(
+            sa.text(
+                f"DELETE FROM {table} WHERE slot_start >= to_timestamp(:start)"  # noqa: S608
+                " AND slot_start < to_timestamp(:end)"
+            ),
+            {"start": float(start), "end": float(end)},
+        )
+
+
+def _models() -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        [(model.name, model.tdp_watts, model.idle_watts) for model in load_gpu_catalogue()],
+        columns=["gpu_model", "tdp_watts", "idle_watts"],
+    )
+
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",
