@@ -66,76 +66,49 @@ class LifecycleEvent(StrEnum):
     REPLACED = "replaced"
 
 
-_STANDING = {
-    LifecycleEvent.FAILING: State.FAILING,
-    LifecycleEvent.VERIFIED: State.VERIFIED,
-    LifecycleEvent.FELL_SHORT: State.FELL_SHORT,
-    LifecycleEvent.KEPT: State.KEPT,
-    LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
-    LifecycleEvent.UNDONE_OUTSIDE: State.UNDONE_OUTSIDE,
-    LifecycleEvent.CHANGED_OUTSIDE: State.CHANGED_OUTSIDE,
-    LifecycleEvent.TARGET_GONE: State.TARGET_GONE,
-    LifecycleEvent.REPLACED: State.REPLACED,
-}
+_Event = LifecycleEvent
+
+
+def _by(*events: LifecycleEvent) -> dict[LifecycleEvent, State]:
+    """Return what each event leads to: the state of its name, or what it asks for."""
+    asks = {_Event.APPLY_ASKED: State.APPLYING, _Event.ROLLBACK_ASKED: State.ROLLING_BACK}
+    return {event: asks.get(event) or State(event) for event in events}
+
+
+_STANDING = _by(
+    *(_Event.FAILING, _Event.VERIFIED, _Event.FELL_SHORT, _Event.KEPT, _Event.ROLLBACK_ASKED),
+    *(_Event.UNDONE_OUTSIDE, _Event.CHANGED_OUTSIDE, _Event.TARGET_GONE, _Event.REPLACED),
+)
 """Events that may follow once a change stands in the cluster."""
 
 TRANSITIONS: dict[State, dict[LifecycleEvent, State]] = {
-    State.PROPOSED: {
-        LifecycleEvent.APPROVED: State.APPROVED,
-        LifecycleEvent.REJECTED: State.REJECTED,
-    },
-    State.APPROVED: {
-        LifecycleEvent.REJECTED: State.REJECTED,
-        LifecycleEvent.WRITTEN: State.WRITTEN,
-        LifecycleEvent.APPLY_ASKED: State.APPLYING,
-    },
-    State.WRITTEN: {
-        LifecycleEvent.REJECTED: State.REJECTED,
-        LifecycleEvent.APPLY_ASKED: State.APPLYING,
-    },
-    State.APPLYING: {
-        LifecycleEvent.APPLIED: State.APPLIED,
-        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        LifecycleEvent.FAILING: State.FAILING,
-        LifecycleEvent.REFUSED: State.REFUSED,
-        LifecycleEvent.UNKNOWN: State.UNKNOWN,
-        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
-    },
+    State.PROPOSED: _by(_Event.APPROVED, _Event.REJECTED),
+    State.APPROVED: _by(_Event.REJECTED, _Event.WRITTEN, _Event.APPLY_ASKED),
+    State.WRITTEN: _by(_Event.REJECTED, _Event.APPLY_ASKED),
+    State.APPLYING: _by(
+        *(_Event.APPLIED, _Event.APPLIED_DIFFERENTLY, _Event.FAILING, _Event.REFUSED),
+        *(_Event.UNKNOWN, _Event.ROLLBACK_ASKED),
+    ),
     State.APPLIED: _STANDING,
     State.APPLIED_DIFFERENTLY: _STANDING,
-    State.UNKNOWN: {
-        **_STANDING,
-        LifecycleEvent.APPLIED: State.APPLIED,
-        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        LifecycleEvent.REFUSED: State.REFUSED,
-        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
-        LifecycleEvent.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
-    },
-    State.FAILING: {
-        **_STANDING,
-        LifecycleEvent.APPLIED: State.APPLIED,
-        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
-    },
+    State.UNKNOWN: _STANDING
+    | _by(
+        *(_Event.APPLIED, _Event.APPLIED_DIFFERENTLY, _Event.REFUSED),
+        *(_Event.ROLLED_BACK, _Event.ROLLBACK_REFUSED),
+    ),
+    State.FAILING: _STANDING | _by(_Event.APPLIED, _Event.ROLLED_BACK),
     State.VERIFIED: _STANDING,
     State.FELL_SHORT: _STANDING,
-    State.KEPT: {**_STANDING, LifecycleEvent.VERIFIED: State.KEPT},
-    State.ROLLING_BACK: {
-        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
-        LifecycleEvent.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
-        LifecycleEvent.APPLIED: State.APPLIED,
-        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        LifecycleEvent.FAILING: State.FAILING,
-        LifecycleEvent.UNKNOWN: State.UNKNOWN,
-        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
-    },
-    State.ROLLED_BACK: {
-        LifecycleEvent.FAILING: State.FAILING,
-        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
-    },
+    State.KEPT: {**_STANDING, _Event.VERIFIED: State.KEPT},
+    State.ROLLING_BACK: _by(
+        *(_Event.ROLLED_BACK, _Event.ROLLBACK_REFUSED, _Event.APPLIED),
+        *(_Event.APPLIED_DIFFERENTLY, _Event.FAILING, _Event.UNKNOWN, _Event.ROLLBACK_ASKED),
+    ),
+    State.ROLLED_BACK: _by(_Event.FAILING, _Event.ROLLBACK_ASKED),
     State.ROLLBACK_REFUSED: _STANDING,
-    State.UNDONE_OUTSIDE: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
-    State.CHANGED_OUTSIDE: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
-    State.REPLACED: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.UNDONE_OUTSIDE: _by(_Event.ROLLBACK_ASKED),
+    State.CHANGED_OUTSIDE: _by(_Event.ROLLBACK_ASKED),
+    State.REPLACED: _by(_Event.ROLLBACK_ASKED),
     State.TARGET_GONE: {},
     State.REFUSED: {},
     State.REJECTED: {},
