@@ -8,22 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from data.base.units import SLOT_SECONDS
-from data.facts.columns import ACTIVITY, check_frame
-from data.store.engine.bulk import put_rows
+from data.facts.columns import ACTIVITY
 from data.store.facts.samples_sql import HEALTH_NAMES, HEALTH_VALUES, WINDOW
-from data.store.rollups.rollup import kept_since
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import sqlalchemy as sa
+    pass
 
-_KEY = ("slot_start", "gpu_uuid", "mig_instance")
+ACTIVITY_KEY = ("slot_start", "gpu_uuid", "mig_instance")
 _WHOLE = 0.8
 _MEANS = ", ".join(
     # A mean over boards is unknown where one of them does not tell.
     f"CASE WHEN count({name}) = count(*) THEN avg({name}) END AS {name}"
     for name in ACTIVITY.names
-    if name not in _KEY
+    if name not in ACTIVITY_KEY
 )
 PLACES = f"""
 places AS (
@@ -59,11 +56,3 @@ SELECT unwell.gpu_uuid, node, gpu_index, {HEALTH_NAMES}
 FROM unwell JOIN places ON places.gpu_uuid = unwell.gpu_uuid
 ORDER BY node, gpu_index, unwell.gpu_uuid
 """  # noqa: S608
-
-
-def keep_activity(connection: sa.Connection, activity: pd.DataFrame) -> None:
-    """Keep what kept devices at work (columns ACTIVITY); a slot told again is the latter."""
-    frame = check_frame(activity, ACTIVITY)
-    frame = frame[frame["slot_start"] >= kept_since(connection, "board_activity")]
-    frame = frame.drop_duplicates(list(_KEY), keep="last")
-    put_rows(connection, "board_activity", frame, key=_KEY)

@@ -10,18 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from data.facts.columns import CONTRADICTIONS, check_frame
 from data.records.contradictions import ContradictedCounter
-from data.store.engine.bulk import put_rows
 from data.store.facts.board_activity import PLACES
 from data.store.facts.samples_sql import SIGNALS, WINDOW
-from data.store.rollups.rollup import kept_since
 
 if TYPE_CHECKING:
     import pandas as pd
-    import sqlalchemy as sa
 
-_KEY = ("slot_start", "gpu_uuid", "mig_instance", "counter")
 MIN_SLOTS, _MIN_SHARE = 3, 0.03
 """With fewer slots, or a smaller share of those observed, a counter is not told: a reading may fall
 on the moment in which work begins.
@@ -58,14 +53,6 @@ SELECT job_id, node, gpu_index, told.* FROM held JOIN told
     ON told.gpu_uuid = held.gpu_uuid AND told.mig_instance = held.mig_instance
 ORDER BY job_id, counter, told.gpu_uuid
 """  # noqa: S608
-
-
-def keep_contradictions(connection: sa.Connection, contradictions: pd.DataFrame) -> None:
-    """Keep contradicted counters (columns CONTRADICTIONS); a slot told again is the latter."""
-    frame = check_frame(contradictions, CONTRADICTIONS)
-    frame = frame[frame["slot_start"] >= kept_since(connection, "contradictions")]
-    frame = frame.drop_duplicates(list(_KEY), keep="last")
-    put_rows(connection, "contradictions", frame, key=_KEY)
 
 
 class ContradictionReader(ABC):

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from data.facts.collected import Collected
-from data.facts.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
+from data.facts.columns import (
+    ACTIVITY,
+    ALLOCATIONS,
+    CONTRADICTIONS,
+    NUMBER,
+    PROGRESS,
+    SAMPLES,
+    SERVING,
+    FrameColumns,
+    check_frame,
+)
 from data.facts.fleet import Node
 from data.facts.jobs import OVER, Job, JobWait, Platform, WorkloadKind
 from data.store.engine import tables
@@ -23,17 +33,22 @@ from data.store.engine.bulk import incoming, put_rows
 from data.store.engine.dialects import count_changed, make_temporary, next_sequence
 from data.store.engine.partitions import make_partitions
 from data.store.engine.record_json import from_json, to_json
-from data.store.facts.board_activity import keep_activity
+from data.store.facts.board_activity import ACTIVITY_KEY
 from data.store.facts.board_xids import keep_xids
-from data.store.facts.contradictions import keep_contradictions
-from data.store.facts.job_progress import keep_progress
 from data.store.facts.quotas import keep_quotas
-from data.store.facts.serving_slots import keep_serving
+from data.store.facts.serving_slots import SERVING_KEY
 from data.store.rollups.rollup import kept_since, mark_hours, mark_spans
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_REPLACED: tuple[tuple[str, str, FrameColumns, tuple[str, ...]], ...] = (
+    ("serving", "serving_slots", SERVING, SERVING_KEY),
+    ("activity", "board_activity", ACTIVITY, ACTIVITY_KEY),
+    ("contradictions", "contradictions", CONTRADICTIONS, (*ACTIVITY_KEY, "counter")),
+    ("progress", "job_progress", PROGRESS, ("reported_at", "label_id")),
+)
+"""Frames of a batch, with the table, the columns and the key of each; a row told again replaces."""
 _SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
 _ALLOCATION_KEY = (
     "job_id",
@@ -78,14 +93,12 @@ def keep_collected(
     keep_allocations(connection, collected.allocations)
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
-    for keep, frame in (
-        (keep_serving, collected.serving),
-        (keep_activity, collected.activity),
-        (keep_contradictions, collected.contradictions),
-        (keep_progress, collected.progress),
-    ):
-        if not frame.empty:
-            keep(connection, frame)
+    for name, table, columns, key in _REPLACED:
+        if (frame := getattr(collected, name)).empty:
+            continue
+        frame = check_frame(frame, columns)
+        frame = frame[frame[key[0]] >= kept_since(connection, table)]
+        put_rows(connection, table, frame.drop_duplicates(list(key), keep="last"), key=key)
     keep_jobs(connection, collected.jobs)
     if not collected.serving.empty:
         _keep_kinds(connection, sorted(set(collected.serving["label_id"]) - {""}))

@@ -5,17 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from data.facts.columns import PROGRESS, check_frame
 from data.facts.progress import ProgressReport
-from data.store.engine.bulk import put_rows
-from data.store.rollups.rollup import kept_since
 
 if TYPE_CHECKING:
     import pandas as pd
-    import sqlalchemy as sa
 
 _WEEK, _FINE = timedelta(days=7), timedelta(hours=6)
-_KEY = ("reported_at", "label_id")
 BY_JOB = """
 WITH named AS (SELECT DISTINCT label_id, job_id FROM allocations WHERE label_id <> ''),
 told AS (
@@ -49,11 +44,3 @@ def by_job(frame: pd.DataFrame) -> dict[str, tuple[ProgressReport, ...]]:
         )
         reports_of.setdefault(str(job_id), []).append(report)
     return {job_id: tuple(reports) for job_id, reports in reports_of.items()}
-
-
-def keep_progress(connection: sa.Connection, progress: pd.DataFrame) -> None:
-    """Keep what jobs reported (columns PROGRESS); what is told again of a time is the latter."""
-    frame = check_frame(progress, PROGRESS)
-    frame = frame[frame["reported_at"] >= kept_since(connection, "job_progress")]
-    frame = frame.drop_duplicates(list(_KEY), keep="last")
-    put_rows(connection, "job_progress", frame, key=_KEY)

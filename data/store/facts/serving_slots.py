@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from data.facts.columns import SERVING, check_frame
+from data.facts.columns import SERVING
 from data.records.feasible_changes import SCALES_TO_ZERO
 from data.records.serving import MAX_START_SECONDS
-from data.store.engine.bulk import put_rows
-from data.store.rollups.rollup import kept_since
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import sqlalchemy as sa
+    pass
 
-_KEY = ("slot_start", "label_id", "engine", "model", "address")
+SERVING_KEY = ("slot_start", "label_id", "engine", "model", "address")
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names
 _DRAWN, _ORDINAL = f"(?:-{_LETTER}{{6,10}})?-{_LETTER}{{5}}", "-[0-9]+"
 _PLAIN = "split_part(label_id, '@', 1)"
@@ -53,7 +50,7 @@ def _known_sum(name: str) -> str:
 
 
 _SUMS = ", ".join(
-    _known_sum(name) for name in SERVING.names if name not in (*_KEY, "kv_cache_ratio")
+    _known_sum(name) for name in SERVING.names if name not in (*SERVING_KEY, "kv_cache_ratio")
 )
 _NAMELESS = """replace(model, '@', '%40')
         || CASE WHEN address LIKE '%@%' THEN '@' || split_part(address, '@', 2) ELSE '' END"""
@@ -127,7 +124,7 @@ SELECT label_id, told_by, runs, since FROM (
 SUMS = tuple(
     name
     for name in SERVING.names
-    if name not in (*_KEY, "kv_cache_ratio", "preemptions", "first_token_seconds",
+    if name not in (*SERVING_KEY, "kv_cache_ratio", "preemptions", "first_token_seconds",
                     "first_token_count")
 )  # fmt: skip
 """Columns of many services; requests at work and those that wait are first."""
@@ -242,11 +239,3 @@ GROUP BY job_id
 """  # noqa: S608
 """Pods of which no engine was read. Those of drawn names do as another does that was read; of pods
 with numbers the first may answer for all."""
-
-
-def keep_serving(connection: sa.Connection, serving: pd.DataFrame) -> None:
-    """Keep what engines served (columns SERVING); a slot that is told again is the latter."""
-    frame = check_frame(serving, SERVING)
-    frame = frame[frame["slot_start"] >= kept_since(connection, "serving_slots")]
-    frame = frame.drop_duplicates(list(_KEY), keep="last")
-    put_rows(connection, "serving_slots", frame, key=_KEY)
