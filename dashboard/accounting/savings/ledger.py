@@ -83,26 +83,12 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
 
 def total_gpu_hours(rows: Iterable[LedgerRow]) -> Total:
     """Add up GPU-hours, predicted and realised, of the rows that have both."""
-    return _total(
-        [
-            (row.measurement.predicted_gpu_hours, row.measurement.realised_gpu_hours)
-            if row.measurement
-            else (None, None)
-            for row in rows
-        ]
-    )
+    return _total(rows, "gpu_hours")
 
 
 def total_energy(rows: Iterable[LedgerRow]) -> Total:
     """Add up site energy, predicted and realised, of the rows that have both."""
-    return _total(
-        [
-            (row.measurement.predicted_energy_kwh, row.measurement.realised_energy_kwh)
-            if row.measurement
-            else (None, None)
-            for row in rows
-        ]
-    )
+    return _total(rows, "energy_kwh")
 
 
 def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
@@ -116,15 +102,17 @@ def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
     )
 
 
-def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
+def _total(rows: Iterable[LedgerRow], quantity: str) -> Total:
+    measurements = [row.measurement for row in rows]
     ranges = [
         (predicted, realised)
-        for predicted, realised in pairs
-        if predicted is not None and realised is not None
+        for measurement in measurements
+        if (predicted := getattr(measurement, f"predicted_{quantity}", None)) is not None
+        and (realised := getattr(measurement, f"realised_{quantity}", None)) is not None
     ]
     return Total(
         measured=len(ranges),
-        unknown=len(pairs) - len(ranges),
+        unknown=len(measurements) - len(ranges),
         predicted=sum_of([entry for entry, _other in ranges]),
         realised=sum_of([other for _one, other in ranges]),
     )
