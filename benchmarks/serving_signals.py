@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from collectors.readings.dcgm_readings import Dropped
-from collectors.readings.serving_files import read_serving_file
 from collectors.readings.serving_metric_names import ServingSignal
+from collectors.readings.serving_signals import read_serving_file
 from data.base.errors import CollectorError
 
 RESULTS = Path(__file__).parent / "results" / "serving_signals.md"

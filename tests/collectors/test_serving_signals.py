@@ -10,7 +10,6 @@ import pytest
 
 from collectors.readings.dcgm_readings import Dropped, Series
 from collectors.readings.exposition_text import parse_exposition
-from collectors.readings.serving_files import read_serving_file
 from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
     ServingMetric,
@@ -19,7 +18,12 @@ from collectors.readings.serving_metric_names import (
     serving_metrics,
     slot_functions,
 )
-from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
+from collectors.readings.serving_signals import (
+    LatencyHistogram,
+    ServiceSample,
+    read_serving_file,
+    service_samples,
+)
 from dashboard.cli import main
 from data.base.errors import UnexpectedAnswerError
 

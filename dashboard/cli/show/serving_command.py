@@ -26,7 +26,7 @@ _SERVICE_COLUMNS = (
 def signals(options: argparse.Namespace) -> int:
     """Print a row per replica of every file; on stderr what was dropped and why."""
     from collectors.readings.dcgm_readings import Dropped
-    from collectors.readings.serving_files import read_serving_file
+    from collectors.readings.serving_signals import read_serving_file
 
     dropped = Dropped()
     samples = [sample for name in options.file for sample in read_serving_file(Path(name), dropped)]
