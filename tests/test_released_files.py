@@ -32,6 +32,8 @@ HELM = Path(sys.executable).with_name("helm")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 SERVERS = {"serve", "demo", "demo-exporter"}
 """Commands that go on until they are ended: two tests below start the last two."""
+STEP = 5
+"""Seconds between two readings: the boards of a minute are enough for a cycle."""
 ALIASES = {"recommendations"}
 WORDS = {"completion": ["bash"], "agent": ["--help"]}
 
@@ -71,7 +73,12 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
         subprocess.run(words, check=True, cwd=folder)
     work = folder / "work"
     work.mkdir()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    environ = {
+        "TRIMTAB_PROMETHEUS_STEP_SECONDS": str(STEP),
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+    }
     return Outside(python, work, environ)
 
 
@@ -164,7 +171,7 @@ def prometheus(outside: Outside, tmp_path: Path) -> Iterator[str]:
 
 def _wait_for_boards(url: str) -> None:
     for _attempt in range(900):
-        query = f"{url}/api/v1/query?query=count(DCGM_FI_DEV_GPU_UTIL)"
+        query = f"{url}/api/v1/query?query=count(DCGM_FI_DEV_GPU_UTIL%20offset%20{3 * STEP}s)"
         with urllib.request.urlopen(query, timeout=30) as answer:
             if json.load(answer)["data"]["result"]:
                 return
