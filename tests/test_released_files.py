@@ -61,15 +61,21 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
     folder = tmp_path_factory.mktemp("outside")
     lock, python = folder / "bare.lock", folder / "venv/bin/python"
     assert ROOT not in folder.parents
-    pip = [UV, "pip"]
-    compiled = ["--constraint", ROOT / "requirements.lock", "--generate-hashes", "--quiet"]
-    plain = ["--no-emit-index-url", "--no-emit-find-links", "--output-file", lock]
-    for words in (
+    pip: list[str | Path] = [UV, "pip"]
+    compiled: list[str | Path] = [
+        "--constraint",
+        ROOT / "requirements.lock",
+        "--generate-hashes",
+        "--quiet",
+    ]
+    plain: list[str | Path] = ["--no-emit-index-url", "--no-emit-find-links", "--output-file", lock]
+    steps: list[list[str | Path]] = [
         [*pip, "compile", ROOT / "pyproject.toml", *compiled, *plain],
         [UV, "venv", "--quiet", "--python", sys.executable, folder / "venv"],
         [*pip, "sync", "--quiet", "--python", python, "--require-hashes", lock],
         [*pip, "install", "--quiet", "--python", python, "--no-deps", *FILES.glob("*.whl")],
-    ):
+    ]
+    for words in steps:
         subprocess.run(words, check=True, cwd=folder)
     work = folder / "work"
     work.mkdir()
@@ -93,9 +99,8 @@ def installed(outside: Outside) -> dict[str, str]:
 
 def test_every_file_has_its_checksum() -> None:
     """And no other file is there."""
-    sums = dict(
-        reversed(line.split("  ")) for line in (FILES / "SHA256SUMS").read_text().splitlines()
-    )
+    lines = (FILES / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     files = {path.name: path for path in FILES.iterdir() if path.name != "SHA256SUMS"}
     assert set(files) == set(sums)
     for name, path in files.items():
@@ -107,8 +112,13 @@ def test_every_file_has_its_checksum() -> None:
 def test_the_same_source_gives_the_same_wheel(tmp_path: Path) -> None:
     """Built once more from the source file that is shipped, byte for byte."""
     (source,) = FILES.glob("*.tar.gz")
-    words = [UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, source]
-    locked = ["--require-hashes", "--build-constraints", ROOT / "requirements.lock"]
+    words: list[str | Path] = [UV, "build", "--wheel", "--out-dir", tmp_path, source]
+    locked: list[str | Path] = [
+        "--quiet",
+        "--require-hashes",
+        "--build-constraints",
+        ROOT / "requirements.lock",
+    ]
     subprocess.run([*words, *locked], check=True, cwd=tmp_path)
     (shipped,), (made,) = FILES.glob("*.whl"), tmp_path.glob("*.whl")
     assert made.name == shipped.name
@@ -131,7 +141,7 @@ def test_the_bill_names_every_package(outside: Outside, measured: Measured) -> N
 def test_the_chart_renders(minor: int) -> None:
     """For each Kubernetes of today, with the image of its own version."""
     (chart,) = FILES.glob("trimtab-chart-*.tgz")
-    words = [HELM, "template", "trimtab", chart, "--kube-version", f"1.{minor}.0"]
+    words: list[str | Path] = [HELM, "template", "trimtab", chart, "--kube-version", f"1.{minor}.0"]
     rendered = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     assert re.search(rf"image: \S*trimtab:{re.escape(VERSION)}\b", rendered)
 
@@ -189,10 +199,13 @@ def test_a_cycle_reads_a_real_prometheus(outside: Outside, prometheus: str) -> N
     assert json.loads(outside.run("gpus", "--format", "json").stdout)
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(set(next(iter(build_parser()._subparsers._group_actions)).choices) - SERVERS - ALIASES),  # type: ignore[union-attr]
-)
+def commands() -> list[str]:
+    """Every command that ends by itself."""
+    (choice,) = build_parser()._subparsers._group_actions  # type: ignore[union-attr]
+    return sorted(set(choice.choices or ()) - SERVERS - ALIASES)
+
+
+@pytest.mark.parametrize("name", commands())
 def test_a_command_gives_a_result_or_a_sentence(name: str, outside: Outside) -> None:
     """As somebody types it who has just installed it: no settings, no store, no extra."""
     done = outside.run(name, *WORDS.get(name, []))
