@@ -16,7 +16,7 @@ from planner.advisers.autoscaler_bounds import bounds_advice, maxima_held_back
 from planner.advisers.emptied_nodes import empty_nodes
 from planner.advisers.growth import Growing, give_backs, growths
 from planner.advisers.growth_room import GrowthFacts, GrowthRoom
-from planner.advisers.idle_gpus import idle_gpus, rest_advice
+from planner.advisers.idle_gpus import idle_gpus, rest_advice, shared_rest_advice
 from planner.advisers.memory_advice import memory_recommendation
 from planner.advisers.memory_relief import reliefs
 from planner.advisers.mig_layouts import nodes_to_cut
@@ -118,6 +118,7 @@ def advise(
         partial(smaller_advice, services),
         partial(slow_work_advice, slow),
         partial(rest_advice, services),
+        shared_rest_advice,
     ):
         rows = advice_on(by_job, reasons.keys() - resting, plan, problem)
         advised = {row.job_id: row for row in _not_rejected(rows, no)}
