@@ -9,9 +9,9 @@ exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next 
 
 where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
 from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
-Of others only rests before any work tell of a job that was not seen to work, of another only those
-after, and only from half of its present rest on: among jobs at work and boards held in case short
-breaks say nothing of long rests.
+Of others only rests after work tell of a job that was seen to work. Of one that was not, only those
+before any work do, from half of its own rest on: boards that are held in case are left over, where
+others began to work soon.
 While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
 rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
 at this hour, whole days or weeks ago, of which x had work:
@@ -96,11 +96,6 @@ class Rests:
     worked: Values
     evidence: Evidence
     clock: float = 0.0
-
-    @property
-    def has_worked(self) -> bool:
-        """Whether any work of it was seen."""
-        return bool(len(self.worked))
 
     @property
     def slot_hours(self) -> float:
@@ -194,8 +189,8 @@ def similar_rests(
 ) -> Mapping[str, tuple[Values, ...]]:
     """Return by job the ends and the exposure of the rests of others, by group, the widest first.
 
-    Of a job that was not seen to work those before any work, of another those after it, as far as
-    they lasted about as long. `ended` are the groups and the evidence of jobs that are over.
+    Of a job that was seen to work those after work, of another those before any, as far as they
+    lasted about as long. `ended` are the groups and the evidence of jobs that are over.
     """
     shares = {job_id: _share(entry.evidence) for job_id, entry in rests.items()}
     sums: dict[Hashable, Evidence] = {}
@@ -206,10 +201,9 @@ def similar_rests(
         for group in names:
             sums[group] = sums.get(group, 0.0) + share
     places = {
-        job_id: (
-            int(entry.has_worked),
-            np.searchsorted(AGES[1:], _AS_LONG * entry.present, "right"),
-        )
+        job_id: (1, 0)
+        if len(entry.worked)
+        else (0, int(np.searchsorted(AGES[1:], _AS_LONG * entry.present, "right")))
         for job_id, entry in rests.items()
     }
     return {
@@ -327,7 +321,7 @@ def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> Wo
     ends, exposure = _at_most(earlier_rests, earlier_rests[1]) + present
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
         mean = (mean * before + evidence[0]) / (before + evidence[1])
-    shape = mean * weight + ends + _STARTED * rests.has_worked
+    shape = mean * weight + ends + _STARTED * bool(len(rests.worked))
     rate = weight + exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]

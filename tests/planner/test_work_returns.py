@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case, day_in_slots
 
 from data.facts.columns import HISTORY, check_frame
+from data.facts.fleet import BoardShare
 from data.facts.job_history import NO_HISTORY, job_histories
 from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
@@ -371,3 +372,56 @@ def test_rests_before_any_work_are_told_from_those_after_it() -> None:
     before, after = rests_of(rows, slot_hours=1.0, idle_ratio=0.01).evidence
     assert [*before[0], *before[2]] == pytest.approx([1.0, np.log(5.0), 1.0, np.log(5.0 / 4)])
     assert [*after[0], *after[1]] == pytest.approx([0.0, np.log(3.0), 0.0, np.log(3.0 / 2)])
+
+
+@pytest.mark.parametrize(
+    ("boards_of", "at_work", "told"),
+    [
+        (("ab",), "", "ab"),
+        (("abc",), "", "abc"),
+        (("ab",), "b", ""),
+        (("abc",), "c", ""),
+        (("ab", "bc"), "", "abc"),
+        (("ab", "bc"), "c", ""),
+        (("ab", "cd"), "d", "ab"),
+    ],
+)
+@pytest.mark.parametrize("kind", [WorkloadKind.TRAINING, WorkloadKind.UNKNOWN])
+def test_idle_holders_of_a_board_stop_together_or_not_at_all(
+    boards_of: tuple[str, ...], at_work: str, told: str, kind: WorkloadKind
+) -> None:
+    """Each letter is a job; whoever shares with one at work stays, and so do those beside it."""
+    names = sorted({*"".join(boards_of)})
+    jobs = {name: make_job(f"lab/{name}", gpu_model=H100, gpu_count=1, kind=kind) for name in names}
+    beside = {name: {*"".join(group for group in boards_of if name in group)} - {name}
+              for name in names}  # fmt: skip
+    shares = {
+        jobs[name].job_id: BoardShare(
+            boards=sum(1 / len(group) for group in boards_of if name in group),
+            others=tuple(sorted(jobs[other].job_id for other in beside[name])),
+            why="it shares its GPUs",
+        )
+        for name in names
+    }
+    busy = {name: float(name in at_work) for name in names}
+    problem = case(
+        *((jobs[name], 0.6 * busy[name], 9_000.0, 90.0) for name in names),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(15),
+        history=pd.concat(
+            history_in_turns(jobs[name], 15, turn=1, busy=busy[name], hours=48, rest=0)
+            for name in names
+        ),
+        shares=shares,
+    )
+    advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    rows = {row.job_id.partition("/")[2]: row for row in advice.recommendations}
+    assert "".join(sorted(rows)) == told
+    for name, row in rows.items():
+        assert (row.action, row.is_advice) == (Action.SCALE_TO_ZERO, True)
+        assert all(jobs[other].job_id in row.change for other in beside[name])
+        assert all(f"delete pod {other}" in row.why for other in {name, *beside[name]})
+        assert advice.idle[row.job_id].stays == pytest.approx(0.0)
+        most = row.savings.gpu_hours
+        assert most is not None
+        assert (most.low, most.high) == (0.0, pytest.approx(24 * shares[row.job_id].boards))
