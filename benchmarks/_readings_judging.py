@@ -15,6 +15,7 @@ from benchmarks._drawn_boards import (
     DrawnJob,
     is_hidden,
     is_visible,
+    truth_of,
     twin_of,
     uuid_of,
     write_answer,
@@ -25,7 +26,7 @@ from dashboard.cycle.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
-from data.settings.all_settings import Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import open_store
 
 ADVICE = frozenset({Action.SPEED_UP, Action.LESS_MEMORY})
@@ -33,6 +34,8 @@ ADVICE = frozenset({Action.SPEED_UP, Action.LESS_MEMORY})
 _UNTOLD_COUNT = ("set back", "slow", "7200 s behind")
 """Clocks so wrong that a board looks like one that is gone: how many there are is not judged."""
 _IDLE, ENERGY_ERROR, _NEAR = "it has been idle for", 0.1, 1e-6
+_IDLE_HOURS = PlanningSettings().reclaim_idle_hours - 0.5
+"""Nothing tells a clock that is off by less than half an hour, nor the slots that this moves."""
 
 
 @dataclass(slots=True)
@@ -132,7 +135,7 @@ def judge_exporters(jobs: Sequence[DrawnJob], folder: Path) -> list[tuple[DrawnJ
         more = changes.get(job.job_id, set()) - changes.get(twin.job_id, set()) - ADVICE
         idle = [_IDLE in outcome.kept.get(of.job_id, "") for of in (job, twin)]
         count = job.boards + job.faulty_boards * (job.fault == "index swapped")
-        if job.works and (more or idle == [True, False]):
+        if job.works and (more or (idle == [True, False] and _rested_hours(job) < _IDLE_HOURS)):
             failures.append((job, f"at work: {', '.join(more) or 'called idle'}"))
         if job.variant in _UNTOLD_COUNT or job.step_seconds > 300:
             continue
@@ -144,11 +147,16 @@ def judge_exporters(jobs: Sequence[DrawnJob], folder: Path) -> list[tuple[DrawnJ
         share = kwh.get(job.job_id, np.nan) / kwh.get(twin.job_id, np.nan)
         known = job.faulty_boards == job.boards and not job.changes_at
         least = 0.0 if job.fault == "unit changes" and not known else 1 - ENERGY_ERROR
-        if job.fault != "board replaced" and not (
-            least <= share <= 1 + ENERGY_ERROR or isnan(share)
-        ):
+        if not (least <= share <= 1 + ENERGY_ERROR or isnan(share)):
             failures.append((job, f"{share:.2f} of its energy"))
     return failures
+
+
+def _rested_hours(job: DrawnJob) -> float:
+    """Return for how long a job has truly rested at the end, in h."""
+    truth = truth_of(job, 0)
+    worked = truth.times[truth.means["engine"] > 0]
+    return float(START + HOURS * 3600 - worked.max(initial=START)) / 3600
 
 
 def _judge_job(

@@ -86,7 +86,7 @@ def judged(
                 came=came,
                 may_stop=found.may_stop(MOST),
                 dead=not (future == 1).any(),
-                idle=not len(entry.worked),
+                idle=entry.never_worked,
             )
 
 

@@ -9,9 +9,9 @@ exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next 
 
 where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
 from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
-Of others only rests after work tell of a job that was seen to work. Of one that was not, only those
-before any work do, from half of its own rest on: boards that are held in case are left over, where
-others began to work soon.
+Of others only rests after work tell of a job that was seen to work, of another those before any
+work, and only from a share of its own rest on (`_AS_LONG`): boards that are held in case are left
+over where others begin to work soon.
 While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
 rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
 at this hour, whole days or weeks ago, of which x had work:
@@ -40,8 +40,9 @@ Indices = npt.NDArray[np.intp]
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
 AGES = LEAST * 2.0 ** np.arange(11)
-_AS_LONG = 0.5
-"""Of its hours, from which on a rest of another job tells of one: in `AGES`, rounded down."""
+_AS_LONG = (0.5, 0.25)
+"""Of its hours, from which on a rest of another job tells of one before and after work; of `AGES`,
+the one below."""
 _PRIOR = 0.2
 _WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
@@ -86,7 +87,8 @@ class Rests:
     `present` is how long it has rested up to its newest slot, 0 while it works; it is one of the
     `unended`. `observed` and `worked` are the ages of the starts of slots with known activity, and
     with work: h before the end of that slot, ascending. That end is `clock` hours into a day, UTC.
-    `evidence` is that of its rests on the hazard with which they end.
+    `evidence` is that of its rests on the hazard with which they end. `never_worked`: all that was
+    read of it is known, and at rest.
     """
 
     returned: Values
@@ -95,6 +97,7 @@ class Rests:
     observed: Values
     worked: Values
     evidence: Evidence
+    never_worked: bool = False
     clock: float = 0.0
 
     @property
@@ -122,7 +125,7 @@ def rests_of(
     first, last = _runs(idle, apart)
     hours = (last - first + 1).astype(np.float64) * slot_hours
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
-    worked = np.logical_or.accumulate(busy)[first]
+    worked = np.logical_or.accumulate(busy | np.isnan(rows.utilization_max_ratio))
     ages = (rows.slot_start[-1] - rows.slot_start) / np.timedelta64(3600, "s") + slot_hours
     return Rests(
         returned=hours[returned],
@@ -130,7 +133,8 @@ def rests_of(
         present=float(present),
         observed=ages[idle | busy][::-1],
         worked=ages[busy][::-1],
-        evidence=evidence_of(hours, returned, worked.astype(np.intp))[0],
+        evidence=evidence_of(hours, returned, worked[first].astype(np.intp))[0],
+        never_worked=not worked[-1],
         clock=float(
             (rows.slot_start[-1] - rows.slot_start[-1].astype("datetime64[D]"))
             / np.timedelta64(3600, "s")
@@ -159,8 +163,9 @@ def evidence_of_many(
     hours = (last - first + 1).astype(np.float64) * slot_hours
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
     # How many slots of work came before a rest, less those of the jobs before this one.
-    seen = np.cumsum(busy)
-    worked = seen[first] > (seen - busy)[np.searchsorted(jobs, jobs[first])]
+    maybe = busy | np.isnan(ratio)
+    seen = np.cumsum(maybe)
+    worked = seen[first] > (seen - maybe)[np.searchsorted(jobs, jobs[first])]
     evidence = evidence_of(hours, returned, 2 * jobs[first] + worked, len(names))
     return {str(name): entry for name, entry in zip(names, evidence, strict=True)}
 
@@ -190,7 +195,7 @@ def similar_rests(
     """Return by job the ends and the exposure of the rests of others, by group, the widest first.
 
     Of a job that was seen to work those after work, of another those before any, as far as they
-    lasted about as long. `ended` are the groups and the evidence of jobs that are over.
+    lasted about as long as its own. `ended` are the groups and the evidence of jobs that are over.
     """
     shares = {job_id: _share(entry.evidence) for job_id, entry in rests.items()}
     sums: dict[Hashable, Evidence] = {}
@@ -200,12 +205,11 @@ def similar_rests(
     ):
         for group in names:
             sums[group] = sums.get(group, 0.0) + share
-    places = {
-        job_id: (1, 0)
-        if len(entry.worked)
-        else (0, int(np.searchsorted(AGES[1:], _AS_LONG * entry.present, "right")))
-        for job_id, entry in rests.items()
-    }
+    places = {}
+    for job_id, entry in rests.items():
+        state = int(not entry.never_worked)
+        as_long = int(np.searchsorted(AGES[1:], _AS_LONG[state] * entry.present, "right"))
+        places[job_id] = (state, as_long)
     return {
         job_id: tuple(
             np.maximum(sums[group][place] - shares[job_id][place], 0.0) for group in groups[job_id]
@@ -321,7 +325,7 @@ def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> Wo
     ends, exposure = _at_most(earlier_rests, earlier_rests[1]) + present
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
         mean = (mean * before + evidence[0]) / (before + evidence[1])
-    shape = mean * weight + ends + _STARTED * bool(len(rests.worked))
+    shape = mean * weight + ends + _STARTED * (not rests.never_worked)
     rate = weight + exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]

@@ -185,6 +185,7 @@ def rests(returned: list[float], unended: list[float], present: float, work: boo
         observed=ages,
         worked=ages[ages > present][:: max(1, round(span / 9))] if work else np.empty(0),
         evidence=evidence_of(hours, ended, np.full(len(hours), int(work)))[0],
+        never_worked=not work,
     )
 
 
@@ -354,7 +355,7 @@ def test_a_job_that_never_worked_waits_as_long_as_others_did_before_their_work(
     others: int, rest: float
 ) -> None:
     """Where such jobs begin to work after a day, one that has not begun yet is kept for longer."""
-    late = replace(rests([rest], [], 0.0, work=False), worked=np.array([1.0]))
+    late = replace(rests([rest], [], 0.0, work=False), never_worked=False)
     waits = rests([], [], rest, work=False)
     entries = {"waits": waits} | {f"late-{n}": late for n in range(others)}
     found = similar_rests(entries, dict.fromkeys(entries, ("kind", "owner")))["waits"]
@@ -425,3 +426,25 @@ def test_idle_holders_of_a_board_stop_together_or_not_at_all(
         most = row.savings.gpu_hours
         assert most is not None
         assert (most.low, most.high) == (0.0, pytest.approx(24 * shares[row.job_id].boards))
+
+
+@pytest.mark.parametrize("unknown", [[0], [7, 8, 9], [39], [0, 20]])
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_what_was_read_and_is_unknown_may_have_been_work(
+    unknown: list[int], slot_minutes: int
+) -> None:
+    """A counter in another unit shows rest, and work as nothing: the job may have worked."""
+    job = make_job()
+    frame = history_in_turns(
+        job, slot_minutes, turn=1, busy=0, hours=60 * slot_minutes / 60, rest=1
+    )
+    at_rest = job_histories(frame)[job.job_id]
+    frame.loc[unknown, "utilization_max_ratio"] = np.nan
+    partly = job_histories(frame)[job.job_id]
+    found = [
+        rests_of(rows, slot_hours=slot_minutes / 60, idle_ratio=0.01) for rows in (at_rest, partly)
+    ]
+    assert [entry.never_worked for entry in found] == [True, False]
+    assert found[1].evidence[1].any()
+    chances = [return_of(replace(entry, present=5.0), (), 24.0).chance for entry in found]
+    assert chances[1] > chances[0]
