@@ -32,7 +32,7 @@ from benchmarks._readings_limits import limits
 
 RESULTS = Path(__file__).parent / "results" / "readings.md"
 SEED = "P14"
-JOBS, FULL_JOBS, JOBS_A_STORE = 400, 5_800, 400
+JOBS, JOBS_A_STORE = 400, 400
 FAULTS_SHARE = 4
 """Of so many jobs one is drawn again, with another fault of its exporter."""
 IDLE, WINDOW_SECONDS = 0.01, 4 * 3600
@@ -123,7 +123,7 @@ def report(
     turns = sum(job.boards for job in jobs if job.kind == "turns of hours")
     return f"""# Readings that contradict each other
 
-`python -m benchmarks.readings`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
+`python -m benchmarks.readings --jobs {len(jobs)}`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
 {working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
 shows what the others rule out.
 
@@ -164,11 +164,10 @@ def main() -> None:
     """Draw, judge and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    parser.add_argument("--full", action="store_true", help="10,000 boards")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="5,800 are 10,000 boards")
     options = parser.parse_args()
-    count = FULL_JOBS if options.full else JOBS
-    jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(count)]  # noqa: S311 - a draw
-    exporters = exporters_of(count // FAULTS_SHARE)
+    jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(options.jobs)]  # noqa: S311
+    exporters = exporters_of(options.jobs // FAULTS_SHARE)
     text = report(jobs, product_of(jobs), judged_peers(jobs), exporters, options.data)
     RESULTS.write_text(text, encoding="utf-8")
 

@@ -161,16 +161,16 @@ def shared_rest_advice(
     while stay := [job_id for job_id, names in others.items() if not others.keys() >= {*names}]:
         others = {job_id: names for job_id, names in others.items() if job_id not in stay}
     for job_id, names in others.items():
-        proposal, beside = proposals[job_id], ", ".join(names)
+        proposal, partners = proposals[job_id], ", ".join(names)
         stops = [_stop_of(proposals[name].job.demand.job) for name in (job_id, *names)]
         yield _while_at_rest(
             proposal,
             plan,
             problem,
-            change=f"no GPU while nothing asks for it or for {beside}, which share its boards",
+            change=f"no GPU while nothing asks for it or for {partners}, which share its boards",
             why=(
                 f"Its boards have been idle for {proposal.job.demand.seen_idle_hours:.1f} h, and "
-                f"with it {beside}: {proposal.job.demand.work_return.describe()}. They are free "
+                f"with it {partners}: {proposal.job.demand.work_return.describe()}. They are free "
                 "once all of these are stopped; one that stops alone frees nothing. When their "
                 f"owners agree: {'; '.join(stops)}."
             ),

@@ -164,8 +164,8 @@ def evidence_of_many(
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
     # How many slots of work came before a rest, less those of the jobs before this one.
     maybe = busy | np.isnan(ratio)
-    seen = np.cumsum(maybe)
-    worked = seen[first] > (seen - maybe)[np.searchsorted(jobs, jobs[first])]
+    count = np.cumsum(maybe)
+    worked = count[first] > (count - maybe)[np.searchsorted(jobs, jobs[first])]
     evidence = evidence_of(hours, returned, 2 * jobs[first] + worked, len(names))
     return {str(name): entry for name, entry in zip(names, evidence, strict=True)}
 
