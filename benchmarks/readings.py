@@ -123,7 +123,7 @@ def report(
     turns = sum(job.boards for job in jobs if job.kind == "turns of hours")
     return f"""# Readings that contradict each other
 
-`python -m benchmarks.readings --jobs {len(jobs)}`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
+`python -m benchmarks.readings --jobs {len(jobs)}`: {total.boards} boards, seed {SEED}.
 {working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
 shows what the others rule out.
 
