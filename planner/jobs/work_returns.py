@@ -9,9 +9,10 @@ exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next 
 
 where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
 from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
-Of others only rests after work tell of a job that was seen to work, of another those before any
-work, and only from a share of its own rest on (`_AS_LONG`): boards that are held in case are left
-over where others begin to work soon.
+Rests of other jobs count by state: those after work for a job that was seen to work, those before
+any work for one that was not, and both only from a share of its own rest on (`_AS_LONG`). That most
+jobs soon begin to work says little of a board that is held in case.
+
 While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
 rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
 at this hour, whole days or weeks ago, of which x had work:
@@ -41,8 +42,8 @@ LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
 AGES = LEAST * 2.0 ** np.arange(11)
 _AS_LONG = (0.5, 0.25)
-"""Of its hours, from which on a rest of another job tells of one before and after work; of `AGES`,
-the one below."""
+"""The share of a rest, before and after work, from which on the rests of other jobs count for it.
+It is rounded down to one of `AGES`."""
 _PRIOR = 0.2
 _WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
@@ -194,7 +195,7 @@ def similar_rests(
 ) -> Mapping[str, tuple[Values, ...]]:
     """Return by job the ends and the exposure of the rests of others, by group, the widest first.
 
-    Of a job that was seen to work those after work, of another those before any, as far as they
+    For a job that was seen to work those after work, for another those before any, as far as they
     lasted about as long as its own. `ended` are the groups and the evidence of jobs that are over.
     """
     shares = {job_id: _share(entry.evidence) for job_id, entry in rests.items()}
