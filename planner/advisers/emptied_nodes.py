@@ -1,6 +1,6 @@
 """Nodes that may be powered down, with savings less the cost of moving their jobs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,6 +23,7 @@ from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import FleetAdvice
 from planner.proposals.joint_errors import Error, above_zero, either_side, range_of
 from planner.proposals.proposal import Proposal
+from planner.proposals.wording import name_of
 
 _BASE_SPREAD = 0.5
 """How far (q10-q90) a server without its GPUs may draw from the setting `nodes.base_watts_per_gpu`
@@ -63,7 +64,52 @@ def empty_nodes(
         moves = _moves(may_go[node.node], proposed, first, problem)
         advice = _power_down(node, fact, model, (first, last), moves, plan, problem)
         if advice.savings.cost is not None and advice.savings.cost.central >= 0:
-            yield replace(advice, first=tuple(on_node[node.node]))
+            # A node that closes in some hours does not keep a job waiting until then.
+            later = [
+                change for change in on_node[node.node] if not first and _starts_again(change, 0)
+            ]
+            before = [change for change in on_node[node.node] if change not in later]
+            yield replace(advice, first=tuple(before), later=tuple(later))
+
+
+def nodes_first(
+    closing: Sequence[FleetAdvice], changes: Sequence[Proposal], problem: PlanningProblem
+) -> Mapping[str, Sequence[str]]:
+    """Return by job the names of what comes before its change: nodes that close, room elsewhere.
+
+    A job that starts again is to find its node closed, and boards on the nodes that stay open: free
+    now, or freed by other changes, of which as many are named as it takes.
+    """
+    shut, under = {node.subject for node in closing}, problem.facts.scheduler
+    later = {change.job.demand.job.job_id: change for node in closing for change in node.later}
+    names = {
+        job: [f"{node.subject} ({node.action})" for node in closing if change in node.later]
+        for job, change in later.items()
+    }
+    free = Counter[tuple[str, str]]()
+    for node in problem.facts.nodes:
+        if node.open and node.known_as not in shut:
+            for scheduler in node.schedulers:
+                free[node.gpu_model, scheduler] += max(0, node.usable - node.allocated)
+    others = [change for change in changes if change.job.demand.job.job_id not in later]
+    for job, change in later.items():
+        model, scheduler = change.chosen.configuration.gpu_model, under[job]
+        free[model, scheduler] -= change.chosen.boards
+        for other in others:
+            gives = _given_back(other, model)
+            if free[model, scheduler] >= 0:
+                break
+            if gives > 0 and under[other.job.demand.job.job_id] == scheduler:
+                free[model, scheduler] += gives
+                names[job].append(name_of(other))
+                others = [entry for entry in others if entry is not other]
+    return names
+
+
+def _given_back(change: Proposal, model: str) -> float:
+    """Return the boards of a model that a change gives back, below 0 where it takes more."""
+    options = ((change.present, 1), (change.chosen, -1))
+    return sum(sign * one.boards for one, sign in options if one.configuration.gpu_model == model)
 
 
 def _by_node(

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from factories import make_job, make_quota
-from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from fleet_cases import KUBERNETES, SLURM, gpu, node_of, pods_job, slurm_job
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
 from data.facts.gpu_resources import WHOLE_GPU
@@ -126,3 +126,47 @@ def test_a_node_that_a_reclaim_empties_names_it(holds: str) -> None:
     found = advise(replace(plan, nodes=off), problem).recommendations
     (node,) = (row for row in found if row.action is Action.CONSOLIDATE)
     assert first(node) == "ml/job/a (reclaim)" * (holds == "b")
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(
+    ("stays_on", "names"), [(4, "b (consolidate)"), (6, "b (consolidate), slurm:2 (reclaim)")]
+)
+def test_a_job_that_starts_again_is_to_find_its_node_closed(
+    slot_minutes: int, stays_on: int, names: str
+) -> None:
+    """Else it may start there again, and the node is no longer free; it needs room elsewhere."""
+    stays = slurm_job(1, gpu_count=stays_on, gpu_model=H100)
+    rests = slurm_job(2, gpu_count=2, gpu_model=H100, first_seen_at=AS_OF - timedelta(days=3))
+    again = slurm_job(3, gpu_count=4, gpu_model=H100)
+    held = {
+        "a": [stays.job_id] * stays_on + [rests.job_id] * 2 + [""] * (6 - stays_on),
+        "b": [again.job_id] * 4 + [""] * 4,
+    }
+    slots = 24 * 60 // slot_minutes
+    problem = case(
+        (stays, 0.9, 60_000.0, 600.0 * stays_on),
+        (rests, 0.0, 9_000.0, 140.0),
+        (again, 0.2, 10_000.0, 800.0),
+        gpus=[
+            gpu(name, index, H100, job)
+            for name, jobs in held.items()
+            for index, job in enumerate(jobs)
+        ],
+        rules=FleetRules(nodes=NodeSettings()),
+        nodes=[node_of(name, H100, source=SLURM, partitions=("gpu",)) for name in held],
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes, horizon_slots=slots, power_cap_ratios=""
+        ),
+    )
+    plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
+    off = tuple(
+        NodePlan(node=name, gpu_model=H100, gpus=8, on=(name == "a",) * slots) for name in held
+    )
+    found = advise(replace(plan, nodes=off), problem).recommendations
+    (node,) = (row for row in found if row.action is Action.CONSOLIDATE)
+    (fewer,) = (row for row in found if row.job_id == again.job_id)
+    assert (fewer.action, fewer.proposed.gpu_count) == (Action.FEWER_GPUS, 1)
+    assert first(node) == ""
+    assert first(fewer) == names
+    assert f"Apply {names} first: it starts again" in fewer.why
