@@ -8,6 +8,7 @@ from datetime import timedelta
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.jobs import Platform
 from data.records.actions import Action
+from data.records.feasible_changes import keeps_its_pods
 from data.records.plans import NodePlan, Plan
 from data.records.recommendations import Savings
 from data.settings.energy import PUE_UNCERTAINTY
@@ -66,7 +67,9 @@ def empty_nodes(
         if advice.savings.cost is not None and advice.savings.cost.central >= 0:
             # A node that closes in some hours does not keep a job waiting until then.
             later = [
-                change for change in on_node[node.node] if not first and _starts_again(change, 0)
+                change
+                for change in on_node[node.node]
+                if not first and _starts_again(change, 0) and not _only_ends_pods(change)
             ]
             before = [change for change in on_node[node.node] if change not in later]
             yield replace(advice, first=tuple(before), later=tuple(later))
@@ -160,6 +163,18 @@ def _starts_again(change: Proposal | None, first: int) -> bool:
         return False
     elasticity = change.job.demand.standing.elasticity
     return bool(entering(elasticity, change.present, change.chosen))
+
+
+def _only_ends_pods(change: Proposal) -> bool:
+    """Return whether a change of a workload only ends some of its pods, and starts none."""
+    run, then = change.job.demand.job, change.chosen.configuration
+    same = (then.gpu_model, then.mig_profile) == (run.gpu_model, run.mig_profile)
+    return (
+        run.platform is Platform.KUBERNETES
+        and same
+        and then.gpu_count < run.gpu_count
+        and not keeps_its_pods(run, then.gpu_count)
+    )
 
 
 def _longest_off(node: NodePlan) -> tuple[int, int]:
