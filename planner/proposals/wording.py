@@ -7,7 +7,7 @@ from data.base.units import IDLE_RATIO
 from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
-from data.records.recommendations import Recommendation
+from data.records.recommendations import APPLY_FIRST, Recommendation
 from planner.costs.cost import missed_service
 from planner.costs.time_shift import goes_on_later, work_means
 from planner.costs.transitions import leaving
@@ -123,9 +123,9 @@ def named_first(
         return revision
     names = ", ".join(first)
     text = f"Apply {names} first: {why}."
-    told = dict(revision.evidence.factors).get("apply first", "")
-    others = [pair for pair in revision.evidence.factors if pair[0] != "apply first"]
-    factors = (("apply first", ", ".join(filter(None, (told, names)))), *others)
+    told = dict(revision.evidence.factors).get(APPLY_FIRST, "")
+    others = [pair for pair in revision.evidence.factors if pair[0] != APPLY_FIRST]
+    factors = ((APPLY_FIRST, ", ".join(filter(None, (told, names)))), *others)
     evidence = replace(revision.evidence, factors=factors)
     return replace(revision, why=f"{revision.why} {text}", evidence=evidence)
 
