@@ -134,8 +134,8 @@ def slurm_quotas(
     uses: dict[tuple[str, str], _Use] = {}
     warnings: tuple[str, ...] = ()
     try:
-        shown = ask("scontrol", "--oneliner", "show", "assoc_mgr", "flags=qos,assoc")
-        uses = dict(_uses(shown, _names_of(whose, shown)))
+        state = ask("scontrol", "--oneliner", "show", "assoc_mgr", "flags=qos,assoc")
+        uses = dict(_uses(state, _names_of(whose, state)))
     except CollectorError as error:
         warnings = (f"the use of limits of QOS and accounts is not visible: {error}",)
     read = [quota for row in qos for quota in _of_qos(row, uses, now)]
@@ -162,11 +162,11 @@ def _rows(
     return rows
 
 
-def _names_of(job: SlurmJob | None, shown: str) -> dict[str, tuple[str, ...]]:
+def _names_of(job: SlurmJob | None, state: str) -> dict[str, tuple[str, ...]]:
     """Return the account and the user of a job as limits name them: a user also by number."""
     if job is None:
         return {}
-    number = re.search(rf" UserName={re.escape(job.user)}\((\d+)\) ", shown)
+    number = re.search(rf" UserName={re.escape(job.user)}\((\d+)\) ", state)
     return {"account": (job.account,), "user": (job.user, *(number.groups() if number else ()))}
 
 

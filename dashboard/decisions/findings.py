@@ -96,13 +96,16 @@ def findings_now(
         )
         for finding in findings
     ]
-    named = {
+    references = {
         f"{status.finding.target} ({status.finding.action})": status.finding.reference
         for status in statuses
         if status.state == OPEN
     }
     return tuple(
-        replace(status, apply_first=tuple(named[name] for name in _first(status) if name in named))
+        replace(
+            status,
+            apply_first=tuple(references[name] for name in _first(status) if name in references),
+        )
         for status in statuses
     )
 

@@ -112,7 +112,7 @@ def nodes_first(
 def _given_back(change: Proposal, model: str) -> float:
     """Return the boards of a model that a change gives back, below 0 where it takes more."""
     options = ((change.present, 1), (change.chosen, -1))
-    return sum(sign * one.boards for one, sign in options if one.configuration.gpu_model == model)
+    return sum(sign * at.boards for at, sign in options if at.configuration.gpu_model == model)
 
 
 def _by_node(

@@ -123,9 +123,9 @@ def named_first(
         return revision
     names = ", ".join(first)
     text = f"Apply {names} first: {why}."
-    told = dict(revision.evidence.factors).get(APPLY_FIRST, "")
+    before = dict(revision.evidence.factors).get(APPLY_FIRST, "")
     others = [pair for pair in revision.evidence.factors if pair[0] != APPLY_FIRST]
-    factors = ((APPLY_FIRST, ", ".join(filter(None, (told, names)))), *others)
+    factors = ((APPLY_FIRST, ", ".join(filter(None, (before, names)))), *others)
     evidence = replace(revision.evidence, factors=factors)
     return replace(revision, why=f"{revision.why} {text}", evidence=evidence)
 

@@ -118,8 +118,8 @@ def full_limits(
     return tuple(
         f"the {job} would ask for {gpus} GPU(s) and {how} a limit: {limit_words(limit)}"
         for limit in limits
-        for held in (limit.used - now if requeues and limit.used is not None else 0.0,)
-        if limit.nominal is not None and held + gpus > limit.nominal
+        for in_use in (limit.used - now if requeues and limit.used is not None else 0.0,)
+        if limit.nominal is not None and in_use + gpus > limit.nominal
     )
 
 
