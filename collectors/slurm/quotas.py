@@ -34,7 +34,8 @@ _EACH = {
     "account": re.compile(r" Account Limits=(.*?)(?: User Limits=|$)"),
     "user": re.compile(r" User Limits=(.*)"),
 }
-_ONE = re.compile(r" (\S+)=\{([^}]*)\}")
+_ONE = re.compile(r" (\S+?)(?:\(\d+\))?=\{[^}]*?\bMaxTRESP[AU]=([^ }]*)")
+"""A name with its use: of a user a number, from 24.11 on a name with its number behind it."""
 
 _PARTITION = re.compile(r"PartitionName=(\S+) .*? QoS=(\S+)")
 
