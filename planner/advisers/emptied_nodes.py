@@ -1,6 +1,6 @@
 """Nodes that may be powered down, with savings less the cost of moving their jobs."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -89,7 +89,7 @@ def nodes_first(
         job: [f"{node.subject} ({node.action})" for node in closing if change in node.later]
         for job, change in later.items()
     }
-    free = Counter[tuple[str, str]]()
+    free = defaultdict[tuple[str, str], float](float)
     for node in problem.facts.nodes:
         if node.open and node.known_as not in shut:
             for scheduler in node.schedulers:
