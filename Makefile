@@ -16,7 +16,7 @@ PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml
 UNMARKED := not slow_end and not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-all lint check check-all bench bench-full mutants golden lock docs sbom reliability screenshots clean
+.PHONY: help setup servers demo test test-all lint check check-all bench bench-full mutants golden lock docs sbom release release-check reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -121,6 +121,12 @@ docs: setup ## the pages as a site in dist/site, every link checked
 sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx.json
 	@mkdir -p dist
 	@$(PYTHON) deploy/sbom.py requirements.lock > dist/sbom.cdx.json
+
+release: setup ## source, wheel, chart, bill of materials and checksums in dist/release; a tag: TAG=v1.2.3
+	@$(PYTHON) deploy/release.py build $(TAG:%=--tag %) $(REPOSITORY:%=--repository %)
+
+release-check: release ## that, then installed into a bare environment outside, and run there; 4 min
+	@$(PYTHON) -m pytest -q --timeout=900 tests/test_release.py tests/test_released_files.py
 
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest

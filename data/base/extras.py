@@ -1,7 +1,12 @@
 """The modules that each extra of the package brings, and the sentence where it is absent."""
 
+import re
+import shlex
+import sys
 from importlib import import_module
+from importlib.metadata import requires
 from importlib.util import find_spec
+from pathlib import Path
 
 from data.base.errors import SettingsError
 
@@ -15,6 +20,8 @@ EXTRAS = {
 """The module that is used; authlib alone imports without its HTTP client."""
 _FROM_AFAR = frozenset({"ray"})
 """Modules for a process of their own: they are looked for, and not imported."""
+_ROOT = Path(__file__).resolve().parents[2]
+"""The clone, or the folder of the installed package."""
 
 
 def require_extra(extra: str, why: str) -> None:
@@ -31,5 +38,21 @@ def require_extra(extra: str, why: str) -> None:
     if absent:
         raise SettingsError(
             f"{why}, and a library for it is not installed: {absent}",
-            f"Install the extra: pip install 'trimtab[{extra}]'.",
+            install_command(extra),
         )
+
+
+def install_command(extra: str) -> str:
+    """Return how to add an extra to the Trimtab that runs, as a sentence.
+
+    It names the libraries, by Trimtab's own metadata: in a package index the name `trimtab` may be
+    somebody else's.
+    """
+    if (_ROOT / "Makefile").is_file():
+        return f"Install the extra {extra!r}: make setup, in {_ROOT}."
+    mark = re.compile(rf"""extra == ['"]{extra}['"]""")
+    libraries = [
+        line.partition(";")[0].strip() for line in requires("trimtab") or () if mark.search(line)
+    ]
+    words = shlex.join(["pip", "--python", sys.executable, "install", *libraries])
+    return f"Install the libraries of the extra {extra!r}: {words}"

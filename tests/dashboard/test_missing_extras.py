@@ -1,6 +1,8 @@
 """The command line where no extra is installed: one sentence that names it, and no traceback."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -8,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from data.base.extras import EXTRAS
+from data.base import extras
+from data.base.extras import EXTRAS, install_command
 
 WITHOUT = """
 import sys
@@ -23,6 +26,7 @@ from dashboard.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 ABSENT = {module.partition(".")[0] for module in EXTRAS.values()} | {"httpx", "joserfc"}
+_TEXTS = {".py", ".md", ".yml", ".yaml", ".toml", ".sh", ".txt", ".html", ".tpl"}
 POSTGRES = ("--store", "postgresql+psycopg://u@127.0.0.1:1/t")
 OIDC = {
     "TRIMTAB_ACCESS_MODE": "oidc",
@@ -67,4 +71,34 @@ def test_a_missing_extra_is_named(case: str, tmp_path: Path) -> None:
     said = done.stdout + done.stderr
     assert done.returncode in (1, 2, 3), said
     assert "Traceback" not in said
-    assert f"pip install 'trimtab[{extra}]'" in said
+    assert f"Install the extra '{extra}': make setup, in {Path.cwd()}." in said
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_installed_trimtab_names_the_libraries(
+    extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never itself: whoever owns that name in an index would run code here."""
+    monkeypatch.setattr(extras, "_ROOT", tmp_path)
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    libraries = project["optional-dependencies"][extra]
+    assert shlex.split(install_command(extra).partition(": ")[2]) == [
+        "pip", "--python", sys.executable, "install", *libraries,
+    ]  # fmt: skip
+
+
+def test_no_text_asks_an_index_for_trimtab() -> None:
+    """Neither message, page nor script: the name is nobody's yet."""
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], check=True, capture_output=True, text=True
+    ).stdout.split("\0")
+    asks = re.compile(
+        r"(pip|pipx|uv tool|uvx|uv pip)\s+(install|run)?\s*['\"]?trimtab\b|trimtab\[[a-z]"
+    )
+    texts = {name: Path(name) for name in files if name and Path(name).suffix in _TEXTS}
+    assert [
+        f"{name}:{number}"
+        for name, path in texts.items()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if asks.search(line) and name != "tests/dashboard/test_missing_extras.py"
+    ] == []
