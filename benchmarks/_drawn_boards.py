@@ -220,6 +220,9 @@ def truth_of(job: DrawnJob, board: int) -> Truth:
 
 def twin_of(job: DrawnJob) -> DrawnJob:
     """Return the job that does the same work and is told without a fault."""
+    if job.fault == "board replaced":
+        # What the board before did is part of what the job did.
+        return replace(job, number=job.number + TWINS, variant=f"{job.variant}, on one board")
     return replace(job, number=job.number + TWINS, fault="", variant="")
 
 

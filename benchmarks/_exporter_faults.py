@@ -181,11 +181,13 @@ def _board_replaced(job: "DrawnJob", board: int, entries: list[Entry]) -> Iterat
         rest = {POWER: job.idle_watts, _USED: 4.0, _FREE: job.memory_mib - 4.0}.get(name, 0.0)
         work = {POWER: 0.9 * job.limit_watts, GPU_UTIL: 97.0}.get(name, 0.85)
         before = values[~after]
-        if job.variant == "from rest":
+        if job.variant.startswith("from rest"):
             before = np.full(len(before), rest)
-        elif job.variant == "from work" and name not in (_USED, _FREE):
+        elif job.variant.startswith("from work") and name not in (_USED, _FREE):
             before = np.full(len(before), work)
-        new = entry["metric"]["UUID"][:-12] + f"{board + 900:012x}"
+        new = entry["metric"]["UUID"]
+        if not job.variant.endswith("on one board"):
+            new = new[:-12] + f"{board + 900:012x}"
         yield _entry(entry, times[~after], before)
         yield _entry(entry, times[after], values[after], UUID=new)
 

@@ -15,6 +15,12 @@ from benchmarks._return_sets import WorkSet
 Values = npt.NDArray[np.float64]
 Work = npt.NDArray[np.bool_]
 DAYS_AFTER = 3
+_KINDS = {
+    **dict.fromkeys(("turns", "office", "sessions"), ("notebook",)),
+    **{name: (name,) for name in ("training", "service")},
+    "never": ("notebook", "training", "service"),
+}
+"""By habit the kinds of which a job may be: one that never works is of a kind of others."""
 TURNS = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 24.0, 168.0)
 """Hours from one start of work to the next of jobs that work in turns."""
 
@@ -39,7 +45,7 @@ def draw_return_fleet(seed: int) -> WorkSet:
         if rng.random() < given_up:
             # Given up at any time: what works no more is idle, and is the job to be found.
             work[int(rng.integers(0, count)) :] = False
-        kind = {"turns": "notebook", "office": "notebook", "sessions": "notebook"}.get(name, name)
+        kind = str(rng.choice(_KINDS[name]))
         jobs[f"{name}-{number}"] = (began, work[began:].astype(np.float64))
         groups[f"{name}-{number}"] = (kind, f"{kind} of team {int(rng.integers(0, 4))}")
     now = round(seen_days * 24 / slot_hours)

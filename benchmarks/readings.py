@@ -32,7 +32,7 @@ from benchmarks._readings_limits import limits
 
 RESULTS = Path(__file__).parent / "results" / "readings.md"
 SEED = "P14"
-JOBS, FULL_JOBS, JOBS_A_STORE = 400, 5_800, 400
+JOBS, JOBS_A_STORE = 400, 400
 FAULTS_SHARE = 4
 """Of so many jobs one is drawn again, with another fault of its exporter."""
 IDLE, WINDOW_SECONDS = 0.01, 4 * 3600
@@ -113,28 +113,33 @@ def report(
     """Return the page of results."""
     working = sum(job.boards for job in jobs if job.works)
     rows = [
-        f"| {name} | {count['stopped']} | – | {count['missed']} | – | – |"
+        f"| {name} | {count['stopped']} | {total.idle - count['missed']} | – | – "
+        f"| {count['missed']} | – | – |"
         for name, count in peers.items()
     ]
     changed = sum({job.number: job.boards for job, _reason in total.failures}.values())
     shared = sum(job.boards for job in jobs if job.holders > 1)
+    proposed = total.idle - total.advised - total.kept - total.missed
     turns = sum(job.boards for job in jobs if job.kind == "turns of hours")
     return f"""# Readings that contradict each other
 
-`python -m benchmarks.readings`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
+`python -m benchmarks.readings --jobs {len(jobs)}`: {total.boards} boards, seed {SEED}.
 {working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
 shows what the others rule out.
 
-| | at work or shared, to be stopped, shrunk, capped or shared | idle, kept for a stated reason \
-| idle, missed | contradicted, untold | no wrong counter, told |
-|---|---:|---:|---:|---:|---:|
-| Trimtab | {changed} | {total.kept} | {total.missed} | {total.untold} | {total.false_alarms} |
+| | at work or shared, to be stopped, shrunk, capped or shared | idle, a change proposed \
+| idle and shared, all told to stop together | idle, kept for a stated reason | idle, missed \
+| contradicted, untold | no wrong counter, told |
+|---|---:|---:|---:|---:|---:|---:|---:|
+| Trimtab | {changed} | {proposed} | {total.advised} | {total.kept} | {total.missed} \
+| {total.untold} | {total.false_alarms} |
 {chr(10).join(rows)}
 
 Of {total.hidden} more boards at work nothing that the exporter tells shows the work: all their
 activity counters are stuck at rest, and a small program draws no more power than a board with an
 idle one. They are counted in no column. {shared} boards are shared by two or three jobs, of which
-none may be changed; {turns} boards work in turns of hours, and rest for up to ten between them.
+none may be changed alone, and where they work none at all; {turns} boards work in turns of hours,
+and rest for up to ten between them.
 A counter is contradicted where it is off by more than 60 points in 30 % of the readings and another
 source shows it: power above 60 % of the limit or within 15 % of idle, or `GPU_UTIL`.
 
@@ -159,11 +164,10 @@ def main() -> None:
     """Draw, judge and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    parser.add_argument("--full", action="store_true", help="10,000 boards")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="5,800 are 10,000 boards")
     options = parser.parse_args()
-    count = FULL_JOBS if options.full else JOBS
-    jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(count)]  # noqa: S311 - a draw
-    exporters = exporters_of(count // FAULTS_SHARE)
+    jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(options.jobs)]  # noqa: S311
+    exporters = exporters_of(options.jobs // FAULTS_SHARE)
     text = report(jobs, product_of(jobs), judged_peers(jobs), exporters, options.data)
     RESULTS.write_text(text, encoding="utf-8")
 

@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent / "results" / "returns.md"
 HORIZONS = (6.0, 12.0, 24.0)
 LONG_IDLE = PlanningSettings().reclaim_idle_hours
 MOST = PlanningSettings().max_return_chance
-TUNED, JUDGED = range(300), range(1000, 1500)
+TUNED, JUDGED = range(300), range(4000, 4500)
 """Seeds of fleets on which constants were fitted, and of those on which none was."""
 _HISTORY_DAYS = PlanningSettings().history_days
 _EPOCH = np.datetime64("2026-01-05")
@@ -37,7 +37,8 @@ FIFTHS = 5
 class Judged:
     """A job at rest: its chance, that of similar jobs alone, what came, whether it may be stopped.
 
-    `dead`: it was not seen to work again at all. Jobs of one `source` share their causes.
+    `dead`: it was not seen to work again at all; `idle`: nor ever before. Jobs of one `source`
+    share their causes.
     """
 
     source: str
@@ -46,6 +47,7 @@ class Judged:
     came: bool
     may_stop: bool
     dead: bool
+    idle: bool
 
 
 def judged(
@@ -84,6 +86,7 @@ def judged(
                 came=came,
                 may_stop=found.may_stop(MOST),
                 dead=not (future == 1).any(),
+                idle=entry.never_worked,
             )
 
 
@@ -125,17 +128,21 @@ def table(rows: Sequence[Judged]) -> list[str]:
         np.array([row.similar for row in rows]),
     )
     came = np.array([row.came for row in rows], dtype=np.float64)
-    dead = np.array([row.dead for row in rows])
+    dead, idle = (
+        np.array(flags) for flags in zip(*((row.dead, row.idle) for row in rows), strict=True)
+    )
     sources = np.unique([row.source for row in rows], return_inverse=True)[1]
     lines = [
-        "| stated | jobs | mean stated | came | 90 % of came, sources | similar jobs alone |",
-        "|---|---:|---:|---:|---:|---|",
+        "| stated | jobs | mean stated | came | 90 % of came, sources | never at work | others |",
+        "|---|---:|---:|---:|---:|---|---|",
     ]
     for fifth in range(FIFTHS):
         own, other = (_in_fifth(values, fifth) for values in (chance, similar))
+        never = own & idle
         lines.append(
             f"| {100 * fifth // FIFTHS}–{100 * (fifth + 1) // FIFTHS} % | {own.sum()} "
             f"| {_percent(chance[own])} | {_percent(came[own])} | {_span(came[own], sources[own])} "
+            f"| {never.sum()}, {_percent(chance[never])}, {_percent(came[never])} "
             f"| {other.sum()}, {_percent(similar[other])}, {_percent(came[other])} |"
         )
     lines += [
@@ -236,13 +243,13 @@ def report(data: Path, *, full: bool) -> Iterator[str]:
         "fleet, and moments of one recorded job, are one source. Constants were fitted on the "
         "fleets of the first table, on seeds 2000 to 2399 and on one half of the clients; "
         "the pods were looked at: all of theirs above 20 % are of one service in the last hours of "
-        "its one day, a night that no history told of. On the second table, the "
-        "other half of the clients and the servers no constant was fitted, but they were run "
-        "several times between changes of the method and their figures seen; that only hours that "
-        "began at rest count came of the servers. A figure on data that nobody has seen needs new "
-        "seeds. "
-        "Similar jobs alone: the share of their rests of that length that ended in time, as jobs, "
-        "what was stated and what came."
+        "its one day, a night that no history told of. On the fleets of the second table nothing "
+        "was chosen; they were run three times. On the other half of the clients and the servers "
+        "no constant was fitted, but they were run several times between changes of the method and "
+        "their figures seen; that only hours that began at rest count came of the servers. "
+        "Never at work: those that were not seen to work up to then; they are drawn as of the kind "
+        "and team of jobs that do. Others: the share of similar jobs' rests of that length that "
+        "ended in time. Of both the jobs, what was stated and what came."
     )
     titles = ("on which constants were fitted", "on which no constant was fitted")
     for title, seeds in zip(titles, (TUNED, JUDGED), strict=True):

@@ -13,10 +13,10 @@ from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from planner.advisers.admission import AdmissionRoom, admitted
 from planner.advisers.autoscaler_bounds import bounds_advice, maxima_held_back
-from planner.advisers.emptied_nodes import empty_nodes
+from planner.advisers.emptied_nodes import empty_nodes, nodes_first
 from planner.advisers.growth import Growing, give_backs, growths
 from planner.advisers.growth_room import GrowthFacts, GrowthRoom
-from planner.advisers.idle_gpus import idle_gpus, rest_advice
+from planner.advisers.idle_gpus import idle_gpus, rest_advice, shared_rest_advice
 from planner.advisers.memory_advice import memory_recommendation
 from planner.advisers.memory_relief import reliefs
 from planner.advisers.mig_layouts import nodes_to_cut
@@ -34,7 +34,7 @@ from planner.proposals.proposal import Proposal, proposal_of
 from planner.proposals.relief import Relief
 from planner.proposals.savings import ProposalOutcome, outcome_of
 from planner.proposals.suppressions import Rejections, rejected
-from planner.proposals.wording import named_first
+from planner.proposals.wording import STARTS_ELSEWHERE, name_of, named_first
 from planner.sharing.advice import sharing_advice
 
 
@@ -109,7 +109,10 @@ def advise(
     reasons, picks = _select(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     findings = [memory_recommendation(relief, plan, problem) for relief in relieved]
     findings += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in picks]
-    findings = [named_first(row, room.first.get(row.job_id, ())) for row in findings]
+    findings = [
+        named_first(row, [name_of(change) for change in room.first.get(row.job_id, ())])
+        for row in findings
+    ]
     findings += _not_rejected(_shorter_limits(proposals, reasons, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
     # A job gets one advice at most: each kind sees only the jobs that the kinds before it left.
@@ -118,6 +121,7 @@ def advise(
         partial(smaller_advice, services),
         partial(slow_work_advice, slow),
         partial(rest_advice, services),
+        shared_rest_advice,
     ):
         rows = advice_on(by_job, reasons.keys() - resting, plan, problem)
         advised = {row.job_id: row for row in _not_rejected(rows, no)}
@@ -159,11 +163,15 @@ def advise(
     places = sharing.of(pools)
     reasons |= {job: place.why for job, place in places.items()}
     off = [
-        as_row(node)
+        (node, as_row(node))
         for node in empty
         if node.subject not in stays and not _needed(node, relieved, short)
     ]
-    findings += _not_rejected(off, no)
+    closed_rows = list(_not_rejected((row for _node, row in off), no))
+    closing = [node for node, row in off if row in closed_rows]
+    first = nodes_first(closing, changes, problem)
+    findings = [named_first(row, first.get(row.job_id, ()), STARTS_ELSEWHERE) for row in findings]
+    findings += closed_rows
     grown: list[Recommendation] = []
     if growth is not None:
         closed = {row.target for row in findings if row.action.spec.of_node}

@@ -12,7 +12,7 @@ from factories import make_job
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import HISTORY, check_frame
-from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.fleet import BoardShare, Cluster, Gpu, Node
 from data.facts.jobs import Job
 from data.records.forecasts import (
     DemandForecast,
@@ -134,6 +134,7 @@ def case(
     kept_on: frozenset[str] = frozenset(),
     occupied: Mapping[tuple[str, str], int] | None = None,
     history: pd.DataFrame | None = None,
+    shares: Mapping[str, BoardShare] | None = None,
     **changes: Any,
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None).
@@ -169,6 +170,7 @@ def case(
             nodes=tuple(nodes),
             kept_on=kept_on,
             occupied=occupied or {},
+            shares=shares or {},
         ),
         [job for job, *_rest in jobs],
         pd.concat([history_of(*job, slot) for job in jobs]) if history is None else history,

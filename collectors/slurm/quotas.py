@@ -30,6 +30,12 @@ _NUMBER_OF = {
 }
 _COUNTS = re.compile(r" GrpJobs=\w+\((\d+)\) .*? GrpSubmitJobs=\w+\((\d+)\)", re.ASCII)
 _GROUP = re.compile(r" GrpTRES=(\S*) ")
+_EACH = {
+    "account": re.compile(r" Account Limits=(.*?)(?: User Limits=|$)"),
+    "user": re.compile(r" User Limits=(.*)"),
+}
+_ONE = re.compile(r" (\S+?)(?:\(\d+\))?=\{[^}]*?\bMaxTRESP[AU]=([^ }]*)")
+"""A name with its use: of a user a number, from 24.11 on a name with its number behind it."""
 
 _PARTITION = re.compile(r"PartitionName=(\S+) .*? QoS=(\S+)")
 
@@ -39,9 +45,13 @@ Ask = Callable[..., str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """The present use of a QOS or an association by the controller: GPUs by TRES, and jobs."""
+    """The present use of a QOS or an association by the controller: GPUs by TRES, and jobs.
+
+    `each` is the use of the user and the account that were asked about, by those words.
+    """
 
     gpus: Mapping[str, float] = field(default_factory=dict)
+    each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     running: int | None = None
     pending: int | None = None
 
@@ -83,7 +93,10 @@ def quotas_of_job(
     queues = {
         QuotaKind.QOS: {job.qos, *(qos.get(name, "") for name in job.partition.split(","))},
         QuotaKind.ACCOUNT: accounts,
-        QuotaKind.USER: {f"{job.account}/{job.user}"},
+        QuotaKind.USER: {
+            f"{job.account}/{job.user}{of}"
+            for of in ("", *(f"/{name}" for name in job.partition.split(",")))
+        },
     }
     types = {"", *(gpu.gpu_type for gpu in job.gpus)}
     return tuple(
@@ -100,11 +113,13 @@ def slurm_quotas(
     sees_all: Callable[[], bool],
     now: datetime,
     dropped: Counter[str],
+    whose: SlurmJob | None = None,
 ) -> tuple[tuple[Quota, ...] | None, tuple[str, ...]]:
     """Return the limits on GPUs that are enforced, and warnings; None where they are hidden.
 
     None are enforced without slurmdbd, or without `limits` in AccountingStorageEnforce. Rows that
-    cannot be read are counted in `dropped`.
+    cannot be read are counted in `dropped`. The use of a limit for each user or account is that of
+    `whose` user and account, else unknown.
     """
     if not _words(configuration, "AccountingStorageEnforce") & _ENFORCED:
         return (), ()
@@ -120,7 +135,8 @@ def slurm_quotas(
     uses: dict[tuple[str, str], _Use] = {}
     warnings: tuple[str, ...] = ()
     try:
-        uses = dict(_uses(ask("scontrol", "--oneliner", "show", "assoc_mgr", "flags=qos,assoc")))
+        state = ask("scontrol", "--oneliner", "show", "assoc_mgr", "flags=qos,assoc")
+        uses = dict(_uses(state, _names_of(whose, state)))
     except CollectorError as error:
         warnings = (f"the use of limits of QOS and accounts is not visible: {error}",)
     read = [quota for row in qos for quota in _of_qos(row, uses, now)]
@@ -147,7 +163,17 @@ def _rows(
     return rows
 
 
-def _uses(output: str) -> Iterator[tuple[tuple[str, str], _Use]]:
+def _names_of(job: SlurmJob | None, state: str) -> dict[str, tuple[str, ...]]:
+    """Return the account and the user of a job as limits name them: a user also by number."""
+    if job is None:
+        return {}
+    number = re.search(rf" UserName={re.escape(job.user)}\((\d+)\) ", state)
+    return {"account": (job.account,), "user": (job.user, *(number.groups() if number else ()))}
+
+
+def _uses(
+    output: str, names: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, str], _Use]]:
     """Yield ((qos or association, its number), use) of what the controller shows line by line."""
     for line in output.splitlines():
         for kind, number_in in _NUMBER_OF.items():
@@ -162,8 +188,20 @@ def _uses(output: str) -> Iterator[tuple[tuple[str, str], _Use]]:
                     gpus={tres: float(used) for tres, used in _USE.findall(group[1])},
                     running=running,
                     pending=None if running is None or submitted is None else submitted - running,
+                    each=_use_of_each(line, names),
                 ),
             )
+
+
+def _use_of_each(line: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Mapping[str, float]]:
+    """Return the GPUs in use by TRES under a QOS, of the user and of the account of these names."""
+    return {
+        per: {tres: float(used) for tres, used in _USE.findall(text)}
+        for per, of_names in names.items()
+        for limits in _EACH[per].findall(line)
+        for name, text in _ONE.findall(limits)
+        if name in of_names
+    }
 
 
 def _limits(
@@ -180,7 +218,7 @@ def _limits(
             nominal=float(count),
             borrowing_limit=0.0,
             lending_limit=None,
-            used=None if per else use.gpus.get(tres),
+            used=use.each.get(per, {}).get(tres) if per else use.gpus.get(tres),
             admitted=None if per else use.running,
             pending=None if per else use.pending,
             observed_at=now,

@@ -85,7 +85,8 @@ def limit_words(quota: Quota) -> str:
     where = f"{quota.kind} {quota.queue}" + (f", flavor {quota.flavor}" if quota.flavor else "")
     limit = "no limit" if quota.nominal is None else f"{quota.nominal:g}"
     if quota.per:
-        return f"{where}: at most {limit} {quota.resource} for each {quota.per}"
+        used = "" if quota.used is None else f", of which {quota.used:g} are in use"
+        return f"{where}: at most {limit} {quota.resource} for each {quota.per}{used}"
     if quota.used is None:
         return f"{where}: {limit} {quota.resource}, use unknown"
     text = f"{where}: {quota.used:g} of {limit} {quota.resource} in use"

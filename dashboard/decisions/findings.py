@@ -19,6 +19,7 @@ from data.records.findings import (
     FindingEventKind,
 )
 from data.records.lifecycle import State
+from data.records.recommendations import APPLY_FIRST
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
@@ -56,6 +57,7 @@ class FindingStatus:
     `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
     `State`; `reason` is why it was dismissed, alone or by a pattern, and
     `revision` None when no revision is kept. `job` is what it is about, None for no job.
+    `apply_first` are the open findings that its change counts on.
     """
 
     finding: Finding
@@ -65,6 +67,7 @@ class FindingStatus:
     revision: StoredRecommendation | None
     events: tuple[FindingEvent, ...]
     job: Job | None = None
+    apply_first: tuple[str, ...] = ()
 
 
 def findings_now(
@@ -83,7 +86,7 @@ def findings_now(
     findings = reader.findings()
     jobs = reader.jobs_of({finding.target for finding in findings})
     patterns = active_patterns(record or reader, now)
-    return tuple(
+    statuses = [
         _kept_back(
             replace(
                 _status(finding, revisions[finding.number], tuple(events[finding.number])),
@@ -92,7 +95,27 @@ def findings_now(
             patterns,
         )
         for finding in findings
+    ]
+    references = {
+        f"{status.finding.target} ({status.finding.action})": status.finding.reference
+        for status in statuses
+        if status.state == OPEN
+    }
+    return tuple(
+        replace(
+            status,
+            apply_first=tuple(references[name] for name in _first(status) if name in references),
+        )
+        for status in statuses
     )
+
+
+def _first(status: FindingStatus) -> list[str]:
+    """Return the names of the changes that a plan wants made before that of a finding."""
+    if status.revision is None:
+        return []
+    factors = dict(status.revision.recommendation.evidence.factors)
+    return factors.get(APPLY_FIRST, "").split(", ")
 
 
 def _kept_back(status: FindingStatus, patterns: tuple[DismissalPattern, ...]) -> FindingStatus:

@@ -306,6 +306,7 @@ class FindingRow:
     reason: str
     cluster: str
     revision: RevisionRow | None
+    apply_first: tuple[str, ...] = ()
 
 
 def finding_row(status: FindingStatus) -> FindingRow:

@@ -108,9 +108,9 @@ class Job:
     scheduler: SchedulerFacts | None = None
 
     def tenant(self, by: str) -> str:
-        """Return the name of its tenant, '' when it has none; `by` is a field, account or none."""
-        if by == "account":
-            return self.scheduling.account
+        """Return the name of its tenant, '' when it has none; `by` is a choice of `tenants.by`."""
+        if "account" in by:
+            return self.scheduling.account or (self.namespace if by != "account" else "")
         return "" if by == "none" else str(getattr(self, by))
 
     @property

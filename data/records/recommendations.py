@@ -14,6 +14,9 @@ from data.records.plans import Configuration
 LIFETIME = timedelta(hours=24)
 """A recommendation that is older has expired."""
 
+APPLY_FIRST = "apply first"
+"""The factor that names the changes to be made before this one: `TARGET (ACTION), …`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:

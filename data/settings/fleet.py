@@ -11,7 +11,7 @@ from data.settings.fields import Section, documented, documented_rows, require
 BORROW_PRICE, GUARANTEE_PRICE = 0.05, 20.0
 """Per board and hour, of a borrowed one and of one that a guarantee lacks: the first breaks ties
 for the owner of a quota, the second is dearer than any board."""
-TENANT_KEYS = ("namespace", "account", "owner", "none")
+TENANT_KEYS = ("account-or-namespace", "namespace", "account", "owner", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +167,9 @@ class TenantSettings(Section, name="tenants"):
     """Tenants of the fleet, and their shares of it."""
 
     by: str = documented(
-        "namespace",
-        "what a tenant is: namespace (or partition), account, owner or none",
+        "account-or-namespace",
+        "what a tenant is: the account that Slurm's accounting has, else the namespace (or "
+        "partition); always the namespace (or partition), account or owner; or none",
         choices=TENANT_KEYS,
     )
     over_quota_penalty: float = documented(

@@ -103,15 +103,17 @@ class QueueReplay:
         self, waiting: Sequence[_Waiting], rng: np.random.Generator, freed: int = 0
     ) -> list[float]:
         running = []
+        # Ended runs are a sample: each play takes another of it, so that few of them say little.
+        lengths = rng.choice(self._shares, len(self._shares))
         for gpus, limit, elapsed in self._running:
             if gpus == freed:
                 freed = -1
                 running.append((0.0, gpus, 0.0))
                 continue
-            longer = self._shares[self._shares * limit > elapsed]
+            longer = lengths[lengths * limit > elapsed]
             share = rng.choice(longer) if len(longer) else 1.0
             running.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
-        shares = rng.choice(self._shares, len(waiting))
+        shares = rng.choice(lengths, len(waiting))
         drawn = [
             (job.gpus, job.limit, share * job.limit)
             for job, share in zip(waiting, shares, strict=True)

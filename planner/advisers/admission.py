@@ -1,5 +1,6 @@
 """Admission of proposals that fit together: there is room for each."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,7 +16,6 @@ from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
 
-NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
 Slots = npt.NDArray[np.float64]
 _TOLERANCE = 1e-9
 NO_HOST = "boards are free for it, but its pods' requests of CPU or memory do not fit beside them"
@@ -142,9 +142,14 @@ class AdmissionRoom:
             return NO_HOST
         change = self._change(proposal)
         for row, amount in sorted(change.items()):
-            if (self._used[row] + amount > self._most[row] + _TOLERANCE).any():
+            lacks = float((self._used[row] + amount - self._most[row]).max())
+            if lacks > _TOLERANCE:
                 number = row - len(self._row)
-                return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
+                return (
+                    self._no_room(row, lacks)
+                    if number < 0
+                    else allowed_by(self._quotas.rows[number])
+                )
         for row, amount in change.items():
             self._used[row] += amount
             self._claimed[row] += np.maximum(amount, 0.0)
@@ -152,6 +157,15 @@ class AdmissionRoom:
         self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change))
         self._freeing.append((proposal, change))
         return ""
+
+    def _no_room(self, row: int, lacks: float) -> str:
+        """Return which boards a change waits for while the others stay as proposed."""
+        count = math.ceil(lacks - _TOLERANCE)
+        model = next(name for (name, _scheduler), number in self._row.items() if number == row)
+        return (
+            f"it can be made when {count} more {model} {'is' if count == 1 else 'are'} free: "
+            "others hold them, or are proposed to"
+        )
 
     def _needed(self, change: Mapping[int, Slots]) -> Iterator[Proposal]:
         """Yield the proposals to follow before a change, for room beside all use."""

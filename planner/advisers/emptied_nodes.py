@@ -8,6 +8,7 @@ from datetime import timedelta
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.jobs import Platform
 from data.records.actions import Action
+from data.records.feasible_changes import keeps_its_pods
 from data.records.plans import NodePlan, Plan
 from data.records.recommendations import Savings
 from data.settings.energy import PUE_UNCERTAINTY
@@ -23,6 +24,7 @@ from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import FleetAdvice
 from planner.proposals.joint_errors import Error, above_zero, either_side, range_of
 from planner.proposals.proposal import Proposal
+from planner.proposals.wording import name_of
 
 _BASE_SPREAD = 0.5
 """How far (q10-q90) a server without its GPUs may draw from the setting `nodes.base_watts_per_gpu`
@@ -63,7 +65,54 @@ def empty_nodes(
         moves = _moves(may_go[node.node], proposed, first, problem)
         advice = _power_down(node, fact, model, (first, last), moves, plan, problem)
         if advice.savings.cost is not None and advice.savings.cost.central >= 0:
-            yield replace(advice, first=tuple(on_node[node.node]))
+            # A node that closes in some hours does not keep a job waiting until then.
+            later = [
+                change
+                for change in on_node[node.node]
+                if not first and _starts_again(change, 0) and not _only_ends_pods(change)
+            ]
+            before = [change for change in on_node[node.node] if change not in later]
+            yield replace(advice, first=tuple(before), later=tuple(later))
+
+
+def nodes_first(
+    closing: Sequence[FleetAdvice], changes: Sequence[Proposal], problem: PlanningProblem
+) -> Mapping[str, Sequence[str]]:
+    """Return by job the names of what comes before its change: nodes that close, room elsewhere.
+
+    A job that starts again is to find its node closed, and boards on the nodes that stay open: free
+    now, or freed by other changes, of which as many are named as it takes.
+    """
+    shut, under = {node.subject for node in closing}, problem.facts.scheduler
+    later = {change.job.demand.job.job_id: change for node in closing for change in node.later}
+    names = {
+        job: [f"{node.subject} ({node.action})" for node in closing if change in node.later]
+        for job, change in later.items()
+    }
+    free = defaultdict[tuple[str, str], float](float)
+    for node in problem.facts.nodes:
+        if node.open and node.known_as not in shut:
+            for scheduler in node.schedulers:
+                free[node.gpu_model, scheduler] += max(0, node.usable - node.allocated)
+    others = [change for change in changes if change.job.demand.job.job_id not in later]
+    for job, change in later.items():
+        model, scheduler = change.chosen.configuration.gpu_model, under[job]
+        free[model, scheduler] -= change.chosen.boards
+        for other in others:
+            gives = _given_back(other, model)
+            if free[model, scheduler] >= 0:
+                break
+            if gives > 0 and under[other.job.demand.job.job_id] == scheduler:
+                free[model, scheduler] += gives
+                names[job].append(name_of(other))
+                others = [entry for entry in others if entry is not other]
+    return names
+
+
+def _given_back(change: Proposal, model: str) -> float:
+    """Return the boards of a model that a change gives back, below 0 where it takes more."""
+    options = ((change.present, 1), (change.chosen, -1))
+    return sum(sign * at.boards for at, sign in options if at.configuration.gpu_model == model)
 
 
 def _by_node(
@@ -114,6 +163,18 @@ def _starts_again(change: Proposal | None, first: int) -> bool:
         return False
     elasticity = change.job.demand.standing.elasticity
     return bool(entering(elasticity, change.present, change.chosen))
+
+
+def _only_ends_pods(change: Proposal) -> bool:
+    """Return whether a change of a workload only ends some of its pods, and starts none."""
+    run, then = change.job.demand.job, change.chosen.configuration
+    same = (then.gpu_model, then.mig_profile) == (run.gpu_model, run.mig_profile)
+    return (
+        run.platform is Platform.KUBERNETES
+        and same
+        and then.gpu_count < run.gpu_count
+        and not keeps_its_pods(run, then.gpu_count)
+    )
 
 
 def _longest_off(node: NodePlan) -> tuple[int, int]:

@@ -4,7 +4,7 @@
 
 holds for each job and, summed, for the fleet. Units are GPUs (board equivalents for slices),
 averaged over the slots of the horizon. A service that rests, and whose work is likely to return, is
-not stopped: advice is that it be started on demand.
+not stopped: advice is that it be started on demand. Idle holders of one board stop together.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,11 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from data.base.errors import sentence
+from data.facts.cluster_names import name_in_cluster
+from data.facts.jobs import Job
 from data.records.actions import Action
-from data.records.feasible_changes import SCALES_TO_ZERO, why_not
+from data.records.feasible_changes import SCALES_TO_ZERO, runs_in_slurm, why_not
 from data.records.plans import IdleCause, IdleGpus, Plan
 from data.records.recommendations import Range, Recommendation
 from data.records.serving import ServiceOutlook
+from data.settings.all_settings import PlanningSettings
 from planner.costs.cost import needed_service
 from planner.costs.terms import Terms
 from planner.jobs.elasticity import Elasticity
@@ -119,18 +122,13 @@ def rest_advice(
         proposal = proposals.get(job_id)
         if proposal is None or not _may_scale_to_zero(proposal, problem.terms):
             continue
-        job, demand = proposal.job.demand.job, proposal.job.demand
-        model = problem.catalogue.find(job.gpu_model)
+        demand = proposal.job.demand
         cold, horizon = starts.get(job_id), problem.terms.horizon_hours
         takes = "not known: no start of it was seen"
         if cold is not None:
             takes = f"{cold.seconds / 60:.2g} min ({cold.source})"
         back, off = demand.work_return.chance, _hours_off(proposal, problem.terms)
-        most = proposal.present.boards * horizon
-        # When within the horizon its work returns nobody knows: of that chance nothing is counted.
-        hours = Range(low=0.0, central=(1 - back) * most, high=most, unit="GPU-h")
-        yield job_advice(
-            Action.SCALE_TO_ZERO,
+        yield _while_at_rest(
             proposal,
             plan,
             problem,
@@ -142,20 +140,99 @@ def rest_advice(
                 f"The chance that its work returns within {horizon:g} h is {100 * back:.0f} %; "
                 "of that nothing is counted as saved."
             ),
-            savings=savings_of(
-                problem,
-                gpu_hours=hours,
-                cost=None
-                if model is None
-                else replace(hours.times(model.price_per_hour), unit=problem.energy.currency),
-            ),
-            confidence="medium: its own rests and those of similar jobs",
-            factors=(
-                ("cold start", takes),
-                ("return of work", demand.work_return.describe()),
-            ),
-            signal="utilization",
+            factors=(("cold start", takes),),
         )
+
+
+def shared_rest_advice(
+    proposals: Mapping[str, Proposal],
+    unchanged: Collection[str],
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Iterator[Recommendation]:
+    """Yield for each job on shared boards where every holder is idle that all stop together."""
+    others = {
+        job_id: names
+        for job_id in unchanged
+        if (proposal := proposals.get(job_id))
+        and (names := _idle_beside(proposal, problem.planning))
+    }
+    # Who shares with a job at work stays, and so does everyone on a board with it.
+    while stay := [job_id for job_id, names in others.items() if not others.keys() >= {*names}]:
+        others = {job_id: names for job_id, names in others.items() if job_id not in stay}
+    for job_id, names in others.items():
+        proposal, partners = proposals[job_id], ", ".join(names)
+        stops = [_stop_of(proposals[name].job.demand.job) for name in (job_id, *names)]
+        yield _while_at_rest(
+            proposal,
+            plan,
+            problem,
+            change=f"no GPU while nothing asks for it or for {partners}, which share its boards",
+            why=(
+                f"Its boards have been idle for {proposal.job.demand.seen_idle_hours:.1f} h, and "
+                f"with it {partners}: {proposal.job.demand.work_return.describe()}. They are free "
+                "once all of these are stopped; one that stops alone frees nothing. When their "
+                f"owners agree: {'; '.join(stops)}."
+            ),
+        )
+
+
+def _idle_beside(proposal: Proposal, planning: PlanningSettings) -> tuple[str, ...]:
+    """Return for whom alone an idle job is kept, () where it is not, or not for them alone."""
+    demand = proposal.job.demand
+    share = demand.share
+    if share is None or proposal.job.keep_reason != share.why or demand.hours_to_redo:
+        return ()
+    return share.others if demand.may_stop(planning) else ()
+
+
+def _stop_of(job: Job) -> str:
+    """Return the command that stops a job."""
+    name = name_in_cluster(job.job_id)
+    if runs_in_slurm(job):
+        return f"scancel {name.partition(':')[2]}"
+    namespace, _slash, target = name.partition("/")
+    if "/" not in target:
+        return f"kubectl -n {namespace} delete pod {target}"
+    if target.partition("/")[0] in ("deployment", "statefulset"):
+        return f"kubectl -n {namespace} scale {target} --replicas=0"
+    return f"kubectl -n {namespace} delete {target}"
+
+
+def _while_at_rest(
+    proposal: Proposal,
+    plan: Plan,
+    problem: PlanningProblem,
+    *,
+    change: str,
+    why: str,
+    factors: tuple[tuple[str, str], ...] = (),
+) -> Recommendation:
+    """Return the advice to hold no GPU at rest."""
+    demand = proposal.job.demand
+    model = problem.catalogue.find(demand.job.gpu_model)
+    most = proposal.present.boards * problem.terms.horizon_hours
+    # When within the horizon its work returns nobody knows: of that chance nothing is counted.
+    central = (1 - demand.work_return.chance) * most
+    hours = Range(low=0.0, central=central, high=most, unit="GPU-h")
+    return job_advice(
+        Action.SCALE_TO_ZERO,
+        proposal,
+        plan,
+        problem,
+        change=change,
+        why=why,
+        savings=savings_of(
+            problem,
+            gpu_hours=hours,
+            cost=None
+            if model is None
+            else replace(hours.times(model.price_per_hour), unit=problem.energy.currency),
+        ),
+        confidence="medium: its own rests and those of similar jobs",
+        factors=(*factors, ("return of work", demand.work_return.describe())),
+        signal="utilization",
+    )
 
 
 def _hours_off(proposal: Proposal, terms: Terms) -> str:

@@ -29,6 +29,7 @@ from planner.jobs.job_demand import JobDemand
 
 _MAX_SIZES = 6
 _SCALING = 0.85
+_LATELY_HOURS = 1.0
 """Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
 
 
@@ -287,11 +288,14 @@ def _slices(
 def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
     """Return capped configurations where the boards' power was seen to exceed the cap, and will.
 
+    None where their power is read no more: what a cap would take from them now is unknown.
     `service` is what is left in the slot that the cap slows most.
     """
     law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
     peak = demand.board_max_watts
-    if demand.power_q90 is None or law is None or peak is None:
+    lately = round(_LATELY_HOURS / terms.slot_hours) or 1
+    is_read = np.isfinite(demand.past.power_watts[-lately:]).any()
+    if demand.power_q90 is None or law is None or peak is None or not is_read:
         return []
     watts = demand.power_q90 / count
     options = []

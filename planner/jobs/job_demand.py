@@ -20,7 +20,7 @@ from data.settings.all_settings import PlanningSettings
 from planner.jobs.elasticity import Elasticity, JobElasticity, standing_of
 from planner.jobs.job_end import Remaining, waits_for_start
 from planner.jobs.power_curve import PowerCurve, learned_curve
-from planner.jobs.work_returns import RestEvidence, Rests, WorkReturn, return_of
+from planner.jobs.work_returns import Rests, WorkReturn, return_of
 
 Values = npt.NDArray[np.float64]
 _WEEK, _MIN_SEEN, _WORK = timedelta(days=7), timedelta(hours=22), timedelta(hours=1)
@@ -113,7 +113,7 @@ def job_demand(
     *,
     remaining: Remaining,
     rests: Rests,
-    similar: Sequence[RestEvidence] = (),
+    similar: Sequence[Values] = (),
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
     model: GpuModel | None = None,

@@ -44,9 +44,9 @@ def enforced_shares(
     for job in jobs:
         live[job.tenant(by)].append(job)
     for quota in boards:
-        if by == "account" and quota.kind is QuotaKind.ACCOUNT:
+        if "account" in by and quota.kind is QuotaKind.ACCOUNT:
             owned[quota.queue].append(quota)
-    if by == "namespace":
+    if "namespace" in by:
         owned |= _of_namespaces(boards)
     shares = {
         tenant: EnforcedShare(
@@ -57,7 +57,7 @@ def enforced_shares(
         for tenant, limits in owned.items()
         if limits and not _go_past(limits, quotas, live[tenant])
     }
-    for namespace, limits in _of_pods(boards).items() if by == "namespace" else ():
+    for namespace, limits in _of_pods(boards).items() if "namespace" in by else ():
         clusters = {quota.source for quota in limits}
         plain = [not job.mig_profile and job.source in clusters for job in live.get(namespace, ())]
         if plain and all(plain):

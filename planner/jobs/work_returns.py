@@ -9,6 +9,10 @@ exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next 
 
 where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
 from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
+Rests of other jobs count by state: those after work for a job that was seen to work, those before
+any work for one that was not, and both only from a share of its own rest on (`_AS_LONG`). That most
+jobs soon begin to work says little of a board that is held in case.
+
 While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
 rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
 at this hour, whole days or weeks ago, of which x had work:
@@ -33,8 +37,13 @@ from data.facts.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.intp]
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
+AGES = LEAST * 2.0 ** np.arange(11)
+_AS_LONG = (0.5, 0.25)
+"""The share of a rest, before and after work, from which on the rests of other jobs count for it.
+It is rounded down to one of `AGES`."""
 _PRIOR = 0.2
 _WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
@@ -51,27 +60,25 @@ _FLOOR = 0.01
 """No chance is stated lower, nor higher than what it leaves: a few weeks show no certainty."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestEvidence:
-    """Rests that ended in work, and the exposure in which they did."""
+Evidence = npt.NDArray[np.float64]
+"""Ends of rests in work, and the exposure in which they came: [before any work was seen or after
+it, from each of `AGES` on, which of both]."""
 
-    events: float = 0.0
-    exposure: float = 0.0
 
-    def plus(self, other: "RestEvidence", times: float = 1.0) -> "RestEvidence":
-        """Return both together, the other `times` over."""
-        return RestEvidence(
-            self.events + times * other.events, self.exposure + times * other.exposure
-        )
+def evidence_of(hours: Values, returned: Flags, states: Indices, jobs: int = 1) -> Evidence:
+    """Return the evidence of rests by job: `states` are twice its number, and 1 after work."""
+    beyond = np.log(np.maximum(hours / AGES[:, None], 1.0))
+    cells = (states * len(AGES) + np.arange(len(AGES))[:, None]).ravel()
+    sums = [
+        np.bincount(cells, weights=values.ravel(), minlength=2 * len(AGES) * jobs)
+        for values in (1.0 * (returned & (beyond > 0)), beyond)
+    ]
+    return np.stack(sums, axis=-1).reshape(jobs, 2, len(AGES), 2).astype(np.float64)
 
-    def at_most(self, exposure: float) -> "RestEvidence":
-        """Return the same share of events in this exposure at most."""
-        share = exposure / max(exposure, self.exposure)
-        return RestEvidence(share * self.events, share * self.exposure)
 
-    def mean(self, before: float, weight: float) -> float:
-        """Return the mean of alpha given its mean `before`, worth `weight` of exposure."""
-        return max(0.0, before * weight + self.events) / (weight + max(0.0, self.exposure))
+def _at_most(evidence: Values, exposure: float) -> Values:
+    """Return the evidence of a job scaled down from this exposure to what counts at most."""
+    return evidence * (_MOST / max(_MOST, exposure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,6 +88,8 @@ class Rests:
     `present` is how long it has rested up to its newest slot, 0 while it works; it is one of the
     `unended`. `observed` and `worked` are the ages of the starts of slots with known activity, and
     with work: h before the end of that slot, ascending. That end is `clock` hours into a day, UTC.
+    `evidence` is that of its rests on the hazard with which they end. `never_worked`: all that was
+    read of it is known, and at rest.
     """
 
     returned: Values
@@ -88,19 +97,14 @@ class Rests:
     present: float
     observed: Values
     worked: Values
+    evidence: Evidence
+    never_worked: bool = False
     clock: float = 0.0
 
     @property
     def slot_hours(self) -> float:
         """The length of a slot; 0 where nothing is known."""
         return float(self.observed[0]) if len(self.observed) else 0.0
-
-    @property
-    def evidence(self) -> RestEvidence:
-        """The evidence on the hazard with which rests end."""
-        hours = np.concatenate([self.returned, self.unended])
-        exposure = float(np.log(hours[hours > LEAST] / LEAST).sum())
-        return RestEvidence(float((self.returned > LEAST).sum()), exposure)
 
 
 def rests_of(
@@ -112,15 +116,17 @@ def rests_of(
     """
     none = np.empty(0)
     if not len(rows):
-        return Rests(returned=none, unended=none, present=0.0, observed=none, worked=none)
+        return Rests(returned=none, unended=none, present=0.0, observed=none, worked=none,
+                     evidence=np.zeros((2, len(AGES), 2)))  # fmt: skip
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
     first, _last = _runs(rows.utilization_max_ratio <= idle_ratio, apart)
     is_idle = rows.utilization_max_ratio[-1] <= idle_ratio
     present = (len(rows) - first[-1]) * slot_hours if is_idle else 0.0
     busy, idle = _activity(rows.utilization_max_ratio, apart, idle_ratio, restart_slots)
     first, last = _runs(idle, apart)
-    hours = (last - first + 1) * slot_hours
+    hours = (last - first + 1).astype(np.float64) * slot_hours
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
+    worked = np.logical_or.accumulate(busy | np.isnan(rows.utilization_max_ratio))
     ages = (rows.slot_start[-1] - rows.slot_start) / np.timedelta64(3600, "s") + slot_hours
     return Rests(
         returned=hours[returned],
@@ -128,6 +134,8 @@ def rests_of(
         present=float(present),
         observed=ages[idle | busy][::-1],
         worked=ages[busy][::-1],
+        evidence=evidence_of(hours, returned, worked[first].astype(np.intp))[0],
+        never_worked=not worked[-1],
         clock=float(
             (rows.slot_start[-1] - rows.slot_start[-1].astype("datetime64[D]"))
             / np.timedelta64(3600, "s")
@@ -138,7 +146,7 @@ def rests_of(
 
 def evidence_of_many(
     rows: pd.DataFrame, *, slot_hours: float, idle_ratio: float, restart_slots: Mapping[str, int]
-) -> Mapping[str, RestEvidence]:
+) -> Mapping[str, Evidence]:
     """Return the evidence of the rests of many jobs at once, each as that of its `rests_of`.
 
     `rows` has the columns job_id, slot_start and utilization_max_ratio, by job and time.
@@ -153,17 +161,14 @@ def evidence_of_many(
     most = np.array([restart_slots[str(name)] for name in names])[jobs]
     busy, idle = _activity(ratio, apart, idle_ratio, most)
     first, last = _runs(idle, apart)
-    hours = (last - first + 1) * slot_hours
+    hours = (last - first + 1).astype(np.float64) * slot_hours
     returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
-    counted = hours > LEAST
-    by_job = jobs[first]
-    ends = np.bincount(by_job, weights=returned & counted, minlength=len(names))
-    logs = np.log(np.maximum(hours, LEAST) / LEAST)
-    exposures = np.bincount(by_job, weights=logs, minlength=len(names))
-    return {
-        str(name): RestEvidence(float(events), float(exposure))
-        for name, events, exposure in zip(names, ends, exposures, strict=True)
-    }
+    # How many slots of work came before a rest, less those of the jobs before this one.
+    maybe = busy | np.isnan(ratio)
+    count = np.cumsum(maybe)
+    worked = count[first] > (count - maybe)[np.searchsorted(jobs, jobs[first])]
+    evidence = evidence_of(hours, returned, 2 * jobs[first] + worked, len(names))
+    return {str(name): entry for name, entry in zip(names, evidence, strict=True)}
 
 
 def _activity(
@@ -176,7 +181,7 @@ def _activity(
     return busy, (ratio <= idle_ratio) | worked & ~busy
 
 
-def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _runs(idle: Flags, apart: Flags) -> tuple[Indices, Indices]:
     """Return the first and the last slot of each run of idle slots without a gap."""
     first = idle & np.concatenate([[True], ~idle[:-1] | apart])
     last = idle & np.concatenate([~idle[1:] | apart, [True]])
@@ -186,24 +191,36 @@ def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[
 def similar_rests(
     rests: Mapping[str, Rests],
     groups: Mapping[str, Sequence[Hashable]],
-    ended: Iterable[tuple[Sequence[Hashable], RestEvidence]] = (),
-) -> Mapping[str, tuple[RestEvidence, ...]]:
-    """Return by job what the rests of the others say, one entry per group, the widest first.
+    ended: Iterable[tuple[Sequence[Hashable], Evidence]] = (),
+) -> Mapping[str, tuple[Values, ...]]:
+    """Return by job the ends and the exposure of the rests of others, by group, the widest first.
 
-    `ended` are the groups and the evidence of jobs that are over.
+    For a job that was seen to work those after work, for another those before any, as far as they
+    lasted about as long as its own. `ended` are the groups and the evidence of jobs that are over.
     """
-    shares = {job_id: entry.evidence.at_most(_MOST) for job_id, entry in rests.items()}
-    sums: dict[Hashable, RestEvidence] = {}
-    for group_names, evidence in ended:
-        for group in group_names:
-            sums[group] = sums.get(group, RestEvidence()).plus(evidence.at_most(_MOST))
-    for job_id, share in shares.items():
-        for group in groups[job_id]:
-            sums[group] = sums.get(group, RestEvidence()).plus(share)
+    shares = {job_id: _share(entry.evidence) for job_id, entry in rests.items()}
+    sums: dict[Hashable, Evidence] = {}
+    for names, share in (
+        *((names, _share(evidence)) for names, evidence in ended),
+        *((groups[job_id], share) for job_id, share in shares.items()),
+    ):
+        for group in names:
+            sums[group] = sums.get(group, 0.0) + share
+    places = {}
+    for job_id, entry in rests.items():
+        state = int(not entry.never_worked)
+        as_long = int(np.searchsorted(AGES[1:], _AS_LONG[state] * entry.present, "right"))
+        places[job_id] = (state, as_long)
     return {
-        job_id: tuple(sums[group].plus(share, -1.0) for group in groups[job_id])
-        for job_id, share in shares.items()
+        job_id: tuple(
+            np.maximum(sums[group][place] - shares[job_id][place], 0.0) for group in groups[job_id]
+        )
+        for job_id, place in places.items()
     }
+
+
+def _share(evidence: Evidence) -> Evidence:
+    return _at_most(evidence, float(evidence[:, 0, 1].sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,15 +318,16 @@ def _by_hour(ages: Values, clock: float, days: int) -> Flags:
     return table
 
 
-def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float) -> WorkReturn:
-    """Return the chance by equations (1) and (2); `similar` is of the widest group first."""
+def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> WorkReturn:
+    """Return the chance by equations (1) and (2); `similar` is that of `similar_rests`."""
     mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
-    present = RestEvidence(exposure=float(np.log(age / LEAST)))
-    local = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
+    present = np.array([0.0, np.log(age / LEAST)])
+    earlier_rests = rests.evidence[:, 0].sum(axis=0) - present
+    ends, exposure = _at_most(earlier_rests, earlier_rests[1]) + present
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
-        mean = evidence.mean(mean, before)
-    shape = mean * weight + local.events + _STARTED * bool(len(rests.worked))
-    rate = weight + local.exposure
+        mean = (mean * before + evidence[0]) / (before + evidence[1])
+    shape = mean * weight + ends + _STARTED * (not rests.never_worked)
+    rate = weight + exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]
     # A rest shows up to a slot shorter than it was, and the present one up to a slot longer.
@@ -328,7 +346,7 @@ def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float)
         earlier=len(earlier),
         back=int((earlier <= age + ahead_hours).sum()),
         longest=float(rests.returned.max(initial=0.0)),
-        events=similar[0].events if similar else 0.0,
+        events=float(similar[0][0]) if similar else 0.0,
         off=hours_off(rests),
     )
 

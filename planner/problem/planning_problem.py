@@ -37,7 +37,7 @@ from planner.fleet.tenants import Tenants, make_tenants
 from planner.jobs.elasticity import standing_of
 from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.jobs.job_end import remaining_of
-from planner.jobs.work_returns import RestEvidence, evidence_of_many, rests_of, similar_rests
+from planner.jobs.work_returns import Evidence, evidence_of_many, rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
 
 Values = npt.NDArray[np.float64]
@@ -335,7 +335,7 @@ def make_problem(
 
 def _past_rests(
     jobs: Sequence[Job], history: pd.DataFrame | None, planning: PlanningSettings
-) -> Iterator[tuple[tuple[tuple[str, ...], ...], RestEvidence]]:
+) -> Iterator[tuple[tuple[tuple[str, ...], ...], Evidence]]:
     """Yield the groups and the evidence of the rests of jobs that ended."""
     if history is None or not jobs:
         return

@@ -25,8 +25,8 @@ _NOTICEABLE_BOARDS = 0.05
 class FleetAdvice:
     """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job.
 
-    `first` are changes of jobs that have to be followed before it, `frees` the jobs whose boards
-    it frees.
+    `first` are changes of jobs that have to be followed before it, `later` those that start a job
+    again, which must not find it open, and `frees` the jobs whose boards it frees.
     """
 
     action: Action
@@ -43,6 +43,7 @@ class FleetAdvice:
     factors: tuple[tuple[str, str], ...]
     details: tuple[tuple[str, str], ...] = ()
     first: tuple[Proposal, ...] = ()
+    later: tuple[Proposal, ...] = ()
     frees: tuple[str, ...] = ()
 
 

@@ -12,7 +12,7 @@ from planner.proposals.evidence import FleetEvidence, confidence_of, evidence_of
 from planner.proposals.fleet_advice import FleetAdvice
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome
-from planner.proposals.wording import change_text, loses_a_run, named_first, why
+from planner.proposals.wording import change_text, loses_a_run, name_of, named_first, why
 
 
 def of_proposal(
@@ -95,4 +95,4 @@ def of_fleet(
         starts_at=advice.starts_at,
         ends_at=advice.ends_at,
     )
-    return named_first(recommendation, advice.first)
+    return named_first(recommendation, [name_of(entry) for entry in advice.first])

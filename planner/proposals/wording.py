@@ -7,7 +7,7 @@ from data.base.units import IDLE_RATIO
 from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
-from data.records.recommendations import Recommendation
+from data.records.recommendations import APPLY_FIRST, Recommendation
 from planner.costs.cost import missed_service
 from planner.costs.time_shift import goes_on_later, work_means
 from planner.costs.transitions import leaving
@@ -107,13 +107,25 @@ def _loses_work(proposal: Proposal) -> str:
     )
 
 
-def named_first(revision: Recommendation, first: Sequence[Proposal]) -> Recommendation:
-    """Return a recommendation that says which changes free what it counts on, if any do."""
+STARTS_ELSEWHERE = "it starts again, and is to do so on a node that stays on"
+
+
+def name_of(proposal: Proposal) -> str:
+    """Return the name by which another change says that this one comes first."""
+    return f"{proposal.job.demand.job.job_id} ({proposal.action})"
+
+
+def named_first(
+    revision: Recommendation, first: Sequence[str], why: str = "it counts on what that frees"
+) -> Recommendation:
+    """Return a recommendation that says which changes have to come before it, if any do."""
     if not first:
         return revision
-    names = ", ".join(f"{entry.job.demand.job.job_id} ({entry.action})" for entry in first)
-    text = f"Apply {names} first: it counts on what that frees."
-    factors = (("apply first", names), *revision.evidence.factors)
+    names = ", ".join(first)
+    text = f"Apply {names} first: {why}."
+    before = dict(revision.evidence.factors).get(APPLY_FIRST, "")
+    others = [pair for pair in revision.evidence.factors if pair[0] != APPLY_FIRST]
+    factors = ((APPLY_FIRST, ", ".join(filter(None, (before, names)))), *others)
     evidence = replace(revision.evidence, factors=factors)
     return replace(revision, why=f"{revision.why} {text}", evidence=evidence)
 

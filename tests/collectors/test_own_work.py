@@ -1,5 +1,6 @@
 """Pods that each have a share of the work or data: another number of them would drop it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from beds.kubernetes_lists import JOBS, PODS, SETS, facts, pod, template, thing,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kubernetes.own_work import why_no_fewer, why_no_other_number
+from collectors.kubernetes.own_work import checkpoint_facts, why_no_fewer, why_no_other_number
 from data.records.feasible_changes import why_not
 from data.records.plans import Configuration
 
@@ -132,3 +133,25 @@ def test_a_set_whose_volumes_go_with_its_pods_is_not_stopped(tmp_path: Any, poli
     found = told(lists, tmp_path)
     assert facts(found).workload
     assert bool(why_not(found.jobs[0], two_of(found.jobs[0].gpu_model, 0))) == (policy == "Delete")
+
+
+@pytest.mark.parametrize(
+    ("marks", "names"),
+    [
+        ({}, set()),
+        ({"trimtab/checkpoints": "true"}, {"checkpoints"}),
+        ({"trimtab/checkpoints": "false"}, set()),
+        ({"trimtab/checkpoints": "yes, daily"}, set()),
+        ({"trimtab/checkpoint-at": "2026-01-05T11:00:00Z"}, {"checkpoint_at"}),
+        ({"trimtab/checkpoint-at": "2026-01-05T13:00:00Z"}, set()),
+        ({"trimtab/checkpoint-at": "an hour ago"}, set()),
+        ({"checkpoints": "true"}, set()),
+    ],
+)
+def test_a_checkpoint_is_what_its_owner_says_and_none_of_the_future(
+    marks: dict[str, str], names: set[str]
+) -> None:
+    """By annotations of the workload; a word that is not understood says nothing."""
+    seen_at = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    document = {"metadata": {"name": "train", "annotations": marks}}
+    assert {name for name, _value in checkpoint_facts(document, seen_at)} == names

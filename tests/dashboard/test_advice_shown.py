@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from factories import H100, NOW, make_range, make_recommendation
 
 from dashboard.apply.worker.change_file import change_for
+from dashboard.web.findings import finding_panel
 from dashboard.web.findings.boards import boards_of
-from dashboard.web.findings.finding_panel import effect_text
+from dashboard.web.findings.finding_panel import blast_text, effect_text
+from dashboard.web.findings.finding_rows import InboxRow
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Platform
@@ -26,6 +29,22 @@ def test_advice_is_refused_as_a_change_file(action: Action, platform: Platform) 
     with pytest.raises(ChangeRefusedError) as refused:
         change_for(one, ())
     assert "move both jobs" in refused.value.hint
+
+
+@pytest.mark.parametrize("action", sorted(Action))
+@pytest.mark.parametrize("autoscaler", [(), (("autoscaler", "hpa/chat"),)])
+def test_a_card_promises_a_way_back_of_changes_alone(
+    monkeypatch: pytest.MonkeyPatch, action: Action, autoscaler: Any
+) -> None:
+    """What a person does by hand changes nothing by itself, and nobody rolls it back."""
+    monkeypatch.setattr(finding_panel, "tense", lambda live, _recorded: live)
+    one = make_recommendation(action=action, details=autoscaler)
+    status: Any = None
+    told = blast_text(InboxRow(status=status, revision=one, urgent=False, saved=None))
+    assert ("a person does it by hand" in told) is one.is_advice
+    assert ("it changes nothing by itself" in told) is one.is_advice
+    undone = [words for words in ("can be rolled back", "cannot be undone") if words in told]
+    assert len(undone) == (not one.is_advice)
 
 
 def test_new_fields_come_back_from_the_store_as_they_went() -> None:

@@ -14,10 +14,12 @@ from dashboard.cli import main
 from dashboard.cycle.cooldowns import rejections
 from dashboard.decisions import approvals, findings
 from dashboard.decisions.findings import FindingStatus, findings_now, outcome_rows
+from dashboard.resources.rows import finding_row
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.actions import Action
 from data.records.findings import DismissalReason, number_of
+from data.records.recommendations import APPLY_FIRST
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
 
@@ -60,6 +62,33 @@ def test_a_number_outlives_the_cycles(store: Store) -> None:
     assert one.revision.recommendation.digest == third.digest
     for text in ("TT-1", "tt-1", " tT-1 "):
         assert store.reader.recommendation(text, now=NOW).recommendation == third
+
+
+@pytest.mark.parametrize("decided", ["open", "approved", "dismissed", "gone"])
+def test_what_is_to_be_applied_first_is_named_by_its_number(store: Store, decided: str) -> None:
+    """As long as it is open: what is decided or proposed no more is waited for by nobody."""
+    idle = make_recommendation(job_id="a/idle", action=Action.RECLAIM)
+    node = make_recommendation(
+        job_id="", action=Action.CONSOLIDATE, details=(("node", "n1"),), job_name="n1"
+    )
+    grows = make_recommendation(job_id="b/grows", action=Action.SCALE_OUT)
+    names = "a/idle (reclaim), n1 (consolidate), c/unknown (reclaim)"
+    factors = ((APPLY_FIRST, names), *grows.evidence.factors)
+    grows = replace(grows, evidence=replace(grows.evidence, factors=factors))
+    first, _node, _grows = cycle(store, 1, idle, node, grows)
+    now = NOW + HOUR
+    if decided == "approved":
+        approvals.approve(store, first.digest, by="Kim", now=now)
+    elif decided == "dismissed":
+        approvals.reject(store, first.digest, by="Kim", comment="no", now=now)
+    elif decided == "gone":
+        cycle(store, 2, node, grows)
+    found = {row.finding.target: row for row in findings_now(store.reader, now=now + HOUR)}
+    wanted = [found["a/idle"].finding.reference] * (decided == "open")
+    wanted += [found["n1"].finding.reference]
+    assert list(found["b/grows"].apply_first) == wanted
+    assert finding_row(found["b/grows"]).apply_first == found["b/grows"].apply_first
+    assert found["n1"].apply_first == ()
 
 
 @pytest.mark.parametrize("text", ["TT-0", "TT-01", "TT--1", "TT-1x", "1", "TT-", "TT-" + "9" * 30])

@@ -21,7 +21,7 @@ from data.facts.jobs import OwnNames, SchedulerFacts
 from data.records.forecasts import Quantity
 from data.store import Store, StoreReader, open_store
 from data.store.facts.energy_parts import EnergyKey, Periods
-from data.store.facts.job_sql import FIELDS
+from data.store.facts.job_sql import TENANT_NAMES
 from data.store.facts.samples_sql import ENERGY_KEYS
 from data.store.facts.traced_reader import TracedRange
 from data.store.handles.answer_recorder import prepare
@@ -99,7 +99,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
                 JobFilter(fields=(("owner", THEIRS),), running=True), **span, **page
             ),
         ],
-        "job_names": [lambda r, name=name: r.job_names(name) for name in FIELDS],  # type: ignore[misc]
+        "job_names": [lambda r, name=name: r.job_names(name) for name in TENANT_NAMES],  # type: ignore[misc]
         "findings": [lambda r: r.findings()],
         "jobs": [lambda r: r.jobs()],
         "jobs_lately": [lambda r: r.jobs_lately()],

@@ -63,6 +63,21 @@ class OlderJobs:
         return replace(found, jobs=jobs, allocations=held)
 
 
+def in_named_order(proposals: Sequence[Recommendation]) -> list[Recommendation]:
+    """Return proposals with those before each that it says are to be applied first."""
+    ordered, left = list[Recommendation](), list(proposals)
+    while left:
+        names = {f"{one.target} ({one.action})" for one in left}
+        ready = [one for one in left if names.isdisjoint(_named_first(one))] or left[:1]
+        ordered += ready
+        left = [one for one in left if one not in ready]
+    return ordered
+
+
+def _named_first(one: Recommendation) -> list[str]:
+    return dict(one.evidence.factors).get("apply first", "").split(", ")
+
+
 BY_HAND = "where its manifest is kept"
 """In the words of a proposal and of a refusal, for what others would undo."""
 MADE = frozenset({State.APPLIED, State.VERIFIED, State.FELL_SHORT})
@@ -177,7 +192,9 @@ class Fleet:
 
         What neither ends nor waits for its proposed begin within four minutes stays as it is then.
         """
-        mine = [one for one in proposals if not one.is_advice and self.applier.covers(one)]
+        mine = in_named_order(
+            [one for one in proposals if not one.is_advice and self.applier.covers(one)]
+        )
         outcomes = []
         for one in mine:
             try:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from factories import make_job, make_quota
-from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from fleet_cases import KUBERNETES, SLURM, gpu, node_of, pods_job, slurm_job
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
 from data.facts.gpu_resources import WHOLE_GPU
@@ -126,3 +126,67 @@ def test_a_node_that_a_reclaim_empties_names_it(holds: str) -> None:
     found = advise(replace(plan, nodes=off), problem).recommendations
     (node,) = (row for row in found if row.action is Action.CONSOLIDATE)
     assert first(node) == "ml/job/a (reclaim)" * (holds == "b")
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(
+    ("source", "each", "stays_on", "names"),
+    [
+        (SLURM, 4, 4, "b (consolidate)"),
+        (SLURM, 4, 6, "b (consolidate), slurm:2 (reclaim)"),
+        (KUBERNETES, 4, 4, "b (consolidate)"),
+        (KUBERNETES, 1, 4, ""),
+        (KUBERNETES, 1, 6, ""),
+    ],
+)
+def test_a_job_that_starts_again_is_to_find_its_node_closed(
+    slot_minutes: int, source: str, each: int, stays_on: int, names: str
+) -> None:
+    """Else it may start there again, and the node is no longer free; it needs room elsewhere.
+
+    Pods of `each` GPUs: where fewer of them stay, none starts again.
+    """
+    stays, rests, again = (
+        slurm_job(number, gpu_count=count, gpu_model=H100, first_seen_at=AS_OF - timedelta(days=3))
+        if source == SLURM
+        else pods_job(
+            f"j{number}", "deployment", gpu_count=count, gpu_model=H100,
+            first_seen_at=AS_OF - timedelta(days=3),
+            extra=(("gpus_per_pod", str(each)), ("pods", str(count // each))),
+        )
+        for number, count in ((1, stays_on), (2, 2), (3, 4))
+    )  # fmt: skip
+    held = {
+        "a": [stays.job_id] * stays_on + [rests.job_id] * 2 + [""] * (6 - stays_on),
+        "b": [again.job_id] * 4 + [""] * 4,
+    }
+    slots = 24 * 60 // slot_minutes
+    problem = case(
+        (stays, 0.9, 60_000.0, 600.0 * stays_on),
+        (rests, 0.0, 9_000.0, 140.0),
+        (again, 0.2, 10_000.0, 800.0),
+        gpus=[
+            gpu(name, index, H100, job)
+            for name, jobs in held.items()
+            for index, job in enumerate(jobs)
+        ],
+        rules=FleetRules(nodes=NodeSettings()),
+        nodes=[
+            node_of(name, H100, source=source, partitions=("gpu",) * (source == SLURM))
+            for name in held
+        ],
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes, horizon_slots=slots, power_cap_ratios=""
+        ),
+    )
+    plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
+    off = tuple(
+        NodePlan(node=name, gpu_model=H100, gpus=8, on=(name == "a",) * slots) for name in held
+    )
+    found = advise(replace(plan, nodes=off), problem).recommendations
+    (node,) = (row for row in found if row.action is Action.CONSOLIDATE)
+    (fewer,) = (row for row in found if row.job_id == again.job_id)
+    assert fewer.action is Action.FEWER_GPUS
+    assert first(node) == ("" if names else f"{again.job_id} (fewer-gpus)")
+    assert first(fewer) == names
+    assert (f"Apply {names} first: it starts again" in fewer.why) is bool(names)

@@ -31,7 +31,7 @@ from data.records.recommendations import Range, Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from planner.advise import Advice, advise
-from planner.advisers.admission import NO_ROOM, AdmissionRoom, admitted
+from planner.advisers.admission import AdmissionRoom, admitted
 from planner.costs.cost import rent_per_hour
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
@@ -209,12 +209,16 @@ def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows
     assert ("nodes powered down" in line) is bool(nodes)
 
 
-def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
-    """One L40S is free: the first job takes it, the second waits for nothing that comes."""
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(("jobs_count", "free"), [(2, 1), (3, 1), (3, 2)])
+def test_room_is_given_to_the_first_and_the_others_are_told_what_is_to_be_free(
+    slot_minutes: int, jobs_count: int, free: int
+) -> None:
+    """The first jobs take the free L40S; the others learn which boards they wait for."""
     problem = case(
-        *((make_job(f"a/{name}"), 0.3, 10_000.0, 300.0) for name in "xy"),
-        gpus=[*boards(H100, 2), *boards(L40S, 1)],
-        planning=PlanningSettings(slot_minutes=60, horizon_slots=4),
+        *((make_job(f"a/{name}"), 0.3, 10_000.0, 300.0) for name in "xyz"[:jobs_count]),
+        gpus=[*boards(H100, jobs_count), *boards(L40S, free)],
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=4),
     )
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     jobs = [
@@ -231,7 +235,11 @@ def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
         proposal_of(job, entry, problem.terms)
         for job, entry in zip(problem.jobs, jobs, strict=True)
     ]
-    assert admitted(proposals, AdmissionRoom(problem)) == ([0], {1: NO_ROOM})
+    numbers, reasons = admitted(proposals, AdmissionRoom(problem))
+    assert numbers == list(range(free))
+    assert sorted(reasons) == list(range(free, jobs_count))
+    for why in reasons.values():
+        assert f"when 1 more {L40S} is free" in why
 
 
 def test_a_plan_that_changes_a_job_often_gives_one_change_that_suffices() -> None:

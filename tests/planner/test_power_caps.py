@@ -1,6 +1,7 @@
 """The laws of power caps: the same curve as the power model's, within what Zeus measured."""
 
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 from statistics import NormalDist
 
@@ -9,7 +10,7 @@ import pytest
 from factories import H100, make_job
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_cases import boards, case
+from planning_cases import boards, case, day_in_slots, history_of
 
 from data.catalogue.gpu_catalogue import cap_law_of, load_cap_laws, load_gpu_catalogue
 from data.records.actions import Action
@@ -166,3 +167,26 @@ def test_generations_without_measurement_take_the_widest_law() -> None:
     assert laws["V100-SXM2-32GB"].measured
     assert not laws["H200-SXM-141GB"].measured
     assert laws["H200-SXM-141GB"] == laws["L40S-48GB"]
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(
+    ("unknown", "is_capped"),
+    [(slice(0, 0), True), (slice(0, -8), True), (slice(-8, None), False), (slice(-40, -8), True)],
+    ids=["none", "before", "since then", "for a time"],
+)
+def test_no_cap_rests_on_power_that_is_read_no_more(
+    unknown: slice, is_capped: bool, slot_minutes: int
+) -> None:
+    """Where an exporter tells no power now, its forecast remembers what may be gone."""
+    job = make_job(gpu_model=H100)
+    history = history_of(job, 0.8, 60_000.0, 690.0, timedelta(minutes=slot_minutes))
+    history.loc[history.index[unknown], "power_watts"] = np.nan
+    problem = case(
+        (job, 0.8, 60_000.0, 690.0),
+        gpus=boards(H100, 1),
+        planning=day_in_slots(slot_minutes),
+        history=history,
+    )
+    caps = [option.configuration.power_cap_watts for option in problem.jobs[0].options]
+    assert any(caps) == is_capped

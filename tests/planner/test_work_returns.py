@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case, day_in_slots
 
 from data.facts.columns import HISTORY, check_frame
+from data.facts.fleet import BoardShare
 from data.facts.job_history import NO_HISTORY, job_histories
 from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from planner.advise import advise
 from planner.jobs.work_returns import (
-    RestEvidence,
     Rests,
+    Values,
+    evidence_of,
     evidence_of_many,
     rests_of,
     return_of,
@@ -174,12 +176,16 @@ def rests(returned: list[float], unended: list[float], present: float, work: boo
     """Rests of a job that was seen for as long as all of them."""
     span = max(1.0, sum(returned) + sum(unended) + present + len(returned))
     ages = np.arange(1.0, span + 1.0)
+    hours = np.array([*returned, *unended, present])
+    ended = np.arange(len(hours)) < len(returned)
     return Rests(
         returned=np.array(returned),
         unended=np.array([*unended, present]),
         present=present,
         observed=ages,
         worked=ages[ages > present][:: max(1, round(span / 9))] if work else np.empty(0),
+        evidence=evidence_of(hours, ended, np.full(len(hours), int(work)))[0],
+        never_worked=not work,
     )
 
 
@@ -187,7 +193,7 @@ hours = st.floats(0.25, 400.0, allow_nan=False)
 some_rests = st.builds(rests, st.lists(hours, max_size=12), st.lists(hours, max_size=4), hours)
 evidence = st.lists(
     st.builds(
-        lambda share, exposure: RestEvidence(share * exposure, exposure),
+        lambda share, exposure: np.array([share * exposure, exposure]),
         st.floats(0, 3),
         st.floats(0, 200),
     ),
@@ -197,7 +203,7 @@ evidence = st.lists(
 
 @given(entry=some_rests, others=evidence, ahead=st.floats(0.5, 300.0))
 def test_a_chance_is_never_certain_and_the_same_facts_give_the_same(
-    entry: Rests, others: list[RestEvidence], ahead: float
+    entry: Rests, others: list[Values], ahead: float
 ) -> None:
     """Between one percent and ninety-nine."""
     found = return_of(entry, others, ahead)
@@ -207,7 +213,7 @@ def test_a_chance_is_never_certain_and_the_same_facts_give_the_same(
 
 @given(entry=some_rests, others=evidence, ahead=st.floats(0.5, 200.0), more=st.floats(0.0, 100.0))
 def test_a_longer_horizon_never_lowers_the_chance(
-    entry: Rests, others: list[RestEvidence], ahead: float, more: float
+    entry: Rests, others: list[Values], ahead: float, more: float
 ) -> None:
     """What returns within a day returns within two."""
     longer = return_of(entry, others, ahead + more).chance
@@ -221,7 +227,7 @@ def test_a_longer_horizon_never_lowers_the_chance(
     more=st.floats(0.0, 300.0),
 )
 def test_beyond_all_earlier_rests_the_chance_falls(
-    returned: list[float], others: list[RestEvidence], beyond: float, more: float
+    returned: list[float], others: list[Values], beyond: float, more: float
 ) -> None:
     """The longer it has rested, the longer it goes on; two slots may be how slots were cut."""
     present = max([1.0, *returned]) + beyond
@@ -298,8 +304,7 @@ def test_the_evidence_of_many_is_that_of_each(
     )
     assert together.keys() == alone.keys()
     for job_id, evidence in together.items():
-        assert evidence.events == alone[job_id].events
-        assert evidence.exposure == pytest.approx(alone[job_id].exposure)
+        assert evidence == pytest.approx(alone[job_id])
 
 
 def test_jobs_that_ended_are_evidence_as_others_are() -> None:
@@ -307,14 +312,139 @@ def test_jobs_that_ended_are_evidence_as_others_are() -> None:
     one, two = rests([10.0, 10.0], [], 0.0), rests([], [], 100.0, work=False)
     both = similar_rests({"a": one, "b": two}, {"a": ("kind",), "b": ("kind",)})
     ended = [(("kind",), one.evidence), (("another kind",), one.evidence)]
-    assert similar_rests({"b": two}, {"b": ("kind",)}, ended)["b"] == both["b"]
+    alone = similar_rests({"b": two}, {"b": ("kind",)}, ended)
+    assert [*alone["b"][0]] == [*both["b"][0]]
 
 
 def test_what_similar_jobs_did_counts_without_the_job_itself() -> None:
     """Each job's own rests are evidence once."""
-    one, two = rests([10.0, 10.0], [], 0.0), rests([], [], 100.0, work=False)
+    one, two = rests([10.0, 10.0], [], 0.0), rests([], [100.0], 16.0)
     found = similar_rests({"a": one, "b": two}, {"a": ("kind",), "b": ("kind",)})
-    assert found["a"][0].events == pytest.approx(0.0)
-    assert found["b"][0].events == pytest.approx(2.0)
-    back = return_of(replace(two, present=30.0), found["b"], 24.0).chance
-    assert back > return_of(replace(two, present=30.0), found["a"], 24.0).chance
+    assert found["a"][0][0] == pytest.approx(0.0)
+    assert found["b"][0][0] == pytest.approx(2.0)
+    assert return_of(two, found["b"], 24.0).chance > return_of(two, found["a"], 24.0).chance
+
+
+@pytest.mark.parametrize("others", [2, 20])
+@pytest.mark.parametrize("turn", [3, 8])
+@pytest.mark.parametrize("hours", [30.0, 72.0])
+def test_a_job_that_never_worked_is_stopped_beside_those_that_work(
+    others: int, turn: int, hours: float
+) -> None:
+    """That those return from their breaks says nothing of boards that are held in case."""
+    jobs = [make_job(f"lab/job-{n}", kind=WorkloadKind.TRAINING) for n in range(others + 1)]
+    frames = [history_in_turns(jobs[0], 15, turn=turn, busy=0.0, hours=hours, rest=hours)]
+    frames += [
+        history_in_turns(job, 15, turn=turn, busy=1.0, hours=hours, rest=0.5) for job in jobs[1:]
+    ]
+    problem = case(
+        *((job, 0.0, 9_000.0, 90.0) for job in jobs),
+        gpus=boards(jobs[0].gpu_model, 128),
+        planning=day_in_slots(15),
+        history=pd.concat(frames, ignore_index=True),
+    )
+    assert may_be_stopped(problem)
+    own = problem.jobs[0].demand.work_return
+    assert own.chance <= problem.planning.max_return_chance
+    assert own.events == 0.0
+
+
+@pytest.mark.parametrize("others", [2, 20])
+@pytest.mark.parametrize("rest", [12.0, 24.0])
+def test_a_job_that_never_worked_waits_as_long_as_others_did_before_their_work(
+    others: int, rest: float
+) -> None:
+    """Where such jobs begin to work after a day, one that has not begun yet is kept for longer."""
+    late = replace(rests([rest], [], 0.0, work=False), never_worked=False)
+    waits = rests([], [], rest, work=False)
+    entries = {"waits": waits} | {f"late-{n}": late for n in range(others)}
+    found = similar_rests(entries, dict.fromkeys(entries, ("kind", "owner")))["waits"]
+    assert found[0][0] == others
+    assert return_of(waits, found, 24.0).chance > return_of(waits, (), 24.0).chance
+
+
+def test_rests_before_any_work_are_told_from_those_after_it() -> None:
+    """Of a job that began to work after five hours, and rested for three since then."""
+    job = make_job()
+    states = [0.0] * 5 + [0.5] * 4 + [0.0] * 3
+    frame = history_in_turns(job, 60, turn=1, busy=0, hours=len(states), rest=1)
+    frame["utilization_max_ratio"] = states
+    rows = job_histories(frame)[job.job_id]
+    before, after = rests_of(rows, slot_hours=1.0, idle_ratio=0.01).evidence
+    assert [*before[0], *before[2]] == pytest.approx([1.0, np.log(5.0), 1.0, np.log(5.0 / 4)])
+    assert [*after[0], *after[1]] == pytest.approx([0.0, np.log(3.0), 0.0, np.log(3.0 / 2)])
+
+
+@pytest.mark.parametrize(
+    ("boards_of", "at_work", "told"),
+    [
+        (("ab",), "", "ab"),
+        (("abc",), "", "abc"),
+        (("ab",), "b", ""),
+        (("abc",), "c", ""),
+        (("ab", "bc"), "", "abc"),
+        (("ab", "bc"), "c", ""),
+        (("ab", "cd"), "d", "ab"),
+    ],
+)
+@pytest.mark.parametrize("kind", [WorkloadKind.TRAINING, WorkloadKind.UNKNOWN])
+def test_idle_holders_of_a_board_stop_together_or_not_at_all(
+    boards_of: tuple[str, ...], at_work: str, told: str, kind: WorkloadKind
+) -> None:
+    """Each letter is a job; whoever shares with one at work stays, and so do those beside it."""
+    names = sorted({*"".join(boards_of)})
+    jobs = {name: make_job(f"lab/{name}", gpu_model=H100, gpu_count=1, kind=kind) for name in names}
+    beside = {name: {*"".join(group for group in boards_of if name in group)} - {name}
+              for name in names}  # fmt: skip
+    shares = {
+        jobs[name].job_id: BoardShare(
+            boards=sum(1 / len(group) for group in boards_of if name in group),
+            others=tuple(sorted(jobs[other].job_id for other in beside[name])),
+            why="it shares its GPUs",
+        )
+        for name in names
+    }
+    busy = {name: float(name in at_work) for name in names}
+    problem = case(
+        *((jobs[name], 0.6 * busy[name], 9_000.0, 90.0) for name in names),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(15),
+        history=pd.concat(
+            history_in_turns(jobs[name], 15, turn=1, busy=busy[name], hours=48, rest=0)
+            for name in names
+        ),
+        shares=shares,
+    )
+    advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    rows = {row.job_id.partition("/")[2]: row for row in advice.recommendations}
+    assert "".join(sorted(rows)) == told
+    for name, row in rows.items():
+        assert (row.action, row.is_advice) == (Action.SCALE_TO_ZERO, True)
+        assert all(jobs[other].job_id in row.change for other in beside[name])
+        assert all(f"delete pod {other}" in row.why for other in {name, *beside[name]})
+        assert advice.idle[row.job_id].stays == pytest.approx(0.0)
+        most = row.savings.gpu_hours
+        assert most is not None
+        assert (most.low, most.high) == (0.0, pytest.approx(24 * shares[row.job_id].boards))
+
+
+@pytest.mark.parametrize("unknown", [[0], [7, 8, 9], [39], [0, 20]])
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_what_was_read_and_is_unknown_may_have_been_work(
+    unknown: list[int], slot_minutes: int
+) -> None:
+    """A counter in another unit shows rest, and work as nothing: the job may have worked."""
+    job = make_job()
+    frame = history_in_turns(
+        job, slot_minutes, turn=1, busy=0, hours=60 * slot_minutes / 60, rest=1
+    )
+    at_rest = job_histories(frame)[job.job_id]
+    frame.loc[unknown, "utilization_max_ratio"] = np.nan
+    partly = job_histories(frame)[job.job_id]
+    found = [
+        rests_of(rows, slot_hours=slot_minutes / 60, idle_ratio=0.01) for rows in (at_rest, partly)
+    ]
+    assert [entry.never_worked for entry in found] == [True, False]
+    assert found[1].evidence[1].any()
+    chances = [return_of(replace(entry, present=5.0), (), 24.0).chance for entry in found]
+    assert chances[1] > chances[0]

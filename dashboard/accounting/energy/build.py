@@ -128,9 +128,9 @@ def calendar_of(settings: Settings, every: Every) -> Calendar:
 
 
 def tenant_key(settings: Settings) -> str:
-    """Return the field that makes a tenant: namespace, account or owner."""
+    """Return what a tenant is in statements, which always have some."""
     by = settings.tenants.by
-    return EnergyKey.NAMESPACE.value if by == "none" else by
+    return EnergyKey.ACCOUNT_OR_NAMESPACE.value if by == "none" else by
 
 
 def _key_of(by: GroupBy, tenant_is: str, jobs: Mapping[str, Job] | None) -> EnergyKey:

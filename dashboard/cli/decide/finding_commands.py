@@ -194,7 +194,8 @@ def print_finding(whole: "WholeFinding", form: str) -> None:
     row, revision = _row(finding), finding.revision
     columns = {name: row[name] for name in _COLUMNS[3:]}
     if revision is not None:
-        columns |= {"recommendation": revision.state, **_evidence(revision)}
+        columns |= {"recommendation": revision.state, "apply first": ", ".join(finding.apply_first)}
+        columns |= _evidence(revision)
     print_rows(
         [{"field": name, "value": value} for name, value in columns.items()],
         "table",

@@ -55,7 +55,7 @@ class WeeklyEnergy:
                 EnergyLine(name="total", row=total.total, measured_ratio=total.completeness_ratio)
             )
         parts = (
-            (total.tenant_is, tuple(tenants)),
+            (total.tenant_is.replace("-", " "), tuple(tenants)),
             ("job (largest ten)", tuple(EnergyLine.of(row) for row in self.top_jobs)),
             ("day", tuple(self._days())),
         )

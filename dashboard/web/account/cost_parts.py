@@ -106,8 +106,7 @@ def _takes(tenant: str) -> Callable[[str], bool] | None:
     if not tenant or tenant in NOBODYS.values():
         return None if jobs is None else jobs.__contains__
     world = current_world()
-    tenant_is = tenant_key(world.settings.settings)
-    names = world.reader.job_names("team" if tenant_is == "account" else tenant_is)
+    names = world.reader.job_names(tenant_key(world.settings.settings))
 
     def takes(job_id: str) -> bool:
         return (jobs is None or job_id in jobs) and (names.get(job_id) or NO_NAME) == tenant

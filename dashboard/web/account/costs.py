@@ -168,6 +168,7 @@ if not empty_state():
         st.caption(
             f"Up to {view.book.at:%Y-%m-%d %H:%M} UTC, made once an hour; months and days of "
             f"{markdown(view.settings.report.timezone)}. A tenant is the "
-            f"{view.month.tenant_is} of a job (tenants.by). Idle is held and not in use; free "
-            "GPUs are charged to nobody. The same by command: `trimtab statement --budgets`."
+            f"{view.month.tenant_is.replace('-', ' ')} of a job (tenants.by). Idle is held and "
+            "not in use; free GPUs are charged to nobody. The same by command: `trimtab statement "
+            "--budgets`."
         )

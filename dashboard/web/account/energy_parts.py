@@ -1,6 +1,6 @@
 """Content of the page of energy: figures with their comparison, bars, rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 
@@ -22,7 +22,8 @@ from data.store.facts.energy_parts import NO_NAME
 
 _COMPARABLE = 0.05
 """Ranges whose measured shares differ by more say nothing about more or less energy."""
-_WAYS = {
+_WAYS: Mapping[str, tuple[str, str]] = {
+    "account-or-namespace": ("costs", "tenant"),
     GroupBy.NAMESPACE: ("jobs", "namespace"),
     GroupBy.ACCOUNT: ("jobs", "team"),
     GroupBy.OWNER: ("jobs", "q"),
@@ -64,7 +65,7 @@ def comparable(now: EsgStatement, before: EsgStatement) -> bool:
 
 def way_of(by: GroupBy, tenant_is: str) -> tuple[str, str]:
     """Return the page that a group leads to, and how its address names the group."""
-    return _WAYS[GroupBy(tenant_is) if by is GroupBy.TENANT else by]
+    return _WAYS[tenant_is if by is GroupBy.TENANT else by]
 
 
 def _key(row: StatementRow) -> str:

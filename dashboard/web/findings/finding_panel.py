@@ -70,6 +70,8 @@ def finding_panel(row: InboxRow) -> None:
         show_outcome(stored)
         st.markdown(markdown(worth_text(revision)))
         st.caption(markdown(blast_text(row)))
+        if row.status.apply_first:
+            st.caption(f"Apply {', '.join(row.status.apply_first)} first.")
         _why_and_change(stored)
         _details(stored, row.number)
 

@@ -21,6 +21,7 @@ from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 from data.facts.cluster_names import MAIN
 from data.store.engine import tables
 from data.store.facts.fact_reader import FactReader
+from data.store.facts.job_sql import TENANT_NAMES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,7 @@ class EnergyKey(StrEnum):
     """The key that tells the parts apart."""
 
     FLEET = "fleet"
+    ACCOUNT_OR_NAMESPACE = "account-or-namespace"
     NAMESPACE = "namespace"
     ACCOUNT = "account"
     OWNER = "owner"
@@ -100,7 +102,6 @@ _COLUMNS: Sequence[str] = (
 _NUMBER_TYPES = dict.fromkeys(
     [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
 )
-_NAMES = (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT)
 _KEY_COLUMNS = {
     EnergyKey.JOB: "job_id",
     EnergyKey.NODE: "node",
@@ -202,16 +203,12 @@ def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int
 
 
 def _names(field: EnergyKey) -> sa.Subquery:
-    """Return every job's namespace, owner or account, NULL when it has none.
+    """Return every job's namespace, owner or account, NULL when it has none (`TENANT_NAMES`).
 
     Apart from the sums, so that each job's record is read once and not once a slot.
     """
-    record: sa.ColumnElement[object] = sa.cast(tables.jobs.c.record, sa.JSON)
-    if field is EnergyKey.ACCOUNT:
-        record = sa.type_coerce(record.op("->")(sa.literal_column("'scheduler'")), sa.JSON)
-    name = record.op("->>")(sa.literal_column(f"'{field.value}'"))
-    name_or_null = sa.func.nullif(sa.type_coerce(name, sa.String), "")
-    return sa.select(tables.jobs.c.job_id, name_or_null.label("name")).subquery("names")
+    name = sa.func.nullif(sa.literal_column(TENANT_NAMES[field.value], sa.String), "")
+    return sa.select(tables.jobs.c.job_id, name.label("name")).subquery("names")
 
 
 def _parts(
@@ -246,7 +243,7 @@ def _parts(
     shared = sa.case(
         (slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0
     )
-    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, EnergyKey.CLUSTER, *_NAMES)
+    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, EnergyKey.CLUSTER, *TENANT_NAMES)
     name, source = _keyed(key, slots)
     groups = {
         "period": period,

@@ -27,7 +27,7 @@ from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql, slot_tables
 from data.store.facts.contradictions import ContradictionReader
-from data.store.facts.job_sql import FIELDS
+from data.store.facts.job_sql import TENANT_NAMES
 from data.store.facts.planning_view import PlanningView, lately_read
 from data.store.facts.quotas import QuotaReader
 
@@ -204,9 +204,9 @@ class FactReader(QuotaReader, ContradictionReader):
         rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids)))
         return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
 
-    def job_names(self, field: str) -> dict[str, str]:
-        """Return a field of `job_sql.FIELDS` of each job by id, '' where there is none."""
-        query = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
+    def job_names(self, by: str) -> dict[str, str]:
+        """Return the tenant of each job by id, '' where there is none; `by` is what a tenant is."""
+        query = f"SELECT job_id, {TENANT_NAMES[by]} AS name FROM jobs"  # noqa: S608 - our own
         return {row.job_id: row.name for row in self._rows(sa.text(query))}
 
     def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:

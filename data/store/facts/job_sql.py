@@ -28,6 +28,14 @@ FIELDS = {
 }
 """Fields by which jobs can be filtered."""
 
+TENANT_NAMES = {
+    "account-or-namespace": f"coalesce(nullif({FIELDS['team']}, ''), {FIELDS['namespace']})",
+    "namespace": FIELDS["namespace"],
+    "account": FIELDS["team"],
+    "owner": FIELDS["owner"],
+}
+"""The name of a job's tenant, '' for none, by what a tenant is (`Job.tenant`)."""
+
 _RUNS = f"""
     last_seen_at >= :running_since
     AND {FIELDS["state"]} IN ('{JobState.RUNNING}', '{JobState.UNKNOWN}')

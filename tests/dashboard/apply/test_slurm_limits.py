@@ -37,26 +37,47 @@ def modify(bed: SlurmBed, *words: str) -> None:
     """Set a limit, and wait until the controller enforces it."""
     bed.run("sacctmgr", "-i", "modify", *words, check=False)
     shown = ("scontrol", "-o", "show", "assoc_mgr", "flags=qos,assoc")
-    wanted = words[-1].rpartition("=")[2]
-    bed.until("the controller knows it", lambda: wanted == "-1" or f"={wanted}" in bed.run(*shown))
+    wanted = words[-1].partition("=")[2]
+    lifted = wanted.endswith("=-1")
+    bed.until("the controller knows it", lambda: lifted or wanted in bed.run(*shown))
+
+
+ME = "{user}"
+"""Stands for the user of the cluster."""
 
 
 @pytest.mark.parametrize(
-    ("limit", "lifted", "named"),
+    ("limit", "lifted", "named", "beside"),
     [
-        (("account", "ml", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "ml: 2 of 3"),
+        (("account", "ml", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "ml: 2 of 3", 0),
         (("account", "lab", "set", "GrpTRES=gres/gpu:h100=3"), "GrpTRES=gres/gpu:h100=-1",
-         "account lab: 2 of 3 gres/gpu:h100"),
-        (("qos", "normal", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "normal: 2 of 3"),
+         "account lab: 2 of 3 gres/gpu:h100", 0),
+        (("user", ME, "set", "GrpTRES=gres/gpu=5"), "GrpTRES=gres/gpu=-1", "4 of 5 gres/gpu", 2),
+        (("user", ME, "set", "MaxTRES=gres/gpu=3"), "MaxTRES=gres/gpu=-1", "for each job", 0),
+        (("qos", "normal", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "normal: 2 of 3",
+         0),
         (("qos", "normal", "set", "MaxTRESPerJob=gres/gpu=3"), "MaxTRESPerJob=gres/gpu=-1",
-         "qos normal: at most 3 gres/gpu for each job"),
+         "qos normal: at most 3 gres/gpu for each job", 0),
+        (("qos", "normal", "set", "MaxTRESPerUser=gres/gpu=3"), "MaxTRESPerUser=gres/gpu=-1",
+         "qos normal: at most 3 gres/gpu for each user, of which 2 are in use", 0),
+        (("qos", "normal", "set", "MaxTRESPerUser=gres/gpu:h100=5"),
+         "MaxTRESPerUser=gres/gpu:h100=-1",
+         "at most 5 gres/gpu:h100 for each user, of which 4 are in use", 2),
+        (("qos", "normal", "set", "MaxTRESPerAccount=gres/gpu=5"), "MaxTRESPerAccount=gres/gpu=-1",
+         "at most 5 gres/gpu for each account, of which 4 are in use", 2),
     ],
 )  # fmt: skip
 def test_a_way_back_that_a_limit_would_stop_is_refused_and_names_it(
-    limited: SlurmBed, limit: tuple[str, ...], lifted: str, named: str
+    limited: SlurmBed, limit: tuple[str, ...], lifted: str, named: str, beside: int
 ) -> None:
-    """It would end PENDING, AssocGrpGRES; once the limit is lifted the way is open."""
+    """It would end PENDING, AssocGrpGRES; once the limit is lifted the way is open.
+
+    `beside` are GPUs that another job of the same user holds meanwhile.
+    """
+    limit = tuple(limited.plan.user if word == ME else word for word in limit)
     job = running(limited, "-Aml", "--gres=gpu:h100:4", "-N1", "--requeue")
+    if beside:
+        running(limited, "-Aml", f"--gres=gpu:h100:{beside}", "-N1")
     applier = applier_of(limited, allow_requeue=True)
     change = prepared(applier, proposal(job, 4, 2))
     assert not applier.rehearse(change).refusals
@@ -64,8 +85,38 @@ def test_a_way_back_that_a_limit_would_stop_is_refused_and_names_it(
     limited.until("it runs again", lambda: limited.states().get(job) == "RUNNING")
     modify(limited, *limit)
     back = applier.change_back(change, applier.look_again(change))
-    assert named in "; ".join(applier.rehearse(back).refusals)
+    limited.until(named, lambda: named in "; ".join(applier.rehearse(back).refusals))
     modify(limited, *limit[:3], lifted)
     limited.until("it is lifted", lambda: not applier.rehearse(back).refusals)
-    limited.run("scancel", job)
+    limited.run("scancel", "-u", limited.plan.user)
+    limited.until("it is gone", lambda: not limited.run("squeue", "-h"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "lifted", "named"),
+    [
+        (("account", "lab", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "account lab"),
+        (("user", ME, "set", "MaxTRES=gres/gpu=3"), "MaxTRES=gres/gpu=-1", "for each job"),
+        (("qos", "normal", "set", "MaxTRESPerUser=gres/gpu=3"), "MaxTRESPerUser=gres/gpu=-1",
+         "for each user"),
+    ],
+)  # fmt: skip
+def test_a_waiting_job_gets_no_request_that_a_limit_never_lets_start(
+    limited: SlurmBed, limit: tuple[str, ...], lifted: str, named: str
+) -> None:
+    """Neither on the way back nor at first; fewer GPUs are never held back by a limit."""
+    limit = tuple(limited.plan.user if word == ME else word for word in limit)
+    fills = running(limited, "-Aml", "--gres=gpu:h100:8", "-N1")
+    job = limited.submit("-Aml", "--gres=gpu:h100:4", "-N1")
+    limited.until("it waits", lambda: "Resources" in limited.words("squeue", "-h", "-j", job))
+    applier = applier_of(limited)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert {result.outcome for result in run_steps(applier, change)} == {StepOutcome.DONE}
+    modify(limited, *limit)
+    back = applier.change_back(change, applier.look_again(change))
+    assert named in "; ".join(applier.rehearse(back).refusals)
+    assert not applier.rehearse(prepared(applier, proposal(job, 2, 1))).refusals
+    modify(limited, *limit[:3], lifted)
+    limited.until("it is lifted", lambda: not applier.rehearse(back).refusals)
+    limited.run("scancel", fills, job)
     limited.until("it is gone", lambda: not limited.run("squeue", "-h"))

@@ -225,15 +225,15 @@ class SlurmApplier:
             names = reading.facts.job.partition.split(",") if requeues else []
             partitions = {name: client.partition(name) for name in names if name}
             nearest, queue = self._line(client, reading, nodes) if requeues else (nodes, {})
-            limits = client.limits(reading.facts.job) if requeues else ()
+            limits = client.limits(reading.facts.job) if requeues or sets_size(moves) else ()
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves, nodes)
+        refusals += full_limits(limits, reading.facts, moves, requeues=requeues)
         if requeues:
             # A job that cannot start again would have lost its run for nothing.
             closed = closed_partitions(partitions, reading.facts)
             closed += missed_deadline(reading.facts)
-            closed += full_limits(limits, reading.facts, moves)
             refusals, warnings = (*refusals, *warnings, *closed), ()
             behind = self._settings.requeue_behind_others
             if why := why_not_started_again(queue, behind_others=behind):

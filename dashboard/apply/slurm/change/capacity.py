@@ -102,24 +102,24 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
 
 
 def full_limits(
-    limits: tuple[Quota, ...], facts: JobFacts, moves: tuple[Move, ...]
+    limits: tuple[Quota, ...], facts: JobFacts, moves: tuple[Move, ...], *, requeues: bool
 ) -> tuple[str, ...]:
-    """Return the refusals of a requeue that a limit on GPUs would keep waiting, () for none.
+    """Return the refusals of a change that a limit on GPUs would keep from starting, () for none.
 
-    The use of a limit for each user or account is not known: those are left to Slurm.
+    A requeue must not wait for what others hold; a job that waits already may, but not for ever.
+    What is in use of a limit counts as nothing where it is not known.
     """
     target = {move.field: move.after for move in moves if move.verb == "update"}
     now = sum(gpu.count for gpu in facts.job.gpus)
     gpus = _total(facts, target) if target else now
-    others = {limit.key: 0.0 for limit in limits if limit.per == "job"} | {
-        limit.key: limit.used - now for limit in limits if not limit.per and limit.used is not None
-    }
+    if not requeues and gpus <= now:
+        return ()
+    job, how = ("requeued job", "wait for") if requeues else ("job", "never start by")
     return tuple(
-        f"the requeued job would ask for {gpus} GPU(s) and wait for a limit: {limit_words(limit)}"
+        f"the {job} would ask for {gpus} GPU(s) and {how} a limit: {limit_words(limit)}"
         for limit in limits
-        if limit.key in others
-        and limit.nominal is not None
-        and others[limit.key] + gpus > limit.nominal
+        for in_use in (limit.used - now if requeues and limit.used is not None else 0.0,)
+        if limit.nominal is not None and in_use + gpus > limit.nominal
     )
 
 

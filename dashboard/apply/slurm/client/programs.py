@@ -121,6 +121,7 @@ class SlurmPrograms:
             sees_all=lambda: self._reading.may_see_all(configuration),
             now=utc_now(),
             dropped=Counter(),
+            whose=job,
         )
         cluster = configuration.get("ClusterName", "")
         return quotas_of_job(quotas, job, self._reading.output, cluster) if quotas else ()
