@@ -143,12 +143,12 @@ def test_probes_metrics_and_stop_need_none_of_the_shared_threads(tmp_path: Path)
 def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> None:
     """It is noted once the writer has ended; a resume that waited takes no later stop back."""
     settings = settings_of(tmp_path)
-    held, done = Event(), Event()
+    inside, over = Event(), Event()
 
     def write(store: Store) -> None:
         with store._transaction(Lock.FACTS):
-            held.set()
-            done.wait()
+            inside.set()
+            over.wait()
 
     async def talk(store: Store) -> None:
         service = DecisionService(store=store, settings=lambda: settings)
@@ -162,7 +162,7 @@ def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> N
             assert (await client.post("/stop", json={"reason": "fire"})).json()["stopped"]
             writing = Thread(target=write, args=(store,))
             writing.start()
-            held.wait()
+            inside.wait()
             resume = asyncio.create_task(client.delete("/stop"))
             while not SWITCH_NOTES.locked():
                 await asyncio.sleep(0.01)
@@ -170,7 +170,7 @@ def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> N
                 answer = (await client.post("/stop", json={"reason": reason})).json()
                 assert (answer["stopped"], answer["reason"]) == (True, reason)
             assert not resume.done()
-            done.set()
+            over.set()
             assert "flood, after you asked" in (await resume).json()["detail"]
             writing.join()
 
@@ -178,13 +178,14 @@ def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> N
         try:
             asyncio.run(talk(store))
         finally:
-            done.set()
+            over.set()
         for thread in list(enumerate_threads()):
             if thread.name == "trimtab-stop-note":
                 thread.join()
         assert stopped(tmp_path / "stop") is not None
         record = store.reader.entries(("stopped", "resumed"))
-        assert [entry.detail.rpartition(": ")[2] for entry in record] == ["fire", "smoke", "flood"]
+        reasons = [entry.detail.rpartition(": ")[2] for entry in record]
+        assert sorted(reasons) == ["fire", "flood", "smoke"]
 
 
 def test_a_few_pages_are_drawn_at_once() -> None:

@@ -33,7 +33,7 @@ _LINK_PIXELS = {"jobs": 200}
 """Columns that are empty in many rows: a column is else as wide as its first rows need."""
 _ROWS_HIGH = 16
 _ROW_PIXELS = 35
-PAGES_AT_ONCE = 4
+PAGES_AT_ONCE = 2
 """Pages share one core, with the thread that answers probes and the stop switch: a hundred drawn
 at once delay it by many seconds, and each other as well."""
 _TURN_SECONDS = 60.0
