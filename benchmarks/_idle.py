@@ -34,11 +34,13 @@ def started(command: str) -> Iterator[Server]:
         port = probe.getsockname()[1]
         probe.close()
         log = Path(place) / "said"
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")}
+        environ = {
+            name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")
+        }
         with log.open("wb") as sink:
             process = subprocess.Popen(  # noqa: S603 - our own program
                 [program, "--store", f"duckdb:///{place}/t.duckdb", command, "--port", str(port)],
-                cwd=place, env=kept | {"XDG_STATE_HOME": place}, stdout=sink, stderr=sink,
+                cwd=place, env=environ | {"XDG_STATE_HOME": place}, stdout=sink, stderr=sink,
             )  # fmt: skip
         base = f"http://127.0.0.1:{port}"
         try:

@@ -198,8 +198,8 @@ def put(section: str) -> None:
     print(section)
     parts = RESULTS.read_text(encoding="utf-8").rstrip().split("\n\n## ")
     title, text = section.partition("\n")[0].removeprefix("## "), section.removeprefix("## ")
-    kept = [part for part in parts if part.partition("\n")[0] != title]
-    RESULTS.write_text("\n\n## ".join((*kept, text)) + "\n", encoding="utf-8")
+    others = [part for part in parts if part.partition("\n")[0] != title]
+    RESULTS.write_text("\n\n## ".join((*others, text)) + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -344,13 +344,13 @@ class DecisionService:
         settings = self.settings()
         require_admin(person, settings.access)
         path = Path(settings.apply.stop_file)
-        seen = self.stopped()
+        state_before = self.stopped()
         with SWITCH_NOTES:
             with self.store.together():
                 version, state = version_of(path), self.stopped()
                 if state is None:
                     return False
-                if state != seen:
+                if state != state_before:
                     raise ChangeRefusedError(
                         f"{state.describe()}, after you asked to resume",
                         "Read why, and resume again.",

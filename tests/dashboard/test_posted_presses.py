@@ -58,16 +58,16 @@ class Tab:
 
     def ask(self, page: str = "findings", query: str = "", **values: str) -> None:
         """Ask for a page with these values of components, and wait until its script has run."""
-        message, told = BackMsg(), ForwardMsg()
+        message, reply = BackMsg(), ForwardMsg()
         message.rerun_script.page_name = page
         message.rerun_script.query_string = query
         for name, value in values.items():
             state = message.rerun_script.widget_states.widgets.add()
             state.id, state.json_value = name, value
         self._link.send(message.SerializeToString())
-        while told.WhichOneof("type") != "script_finished" or told.script_finished == 2:
-            told.ParseFromString(self._link.recv(timeout=120, decode=False))
-            element = told.delta.new_element
+        while reply.WhichOneof("type") != "script_finished" or reply.script_finished == 2:
+            reply.ParseFromString(self._link.recv(timeout=120, decode=False))
+            element = reply.delta.new_element
             if element.WhichOneof("type") == "bidi_component":
                 self.shown.add(element.bidi_component.id)
             if element.WhichOneof("type") == "exception":
@@ -93,10 +93,10 @@ def states(server: Server) -> dict[str, str]:
     """The states of both findings, and the number of entries of the record."""
     status, text = answer(server, "/api/v1/findings", X_Forwarded_User=VIEWER)
     assert status == 200, text
-    found = {row["finding"]: row["state"] for row in json.loads(text)["items"]}
+    state_by_finding = {row["finding"]: row["state"] for row in json.loads(text)["items"]}
     status, text = answer(server, "/api/v1/audit", X_Forwarded_User=VIEWER)
     assert status == 200, text
-    return found | {"entries": str(len(json.loads(text)["items"]))}
+    return state_by_finding | {"entries": str(len(json.loads(text)["items"]))}
 
 
 def tracebacks(server: Server) -> int:

@@ -61,8 +61,8 @@ def pair(postgres_url: str, tmp_path: Path) -> Iterator[Pair]:
         for name in ("one", "two"):
             folder = tmp_path / name
             folder.mkdir()
-            own = settings | {"TRIMTAB_APPLY_STOP_FILE": f"{folder}/STOP"}
-            web = running_server(postgres_url, folder, options=("--only", "web"), **own)
+            variables = settings | {"TRIMTAB_APPLY_STOP_FILE": f"{folder}/STOP"}
+            web = running_server(postgres_url, folder, options=("--only", "web"), **variables)
             servers.append(stack.enter_context(web))
         yield Pair(servers=tuple(servers), store=store)
 
@@ -108,24 +108,24 @@ def test_a_key_that_is_played_again_at_the_other_decides_nothing_twice(pair: Pai
 def test_a_token_that_one_revokes_ends_at_the_other(pair: Pair) -> None:
     """Made at one it lets in at the other; revoked there, it does at neither."""
     wish = {"person": "vera", "role": "viewer", "days": 1}
-    status, made = pair.ask(0, "tokens", ADMIN, method="POST", **wish)
-    assert status == 201, made
+    status, token = pair.ask(0, "tokens", ADMIN, method="POST", **wish)
+    assert status == 201, token
     for number in range(2):
-        assert pair.ask(number, "findings", token=made["token"])[0] == 200
+        assert pair.ask(number, "findings", token=token["token"])[0] == 200
     (row,) = pair.store.reader.tokens()
     assert pair.ask(1, f"tokens/{row.token_id}", ADMIN, method="DELETE")[0] in (200, 204)
     for number in range(2):
-        assert pair.ask(number, "findings", token=made["token"])[0] == 401
+        assert pair.ask(number, "findings", token=token["token"])[0] == 401
 
 
 def test_a_stop_at_one_is_told_by_the_other(pair: Pair) -> None:
     """So it is after a race of stops; only an admin resumes, and each host its own file."""
     with ThreadPoolExecutor(ASKS) as pool:
-        asked = [
+        stops = [
             pool.submit(pair.ask, number, "stop", "ann", method="POST", reason=f"r{number}")
             for number in range(ASKS)
         ]
-        assert {future.result()[0] for future in asked} == {200}
+        assert {future.result()[0] for future in stops} == {200}
     for number in range(2):
         assert pair.ask(number, "stop", "abe")[1]["stopped"] is True
         assert pair.ask(number, "stop", "abe", method="DELETE")[0] == 403

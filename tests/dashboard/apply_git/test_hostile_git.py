@@ -37,9 +37,9 @@ def test_no_name_of_a_file_passes_for_a_line_of_git(
         assert applier.execute(step, change).outcome is StepOutcome.DONE
     (branch,) = set(server.branches()) - {"main"}
     server.commit({name: "a: 1\n"}, branch=branch)
-    seen = applier.read_back(change, done=2)
-    assert seen.seen is VerificationResult.NOT_YET
-    assert "with a commit on its branch that nobody approved" in seen.detail
+    reading = applier.read_back(change, done=2)
+    assert reading.seen is VerificationResult.NOT_YET
+    assert "with a commit on its branch that nobody approved" in reading.detail
 
 
 def _packet(text: bytes) -> bytes:
@@ -116,9 +116,9 @@ def test_a_forge_that_answers_oddly_gives_no_right_and_no_request(
             assert forge.request_of("trimtab/x") is None
         with suppress(ApplyError):
             assert 0 < len(forge.may_push()) < 1000
-        for told in (forge.open("trimtab/x", "t", "b"), forge.close(1)):
-            assert len(told.words) < 1000
-            assert len(told.url) < 1000
+        for response in (forge.open("trimtab/x", "t", "b"), forge.close(1)):
+            assert len(response.words) < 1000
+            assert len(response.url) < 1000
         assert len(forge.reason(1)) <= 400
 
 
@@ -136,7 +136,7 @@ def test_a_manifest_that_is_no_text_any_more_is_a_commit_of_others(
         server.git("update-ref", "refs/heads/y", "main")
         server.commit({MANIFEST: text}, mode=mode, branch="y")
         words = ("commit-tree", "y^{tree}", "-p", "main", "-m", message)
-        made = server.git(*AS_OTHERS, *words).strip()
-        server.git("update-ref", f"refs/heads/{branch}", made)
-        seen = applier.read_back(change, done=2)
-        assert "that nobody approved" in seen.detail, text
+        commit = server.git(*AS_OTHERS, *words).strip()
+        server.git("update-ref", f"refs/heads/{branch}", commit)
+        reading = applier.read_back(change, done=2)
+        assert "that nobody approved" in reading.detail, text
