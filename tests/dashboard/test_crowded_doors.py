@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from threading import Lock as ThreadLock
@@ -28,6 +29,7 @@ from dashboard.api.http.authentication import GUESSES
 from dashboard.api.http.context import ApiWorld
 from dashboard.apply.contract.kill_switch import stopped
 from dashboard.apply.contract.shared_kill_switch import SWITCH_NOTES
+from dashboard.cli.operate.serve_roles import when_changed
 from dashboard.decisions.service import DecisionService
 from dashboard.web.frame.page import PAGES_AT_ONCE, frame
 from dashboard.web.server.server import build_app
@@ -186,6 +188,25 @@ def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> N
         record = store.reader.entries(("stopped", "resumed"))
         reasons = [entry.detail.rpartition(": ")[2] for entry in record]
         assert sorted(reasons) == ["fire", "flood", "smoke"]
+
+
+def test_an_idle_store_is_asked_once_until_it_changes(tmp_path: Path) -> None:
+    """Loops that look four times a second took most of what an idle server takes."""
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        return False
+
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        tick = when_changed(store, look, else_after=timedelta(days=1))
+        for _ in range(5):
+            assert not tick()
+        assert len(looks) == 1
+        store.append_audit(at=utc_now(), actor="Robin", event="stopped", digest="", detail="")
+        for _ in range(5):
+            tick()
+        assert len(looks) == 2
 
 
 def test_a_few_pages_are_drawn_at_once() -> None:
