@@ -117,8 +117,8 @@ def _probe(server: Server, answers: Answers, over: threading.Event) -> None:
 
 def _stop_and_resume(server: Server, answers: Answers, over: threading.Event) -> None:
     while not over.wait(1.0):
-        for method in ("POST", "DELETE"):
-            answers.ask("kill switch", server.base, "api/v1/stop", person=_ADMIN, method=method)
+        for kind, method in (("kill switch", "POST"), ("resume", "DELETE")):
+            answers.ask(kind, server.base, "api/v1/stop", person=_ADMIN, method=method)
 
 
 def _half_open(server: Server, number: int, over: threading.Event) -> None:

@@ -6,7 +6,8 @@ session over HTTP and websocket. Who reads pauses 30 s in the mean between two v
 people without any pause show what the server can do at most. Half of them sign in as one owner,
 half as another, by the header of a proxy; an owner sees the recommendations for their own jobs, so
 one that holds a job of the other is cross-talk. Nothing is collected meanwhile. `--siege`: only
-what one server bears at once (`_siege.py`), which is appended to the results.
+what one server bears at once (`_siege.py`); `--idle`: only what one takes of which nobody asks
+anything (`_idle.py`). Each takes the place of its section in the results.
 """
 
 import argparse
@@ -23,8 +24,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
+from benchmarks._idle import section as idle_section
 from benchmarks._page_client import Answer, open_page
-from benchmarks._siege import CLIENTS
 from benchmarks._siege import section as siege_section
 from benchmarks.pages import p95, served, stored
 from data.base.clock import utc_now
@@ -192,6 +193,15 @@ def section(
     ]
 
 
+def put(section: str) -> None:
+    """Print a section, and write it into the results in the place of that of the same title."""
+    print(section)
+    parts = RESULTS.read_text(encoding="utf-8").rstrip().split("\n\n## ")
+    title, text = section.partition("\n")[0].removeprefix("## "), section.removeprefix("## ")
+    others = [part for part in parts if part.partition("\n")[0] != title]
+    RESULTS.write_text("\n\n## ".join((*others, text)) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Print the tables and write them to benchmarks/results/load.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -201,15 +211,14 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=50, help="people at once")
     parser.add_argument("--opens", type=int, default=2, help="views that each of them opens")
     parser.add_argument("--siege", action="store_true", help="only everything at once")
+    parser.add_argument("--idle", action="store_true", help="only a server that nobody asks")
     options = parser.parse_args()
-    if options.siege:
+    if options.siege or options.idle:
         with TemporaryDirectory() as temporary:
             folder = options.stores or Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
-            text = "\n".join(siege_section(stored(folder, 125)))
-        before = RESULTS.read_text(encoding="utf-8").partition(f"\n## {CLIENTS} clients")[0]
-        RESULTS.write_text(f"{before.rstrip()}\n\n{text}", encoding="utf-8")
-        print(text)
+            lines = idle_section() if options.idle else siege_section(stored(folder, 125))
+        put("\n".join(lines).rstrip())
         return
     lines = [
         "# Load",

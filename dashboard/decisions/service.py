@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Thread
 
 from dashboard.apply import applier_for, build_appliers
 from dashboard.apply.contract.applier import Applier
-from dashboard.apply.contract.kill_switch import Stopped, resume, stop
+from dashboard.apply.contract.kill_switch import Stopped, resume, stop, version_of
 from dashboard.apply.contract.shared_kill_switch import (
     RESUME,
     STOP,
@@ -28,7 +29,7 @@ from dashboard.decisions.checks import allowed
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.clock import utc_now
-from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError, StoreError
+from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError, TrimtabError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
 from data.records.findings import DismissalReason, FindingEvent
@@ -42,6 +43,8 @@ from data.store.record.tokens import ApiToken
 logger = logging.getLogger(__name__)
 
 MAX_TOKEN = timedelta(days=366)
+_NOTE_SECONDS = 0.5
+"""So long a stop waits for its place in the record before it is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,15 +320,23 @@ class DecisionService:
     def stop(self, person: Person, reason: str = "") -> Stopped:
         """Stop all applying at once: whoever is let in may."""
         path = Path(self.settings().apply.stop_file)
-        state = stop(path, by=person.actor, reason=reason, at=self.clock())
         at = self.clock()
-        try:
-            # Noted here: a stop may be over before the worker looks, which then finds it noted.
-            with SWITCH_NOTES:
-                note_stop(self.store, state, at=at)
-            ask(self.store, STOP, by=person.actor, at=at, reason=reason)
-        except StoreError as error:  # no applier works without the store either
-            logger.warning("applying is stopped, and the record does not say so yet: %s", error)
+        state = stop(path, by=person.actor, reason=reason, at=at)
+
+        def note() -> None:
+            try:
+                # Noted here: a stop may be over before the worker looks, which then finds it noted.
+                with SWITCH_NOTES:
+                    ask(self.store, STOP, by=person.actor, at=at, reason=reason)
+                    note_stop(self.store, state, at=at)
+            except TrimtabError as error:  # no applier works without the store either
+                logger.warning("applying is stopped, and the record does not say so yet: %s", error)
+
+        # The file is in force. A cycle may hold the store's one writer for many seconds; on a
+        # server the wish itself is in the record, whose writers cycles do not hold.
+        noting = Thread(target=note, name="trimtab-stop-note")
+        noting.start()
+        noting.join(None if self.store.is_shared else _NOTE_SECONDS)
         return state
 
     def resume(self, person: Person) -> bool:
@@ -333,14 +344,22 @@ class DecisionService:
         settings = self.settings()
         require_admin(person, settings.access)
         path = Path(settings.apply.stop_file)
+        state_before = self.stopped()
         with SWITCH_NOTES:
-            if (state := self.stopped()) is None:
-                return False
-            # Noted first, a stop by a file too: the worker may not have looked since it was made.
-            note_stop(self.store, state, at=self.clock())
-            self.store.append_audit(
-                at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
-            )
-            ask(self.store, RESUME, by=person.actor, at=self.clock())
-            resume(path)
+            with self.store.together():
+                version, state = version_of(path), self.stopped()
+                if state is None:
+                    return False
+                if state != state_before:
+                    raise ChangeRefusedError(
+                        f"{state.describe()}, after you asked to resume",
+                        "Read why, and resume again.",
+                    )
+                # Noted first, a stop by a file too: the worker may not have looked since.
+                note_stop(self.store, state, at=self.clock())
+                self.store.append_audit(
+                    at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
+                )
+                ask(self.store, RESUME, by=person.actor, at=self.clock())
+            resume(path, version)
         return True

@@ -6,6 +6,7 @@ import ssl
 from contextlib import ExitStack
 from email.message import EmailMessage
 from email.utils import format_datetime
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from collectors.shared.http_deadline import end_within
@@ -42,8 +43,36 @@ def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
     return mail
 
 
+_MAX_REPLY = 64 * 1024
+
+
+class _Replies:
+    """Lines that a mail server sends: those of one reply are read up to a limit."""
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+        self.left = _MAX_REPLY
+        self.close = lines.close
+
+    def readline(self, most: int) -> bytes:
+        """Return the next line. Errors: SMTPServerDisconnected."""
+        line = self._lines.readline(most)
+        self.left -= len(line)
+        if self.left < 0:
+            raise smtplib.SMTPServerDisconnected("its reply is too long")
+        return line
+
+
 class _BoundedSMTP(smtplib.SMTP):
-    """A session that ends after its timeout in all, however slowly the server speaks."""
+    """A session that ends after its timeout in all, and with a reply that is too long."""
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Return code and text of the next reply. Errors: SMTPServerDisconnected."""
+        if self.file is None and self.sock is not None:
+            self.file = _Replies(self.sock.makefile("rb"))
+        if self.file is not None:
+            self.file.left = _MAX_REPLY
+        return super().getreply()
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connection: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
@@ -74,5 +103,5 @@ def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> N
             if parts.username:
                 server.login(unquote(parts.username), settings.smtp_password)
             server.send_message(mail, to_addrs=[recipient])
-    except (OSError, smtplib.SMTPException) as error:
+    except (OSError, smtplib.SMTPException, ValueError) as error:  # also a challenge of no base64
         raise NotDeliveredError(f"mail server {host}:{port}: {scrub(str(error))}") from error

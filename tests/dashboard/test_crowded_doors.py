@@ -2,11 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
+from threading import Lock as ThreadLock
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import httpx2
@@ -18,11 +22,22 @@ from beds.page_world import page_world
 from beds.ports import free_port
 from beds.raw_requests import answer
 from browser.bed import Server, running_server
+from streamlit.runtime.scriptrunner import StopException
 
+from dashboard.api.app import build_api
 from dashboard.api.http.authentication import GUESSES
+from dashboard.api.http.context import ApiWorld
+from dashboard.apply.contract.kill_switch import stopped
+from dashboard.apply.contract.shared_kill_switch import SWITCH_NOTES
+from dashboard.cli.operate.serve_roles import when_changed
+from dashboard.decisions.service import DecisionService
+from dashboard.web.frame.page import PAGES_AT_ONCE, frame
 from dashboard.web.server.server import build_app
+from data.base.clock import utc_now
+from data.records.commands import Person
 from data.settings.all_settings import Settings
-from data.store import open_store
+from data.store import Store, open_store
+from data.store.engine.dialects import Lock
 
 STRANGERS, ASKS = 16, 12
 DOORS = ("/livez", "/readyz", "/metrics", "/api/v1/stop")
@@ -84,34 +99,135 @@ def test_bad_tokens_are_limited_by_address_and_good_ones_go_on(server: Server) -
     assert (status, "unknown tokens" in text) == (429, True)
 
 
+def settings_of(folder: Path) -> Settings:
+    """Settings with a stop file in this folder."""
+    settings = Settings()
+    return replace(settings, apply=replace(settings.apply, stop_file=str(folder / "stop")))
+
+
+@asynccontextmanager
+async def client_of(app: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the application, which uvicorn serves in this thread."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    base, by = f"http://127.0.0.1:{port}", {"X-Trimtab-By": "Robin"}
+    async with httpx2.AsyncClient(base_url=base, timeout=60, headers=by) as client:
+        yield client
+    server.should_exit = True
+    await serving
+
+
 def test_probes_metrics_and_stop_need_none_of_the_shared_threads(tmp_path: Path) -> None:
     """Forty slow requests hold every thread that requests share: only they wait for each other."""
-    port, told = free_port(), dict[str, int]()
-    settings = Settings()
-    settings = replace(settings, apply=replace(settings.apply, stop_file=str(tmp_path / "stop")))
+    told = dict[str, int]()
 
     async def talk(app: Any) -> None:
-        config = uvicorn.Config(app, host="127.0.0.1", port=port)
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        shared = current_default_thread_limiter()
-        for number in range(int(shared.total_tokens)):
-            shared.acquire_on_behalf_of_nowait(number)
-        base = f"http://127.0.0.1:{port}"
-        async with httpx2.AsyncClient(base_url=base, timeout=60) as client:
+        async with client_of(app) as client:
+            shared = current_default_thread_limiter()
+            for number in range(int(shared.total_tokens)):
+                shared.acquire_on_behalf_of_nowait(number)
             for path in DOORS:
                 told[path] = (await client.get(path)).status_code
-            by = {"X-Trimtab-By": "Robin"}
-            stop = await client.post("/api/v1/stop", json={"reason": "x"}, headers=by)
-            resume = await client.delete("/api/v1/stop", headers=by)
+            stop = await client.post("/api/v1/stop", json={"reason": "x"})
+            resume = await client.delete("/api/v1/stop")
             told.update(stop=stop.status_code, resume=resume.status_code)
-        for number in range(int(shared.total_tokens)):
-            shared.release_on_behalf_of(number)
-        server.should_exit = True
-        await serving
+            for number in range(int(shared.total_tokens)):
+                shared.release_on_behalf_of(number)
 
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
-        asyncio.run(talk(build_app(page_world(store, settings))))
+        asyncio.run(talk(build_app(page_world(store, settings_of(tmp_path)))))
     assert told == dict.fromkeys((*DOORS, "stop", "resume"), 200)
+
+
+def test_stop_is_in_force_and_answered_while_a_cycle_writes(tmp_path: Path) -> None:
+    """It is noted once the writer has ended; a resume that waited takes no later stop back."""
+    settings = settings_of(tmp_path)
+    inside, over = Event(), Event()
+
+    def write(store: Store) -> None:
+        with store._transaction(Lock.FACTS):
+            inside.set()
+            over.wait()
+
+    async def talk(store: Store) -> None:
+        service = DecisionService(store=store, settings=lambda: settings)
+        world = ApiWorld(
+            reader=store.reader_for_pages(),
+            service=service,
+            clock=utc_now,
+            caller=lambda _request: Person(name="Robin", via="local"),
+        )
+        async with client_of(build_api(world)) as client:
+            assert (await client.post("/stop", json={"reason": "fire"})).json()["stopped"]
+            writing = Thread(target=write, args=(store,))
+            writing.start()
+            inside.wait()
+            resume = asyncio.create_task(client.delete("/stop"))
+            while not SWITCH_NOTES.locked():
+                await asyncio.sleep(0.01)
+            for reason in ("smoke", "flood"):
+                answer = (await client.post("/stop", json={"reason": reason})).json()
+                assert (answer["stopped"], answer["reason"]) == (True, reason)
+            assert not resume.done()
+            over.set()
+            assert "flood, after you asked" in (await resume).json()["detail"]
+            writing.join()
+
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        try:
+            asyncio.run(talk(store))
+        finally:
+            over.set()
+        for thread in list(enumerate_threads()):
+            if thread.name == "trimtab-stop-note":
+                thread.join()
+        assert stopped(tmp_path / "stop") is not None
+        record = store.reader.entries(("stopped", "resumed"))
+        reasons = [entry.detail.rpartition(": ")[2] for entry in record]
+        assert sorted(reasons) == ["fire", "flood", "smoke"]
+
+
+def test_an_idle_store_is_asked_once_until_it_changes(tmp_path: Path) -> None:
+    """Loops that look four times a second took most of what an idle server takes."""
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        return False
+
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        tick = when_changed(store, look, else_after=timedelta(days=1))
+        for _ in range(5):
+            assert not tick()
+        assert len(looks) == 1
+        store.append_audit(at=utc_now(), actor="Robin", event="stopped", digest="", detail="")
+        for _ in range(5):
+            tick()
+        assert len(looks) == 2
+
+
+def test_a_few_pages_are_drawn_at_once() -> None:
+    """The others wait for their turn, whatever ended the page before."""
+    inside, most, enough = 0, 0, Event()
+    counting = ThreadLock()
+
+    def draw(number: int) -> None:
+        nonlocal inside, most
+        with suppress(StopException), frame():
+            with counting:
+                inside += 1
+                most = max(most, inside)
+            if inside >= PAGES_AT_ONCE:
+                enough.set()
+            enough.wait()
+            with counting:
+                inside -= 1
+            if number % 2:
+                raise StopException
+
+    with ThreadPoolExecutor(3 * PAGES_AT_ONCE) as pool:
+        list(pool.map(draw, range(3 * PAGES_AT_ONCE)))
+    assert most == PAGES_AT_ONCE

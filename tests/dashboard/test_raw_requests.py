@@ -1,5 +1,6 @@
 """What a real server makes of raw requests: uploads, other names, other pages, many sessions."""
 
+import http.client
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -71,6 +72,23 @@ def test_no_file_is_taken(server: Server) -> None:
                 Content_Type="multipart/form-data; boundary=x",
             )
             assert (status, said) == (405, "nothing can be sent to this dashboard but to its API\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/api/v1/stop", "/nowhere", "/livez"])
+def test_every_answer_says_what_a_browser_may_load(server: Server, path: str) -> None:
+    """Nothing of other sites, no inline script but ours, no frame around it."""
+    parts = urlsplit(server.base)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+    connection.request("GET", path)
+    headers = connection.getresponse().headers
+    connection.close()
+    policy = headers["Content-Security-Policy"].split("; ")
+    rules = dict(rule.partition(" ")[::2] for rule in policy)
+    assert (rules["default-src"], rules["object-src"]) == ("'self'", "'none'")
+    assert rules["frame-ancestors"] == "'none'"
+    scripts = set(rules["script-src"].split())
+    assert not {"'unsafe-inline'", "'unsafe-eval'", "*", "https:"} & scripts
+    assert headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_a_name_that_was_made_to_lead_here_is_told_the_setting(server: Server) -> None:

@@ -1,7 +1,8 @@
-"""A mail server or webhook that answers byte by byte delays its own messages, and no others."""
+"""A mail server or webhook that answers slowly, badly or without end delays its own messages."""
 
 import contextlib
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,9 @@ from data.store import open_store
 from data.store.record.outbox import Message
 
 PATIENCE = 120
+FLOOD_BYTES = 64 << 20
 ADDRESS = "ops@site.example"
+WORD = "open sesame"
 MESSAGE = Message(entry=1, channel="x", recipient=ADDRESS, subject="s", body="b")
 
 
@@ -92,6 +95,82 @@ def test_a_mail_server_that_drips_is_given_up(first: bytes) -> None:
         )
         with pytest.raises(NotDeliveredError):
             mail.send(MESSAGE, slow)
+
+
+GOOD = {"EHLO": "250-sink\r\n250 AUTH CRAM-MD5 PLAIN LOGIN", "DATA": "354 go on", "QUIT": "221 bye"}
+CHALLENGES = ("334 !!!", "334 a", "334 \u00e9", "334", "334 " + "A" * 5001, "535 no", "xyz", "")
+BAD: list[dict[str, str]] = [
+    *({"AUTH": text} for text in CHALLENGES),
+    *({"EHLO": text} for text in (
+        "250-sink\r\n250 AUTH", "250-sink\r\n250 AUTH X", "250 \x00\u00e9", "2x0 sink", "-50 sink",
+        "999 sink", "550 no", "", "250" + "x" * 9000,
+    )),
+    *({"MAIL": text} for text in ("", "550 \u001b[2J\u202e", "2", "501-a\r\n501 b")),
+    {"RCPT": "550 no\r\n250 yes"}, {"DATA": "250 no"}, {"DATA": "451 later"}, {".": "552 full"},
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def answering(replies: dict[str, str], flood: bytes = b"") -> Iterator[tuple[int, list[int]]]:
+    """A mail server of these replies by command, and the bytes that it sent of each flood.
+
+    With `flood` it sends a reply again and again instead of ending it, 64 MiB of it at most.
+    """
+    sent: list[int] = []
+
+    class Session(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                self.say("", "220 sink")
+                body = False
+                while raw := self.rfile.readline():
+                    line = raw.decode("utf-8", "replace").strip("\r\n")
+                    word = "." if line == "." else line.upper()[:4]
+                    if not body or word == ".":
+                        self.say(word, (GOOD | replies).get(word, "250 ok"))
+                        body = word == "DATA"
+
+        def say(self, word: str, reply: str) -> None:
+            if flood and word == replies.get("at", ""):
+                sent.append(0)
+                while sent[-1] < FLOOD_BYTES:
+                    self.wfile.write(flood * 100)
+                    sent[-1] += 100 * len(flood)
+            self.wfile.write(reply.encode() + b"\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server.server_address[1], sent
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("replies", BAD)
+def test_a_mail_server_that_answers_badly_is_named(replies: dict[str, str]) -> None:
+    """Whatever it says, the message is kept for a later try, and the loop has no defect."""
+    with answering(replies) as (port, _sent):
+        bad = NotifySettings(smtp_url=f"smtp://ops@127.0.0.1:{port}", smtp_password=WORD)
+        with pytest.raises(NotDeliveredError) as told:
+            mail.send(MESSAGE, bad)
+    assert f"127.0.0.1:{port}" in str(told.value)
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.parametrize("at", ["", "EHLO", "MAIL", "."])
+@pytest.mark.parametrize("flood", [b"250-" + b"x" * 500 + b"\r\n", b"250-\r\n"])
+def test_a_reply_without_end_takes_little_memory(
+    monkeypatch: pytest.MonkeyPatch, at: str, flood: bytes
+) -> None:
+    """Lines that never end a reply are read up to a limit, however long there would be time."""
+    monkeypatch.setattr(mail, "TIMEOUT_SECONDS", 600.0)
+    with answering({"at": at}, flood) as (port, sent):
+        endless = NotifySettings(smtp_url=f"smtp://127.0.0.1:{port}")
+        with pytest.raises(NotDeliveredError, match="too long"):
+            mail.send(MESSAGE, endless)
+    assert sent[0] < FLOOD_BYTES / 2
 
 
 def test_a_slow_webhook_delays_no_mail(tmp_path: Path) -> None:

@@ -55,8 +55,12 @@ def add_switch(api: FastAPI, world: ApiWorld) -> None:
     @api.post("/stop")
     async def stop(wish: StopWish, who: Anyone) -> SwitchRow:
         """Stop all applying at once: whoever is let in may."""
-        await threads.run(world.service.stop, who.person, wish.reason)
-        return await threads.run(row)
+
+        def stop_now() -> SwitchRow:
+            world.service.stop(who.person, wish.reason)
+            return row()
+
+        return await threads.run(stop_now)
 
     @api.delete("/stop")
     async def resume(who: Anyone) -> SwitchRow:

@@ -10,11 +10,14 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, scrub
 from data.base.files import open_unlinked, read_small_file
 
+_REPLACING = Lock()
+"""Held while the file is written, or compared and removed."""
 _SEEN_FOLDERS: set[Path] = set()
 """Folders of stop files that were there in this process: one that is gone may have held a stop."""
 
@@ -65,10 +68,11 @@ def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Sto
     text = json.dumps({"by": state.by, "at": state.at, "reason": state.reason}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.truncate(0)
-            file.write(text + "\n")
+        with _REPLACING:
+            handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.truncate(0)
+                file.write(text + "\n")
     except OSError as error:
         if stopped(path) is not None:  # whatever stands there stops as it is
             return state
@@ -79,10 +83,25 @@ def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Sto
     return state
 
 
-def resume(path: Path) -> bool:
-    """Remove the stop file; tell whether there was one. Errors: ApplyError."""
+def version_of(path: Path) -> tuple[int, int]:
+    """Return the file and its last change, which every stop moves; zeros where nothing is."""
     try:
-        path.unlink()
+        state = path.lstat()
+    except OSError:
+        return (0, 0)
+    return (state.st_ino, state.st_mtime_ns)
+
+
+def resume(path: Path, version: tuple[int, int] | None = None) -> bool:
+    """Remove the stop file, of this version alone where one is given.
+
+    Tell whether there was one. Errors: ApplyError.
+    """
+    try:
+        with _REPLACING:
+            if version not in (None, version_of(path)):
+                return True  # a later stop, which nobody has taken back
+            path.unlink()
     except FileNotFoundError:
         return False
     except OSError as error:

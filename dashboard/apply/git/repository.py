@@ -27,6 +27,8 @@ TIMEOUT_SECONDS = 30.0
 """Of one git command or request of the forge: the copy is shallow."""
 _MAX_FILE_BLOCKS = 1024 * 1024
 """Of 512 bytes: 512 MiB for a pack."""
+MAX_MEMORY_KIB = 2 * 1024 * 1024
+"""Addresses of one git process, a whole pack among them: it keeps every branch it is told of."""
 _MAX_ALLOCATION = "64m"
 """Of one piece: what a commit, a tree or a file unpacks to, where it is not written as it comes."""
 _MAX_OUTPUT = 8 * 1024 * 1024
@@ -183,16 +185,18 @@ class GitCopy:
             self._git("log", "-1", f"--format={form}", ref).decode("utf-8", "replace").strip()
             for form in ("%H", "%P", "%an", "%B")
         )
-        raw = self._git("diff-tree", "-r", "-z", "--no-renames", "--root", "-m", ref)
-        entries = raw.decode("utf-8", "replace").split("\0")
-        facts = [entry.split() for entry in entries if entry.startswith(":")]
-        paths = [entries[index + 1] for index, entry in enumerate(entries) if entry.startswith(":")]
+        raw = self._git(
+            "diff-tree", "-r", "-z", "--no-renames", "--root", "-m", "--no-commit-id", ref
+        )
+        entries = raw.decode("utf-8", "replace").split("\0")[:-1]
+        # In turn, since a path may look like facts.
+        facts = [entry.split() for entry in entries[::2]]
         files = tuple(
             (
                 GitFile(path=path, mode=old_mode[1:], blob=old),
                 GitFile(path=path, mode=mode, blob=new),
             )
-            for (old_mode, mode, old, new, _how), path in zip(facts, paths, strict=True)
+            for (old_mode, mode, old, new, _how), path in zip(facts, entries[1::2], strict=True)
         )
         return BranchCommit(
             commit=commit,
@@ -236,7 +240,7 @@ class GitCopy:
 
     def _git(self, *words: str, sent: bytes = b"", at: int = 0) -> bytes:
         """Run one command and return what it wrote. Errors: ApplyError, GitCutError."""
-        limited = f'ulimit -f {_MAX_FILE_BLOCKS}; exec git "$@"'
+        limited = f'ulimit -f {_MAX_FILE_BLOCKS}; ulimit -v {MAX_MEMORY_KIB}; exec git "$@"'
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as complaint,

@@ -235,8 +235,10 @@ class PowerCapApplier:
 
     def _fresh(self, exchange: SignedFolder, node: str) -> NodeReport:
         report = exchange.report(node)
-        if report is None or self._clock() - report.at > _FRESH:
+        if report is None or abs(self._clock() - report.at) > _FRESH:
             since = "never" if report is None else f"not since {report.at:%Y-%m-%d %H:%M:%S} UTC"
+            if report is not None and report.at > self._clock():
+                since += ", by a clock that is ahead"
             raise ApplyError(
                 f"the agent of node {node} has reported {since}",
                 f"Start `trimtab agent` there, and see that it can write its report: node {node}.",
@@ -260,7 +262,7 @@ class PowerCapApplier:
         order, report = exchange.order(node), exchange.report(node)
         if report is None or order is None or report.sequence < order.sequence:
             return VerificationResult.NOT_YET, f"the agent of {node} has not read the order yet", ""
-        if self._clock() - report.at > _FRESH:
+        if abs(self._clock() - report.at) > _FRESH:
             return (
                 VerificationResult.UNREADABLE,
                 f"the agent of {node} is silent since {report.at}",

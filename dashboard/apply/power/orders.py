@@ -124,4 +124,9 @@ def _board(board: dict[str, Any]) -> BoardReport:
 
 
 def _watts(value: Any) -> float | None:
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    watts = float(value)
+    if not 0 <= watts <= MAX_WATTS:  # nor is NaN
+        raise ValueError(f"{watts} W of a board")
+    return watts

@@ -27,6 +27,8 @@ from data.base.errors import ApplyError, scrub
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _ORDER = "trimtab power caps v1"
 _REPORT = "trimtab power report v1"
+_ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+"""What a document of another form raises."""
 
 
 class SignedFolder:
@@ -44,7 +46,7 @@ class SignedFolder:
             return None
         try:
             order = order_from(payload)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _ODD as error:
             raise NotTrustedError(f"{path} is no order of caps: {error!r}") from error
         if order.node != node:
             raise NotTrustedError(f"{path} is an order for node {scrub(order.node)!r}")
@@ -62,7 +64,7 @@ class SignedFolder:
             return None
         try:
             report = report_from(payload)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _ODD as error:
             raise NotTrustedError(f"{path} is no report: {error!r}") from error
         if report.node != node:
             raise NotTrustedError(f"{path} is a report of node {scrub(report.node)!r}")
@@ -86,18 +88,25 @@ class SignedFolder:
     def renew(self, *, now: datetime, lease: timedelta, live_jobs: Collection[str]) -> int:
         """Prolong the caps of jobs that still live; give how many are held. Errors: ApplyError.
 
-        A lease that has run out stays so: the agents have restored the limits.
+        A lease that has run out stays so: the agents have restored the limits. An order that is not
+        to be trusted is told once the others are renewed.
         """
-        count = 0
+        count, doubts = 0, list[NotTrustedError]()
         with self._locked():
             for path in sorted((self._folder / "caps").glob("*.json")):
-                order = self.order(path.stem)
+                try:
+                    order = self.order(path.stem)
+                except NotTrustedError as error:
+                    doubts.append(error)
+                    continue
                 if order is None or not order.caps:
                     continue
                 live = order.expires_at > now
                 caps = tuple(cap for cap in order.caps if live and cap.job_id in live_jobs)
                 self._order(order.node, order, caps, now, lease)
                 count += len(caps)
+        if doubts:
+            raise doubts[0]
         return count
 
     def _order(

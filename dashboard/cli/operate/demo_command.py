@@ -42,7 +42,8 @@ STEP_SECONDS = 300
 PACE = 60.0
 """Simulated seconds in a second: an hour passes in a minute, a change is measured in about one."""
 VERIFY_SLOTS = 2
-_FEED_EVERY = timedelta(seconds=5)
+_FEED_EVERY = timedelta(seconds=15)
+"""Three steps of samples: what it costs to collect depends little on how many they are."""
 _PLAN_EVERY = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
 _STALE_MINUTES = 8 * 60.0

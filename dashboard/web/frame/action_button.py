@@ -176,8 +176,14 @@ def _pressed(key: str) -> tuple[str, PressOutcome]:
     answers = state.get("answers") if state else None
     if not isinstance(answers, Mapping):
         return "", PressOutcome()
-    return str(answers.get("nonce", "")), PressOutcome(
-        done=int(answers.get("done", 0)),
-        refused=tuple(map(str, answers.get("refused", ()))),
-        by=str(answers.get("by", "")),
+    nonce, done, refused, by = (answers.get(name) for name in ("nonce", "done", "refused", "by"))
+    if not (isinstance(nonce, str) and type(done) is int and isinstance(refused, list)):
+        return "", PressOutcome()  # posted by hand: our script tells all of them
+    return nonce, PressOutcome(
+        done=done, refused=tuple(_text_of(reason) for reason in refused), by=_text_of(by or "")
     )
+
+
+def _text_of(value: object) -> str:
+    """Return the text of what a browser told, which a page can show: half letters have none."""
+    return str(value).encode("utf-8", "replace").decode()

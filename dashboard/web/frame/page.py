@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Semaphore
 from urllib.parse import quote, urlencode
 
 import pandas as pd
@@ -32,15 +33,27 @@ _LINK_PIXELS = {"jobs": 200}
 """Columns that are empty in many rows: a column is else as wide as its first rows need."""
 _ROWS_HIGH = 16
 _ROW_PIXELS = 35
+PAGES_AT_ONCE = 2
+"""Pages share one core, with the thread that answers probes and the stop switch: a hundred drawn
+at once delay it by many seconds, and each other as well."""
+_TURN_SECONDS = 60.0
+_TURNS = Semaphore(PAGES_AT_ONCE)
 
 
 @contextmanager
 def frame() -> Iterator[None]:
-    """Show an error that a person can act on as one line with its hint."""
+    """Draw a page in its turn; show an error that a person can act on as one line with its hint.
+
+    Who waited a minute has no turn of its own: pages that hang keep nobody out.
+    """
+    has_turn = _TURNS.acquire(timeout=_TURN_SECONDS)
     try:
         yield
     except TrimtabError as error:
         st.error(markdown(str(error)))
+    finally:
+        if has_turn:
+            _TURNS.release()
 
 
 def number(value: float | None, unit: str) -> str:

@@ -10,6 +10,7 @@ import errno
 import logging
 import resource
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -130,3 +131,30 @@ def tell_accept_errors_seldom(
             )
 
     loop.set_exception_handler(handle)
+
+
+class SeldomTracebacks(logging.Filter):
+    """Lets one traceback a minute through of an error and the line that raised it.
+
+    Streamlit writes one for each odd message of a page's socket: who may look could fill the disk.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_at: dict[tuple[str, str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        if not record.exc_info or record.exc_info[1] is None:
+            return True
+        error, now = record.exc_info[1], self._clock()
+        frame = traceback.extract_tb(error.__traceback__, limit=-1)
+        place = (
+            type(error).__name__,
+            *((frame[0].filename, frame[0].lineno or 0) if frame else ("", 0)),
+        )
+        if now - self._told_at.get(place, float("-inf")) < _TELL_EVERY:
+            return False
+        self._told_at[place] = now
+        return True

@@ -34,7 +34,11 @@ from dashboard.web.access.session_cookies import SecureCookies
 from dashboard.web.access.sign_in import OpenIdRoutes
 from dashboard.web.access.trusted_proxy import AuthMiddleware
 from dashboard.web.findings.finding_rows import state_of
-from dashboard.web.server.connections import protocol_for, tell_accept_errors_seldom
+from dashboard.web.server.connections import (
+    SeldomTracebacks,
+    protocol_for,
+    tell_accept_errors_seldom,
+)
 from dashboard.web.server.port import require_free_port
 from dashboard.web.server.probes import probes
 from data.settings.access import AccessSettings, host_of
@@ -149,6 +153,9 @@ _TURN_SECONDS = 0.0005
 """Time after which a thread that computes lets others run. At Python's default of 5 ms, fifty pages
 that are drawn at once delay the thread that answers, and so the stop switch, by seconds."""
 
+_TALKATIVE = ("streamlit.error_util", "streamlit.components.v2.bidi_component.serialization")
+"""Loggers that write a traceback for each odd message of a page's socket."""
+
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
     # The grid's own export knows no formulas; ours (`page.table`) does.
@@ -156,6 +163,8 @@ _OPTIONS: dict[str, Any] = {
     "client.showErrorDetails": "none",
     "client.toolbarMode": "minimal",
     "global.developmentMode": False,
+    # Its tracebacks take the way of all lines of the log, where there is a limit of them.
+    "logger.enableRich": False,
     # A full collection costs 0.2 s of every page, more than drawing it; Python does its own.
     "runner.postScriptGC": False,
     # A page shows what it is told to, not each text that stands alone in its script.
@@ -229,6 +238,9 @@ def build_app(world: WebWorld) -> App:
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         tell_accept_errors_seldom(asyncio.get_running_loop())
+        seldom = SeldomTracebacks()
+        for module in _TALKATIVE:
+            logging.getLogger(module).addFilter(seldom)
         with world.run_lifespan():
             yield
 

@@ -1,5 +1,10 @@
 """The power-cap applier: what it asks for, what it refuses, what it sees."""
 
+import hmac
+import json
+import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -203,6 +208,87 @@ def test_a_forged_report_is_not_believed(power: PowerBed) -> None:
     assert applier.read_back(change, done=1).seen is VerificationResult.UNREADABLE
     with pytest.raises(ApplyError, match="signature"):
         prepared(power)
+
+
+ODD_WATTS = (float("nan"), float("inf"), -float("inf"), -5.0, 1e300, "1e999", [], "x")
+
+
+@pytest.mark.parametrize("watts", ODD_WATTS)
+@pytest.mark.parametrize("name", ["limit_watts", "least_watts", "most_watts", "default_watts"])
+def test_a_report_of_impossible_watts_is_no_report(
+    power: PowerBed, name: str, watts: object
+) -> None:
+    """A node that was broken into signs what it likes: nothing is planned or seen by it."""
+    power.step()
+    change = prepared(power)
+    resign(power, "reports", boards=[board_row(power) | {name: watts}])
+    with pytest.raises(ApplyError, match="is no report"):
+        prepared(power)
+    applier = applier_of(power)
+    applier.execute(change.steps[0], change)
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNREADABLE
+    assert applier.access()[0] is False
+
+
+def test_a_report_from_the_future_ages_too(power: PowerBed) -> None:
+    """Else the last word of a dead node would count until its clock comes true."""
+    power.step()
+    resign(power, "reports", at=(power.now + timedelta(days=400)).isoformat())
+    with pytest.raises(ApplyError, match="has reported not since"):
+        prepared(power)
+
+
+PLANTS: dict[str, Callable[[Path], object]] = {
+    "no document": lambda caps: (caps / "a.json").write_text("{}"),
+    "no name of a node": lambda caps: (caps / "a b!.json").write_text("{}"),
+    "pipe": lambda caps: os.mkfifo(caps / "a.json"),
+    "folder": lambda caps: (caps / "a.json").mkdir(),
+    "link": lambda caps: (caps / "a.json").symlink_to("/dev/zero"),
+    "deep": lambda caps: (caps / "a.json").write_text("[" * 100_000),
+    "order of another node": lambda caps: shutil.copy(caps / f"{NODE}.json", caps / "a.json"),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_order_keeps_no_cap_from_being_renewed(power: PowerBed, plant: str) -> None:
+    """It is told, and obeyed by nobody; the caps of other nodes would lapse without a renewal."""
+    power.step()
+    change, applier = prepared(power), applier_of(power)
+    applier.execute(change.steps[0], change)
+    PLANTS[plant](power.shared / "caps")
+    power.now += timedelta(minutes=10)
+    with pytest.raises(ApplyError):
+        applier.renew(live_jobs={"slurm:7"})
+    power.now += timedelta(minutes=10)
+    power.step()
+    assert power.limit_of() == 490_000
+
+
+@pytest.mark.parametrize("sequence", [1e999, float("nan"), "x", None, [], "9" * 5000])
+def test_a_signed_order_of_no_number_is_no_order(power: PowerBed, sequence: object) -> None:
+    """The agent restores and says why, and goes on."""
+    power.step()
+    change, applier = prepared(power), applier_of(power)
+    applier.execute(change.steps[0], change)
+    resign(power, "caps", sequence=sequence)
+    assert "no order" in power.step().note
+    assert power.limit_of() == 700_000
+
+
+def resign(power: PowerBed, kind: str, **changes: object) -> None:
+    """Change a document of the node and sign it, as who has the secret can."""
+    path = power.shared / kind / f"{NODE}.json"
+    payload = json.loads(json.loads(path.read_text())["payload"]) | changes
+    purpose = "trimtab power caps v1" if kind == "caps" else "trimtab power report v1"
+    secret, text = power.secret_file.read_bytes().strip(), json.dumps(payload)
+    signature = hmac.new(secret, f"{purpose}\n{text}".encode(), "sha256").hexdigest()
+    path.write_text(json.dumps({"payload": text, "signature": signature}))
+
+
+def board_row(power: PowerBed) -> dict[str, object]:
+    """The row of the first board in the report of the node."""
+    path = power.shared / "reports" / f"{NODE}.json"
+    return dict(json.loads(json.loads(path.read_text())["payload"])["boards"][0])
 
 
 def test_without_its_settings_it_says_what_is_missing(power: PowerBed) -> None:
