@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import H100, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
@@ -17,7 +17,6 @@ from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.charts.cost_days import COLOURS
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.navigation import page_file
 from data.base.errors import NotSignedInError
 from data.facts.jobs import SchedulerFacts
 from data.settings.access import AccessSettings
@@ -85,10 +84,7 @@ class Draw:
     def page(self, settings: Settings = PRICED, page: str = "costs", **asked: str) -> AppTest:
         """What is drawn."""
         register_world(self.store, settings, clock=lambda: NOW)
-        app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(page_file(page))
-        for name, value in asked.items():
-            app.query_params[name] = value
+        app = page_at(page, **asked)
         app.run()
         assert not app.exception
         return app
@@ -96,8 +92,8 @@ class Draw:
 
 def answer(app: AppTest) -> str:
     """The page's sentence, without the marks of Markdown."""
-    (found,) = [entry.value for entry in app.markdown if entry.value.startswith("## ")]
-    return str(found[3:].replace("\\", ""))
+    (found,) = [entry.value for entry in app.markdown if entry.value.startswith("# ")]
+    return str(found[2:].replace("\\", ""))
 
 
 def rows(app: AppTest) -> pd.DataFrame:

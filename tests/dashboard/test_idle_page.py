@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from browser.conftest import fill
 from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
-from streamlit.testing.v1 import AppTest
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_sum, why_kept
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
-from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.collected import Collected
 from data.facts.jobs import JobState, Platform, SchedulerFacts
@@ -89,10 +87,7 @@ def test_the_page_of_a_job_says_why_nothing_is_recommended_for_it(
         assert kept.idle is not None
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register_world(store, Settings())
-        app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(page_file("job"))
-        app.query_params["id"] = kept.job_id
-        app.run()
+        app = page_at("job", job=kept.job_id).run()
         assert not app.exception
         said = "\n".join(str(entry.value).replace("\\", "") for entry in app.markdown)
     assert f"({kept.idle.cause}: {kept.idle.reason})" in said

@@ -14,12 +14,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from beds.api_clients import LOCAL, clients
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import H100, make_collected, make_job, make_samples
 from starlette.testclient import TestClient
-from streamlit.testing.v1 import AppTest
 
-from dashboard.web.frame.navigation import page_file
 from data.settings.all_settings import Settings
 from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -78,10 +76,7 @@ def drawn(store: Store, page: str, monkeypatch: pytest.MonkeyPatch, **asked: str
     """The first table of a page, by its first column."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, SETTINGS, clock=lambda: NOW)
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(page_file(page))
-    for name, value in asked.items():
-        app.query_params[name] = value
+    app = page_at(page, **asked)
     app.run()
     assert not app.exception
     found = app.dataframe[0].value

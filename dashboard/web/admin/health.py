@@ -70,7 +70,7 @@ table(
 )
 outcomes = outcome_rows(findings_now(reader, now=world.clock()))
 if outcomes and current_role() != "owner":
-    st.subheader("Findings by outcome")
+    st.header("Findings by outcome")
     rows = pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS))
     dismissed, wrong = (rows[name].astype(int).sum() for name in ("dismissed", "false positive"))
     if dismissed:
@@ -81,7 +81,7 @@ if outcomes and current_role() != "owner":
 contradiction_section(reader, world.clock())
 memory_section()
 xid_section(reader, world.clock())
-st.subheader("Store")
+st.header("Store")
 free = reader.free_mib()
 if free is not None:
     (st.write if free >= MIN_FREE_MIB else st.error)(

@@ -1,6 +1,6 @@
-"""Forecast need of the fleet, with how far ahead it can be trusted, and why."""
+"""The week ahead on Overview: the forecast need of the fleet, and how far it can be trusted."""
 
-from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -10,17 +10,14 @@ from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.address_filters import choose_page, pick
-from dashboard.web.frame.page import chart, empty_state, figures, finding, table, tense
+from dashboard.web.frame.address_filters import pick
+from dashboard.web.frame.page import chart, figures, table, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs
-from dashboard.web.jobs.job_models import TITLES
 from dashboard.web.jobs.workload_forecast import ahead_table
-from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import (
     UNIT_OF,
-    ForecastTest,
     GroupForecast,
     GroupKind,
     Quantity,
@@ -37,10 +34,7 @@ _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
 _SHOWN = 70
 """Jobs on a page, each with a row for each of its three quantities."""
 _SKIPPED_SHOWN = 200
-_TO_JOB = {"job": "job?id="}
-
-world = current_world()
-reader = world.reader
+_TO_JOB = {"job": "jobs?job="}
 
 
 def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
@@ -57,48 +51,27 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
     return texts[0], f"q90 peaks at {texts[1]}, {group.slot_starts[peak]:%H:%M} UTC"
 
 
-def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
-    """Return a row per path of a job's forecast: its model and how that did."""
-    return pd.DataFrame([tested_row(test) for test in tests])
+def show_week_ahead(end: datetime) -> None:
+    """Show the need of the fleet, and of its services and recurring jobs, as forecast."""
+    _show_groups(end)
+    _show_workloads()
 
 
-def tested_row(tested: ForecastTest) -> dict[str, object]:
-    """Return the row of one path."""
-    losses = dict(tested.backtest.losses) if tested.backtest else {}
-    naive = losses.get("naive", 0.0)
-    return {
-        "job": tested.job_id,
-        "quantity": TITLES[tested.quantity],
-        "model": tested.model,
-        "loss relative to naive": losses.get(tested.model, 0.0) / naive if naive else None,
-        "inside q10–q90 (%)": 100 * tested.backtest.coverage_ratio if tested.backtest else None,
-        "at its limit (slots)": tested.censored_slots,
-        "outliers cut (slots)": tested.winsorised_slots,
-        "borrowed from": tested.borrowed_from,
-        "notes": "; ".join(tested.notes),
-    }
-
-
-def skipped_rows() -> pd.DataFrame:
-    """Return the jobs without a forecast, and why."""
-    return pd.DataFrame(
-        [
-            {"job": forecast.job_id, "reason": forecast.reason}
-            for forecast in reader.skipped_forecasts()
-        ]
-    )
-
-
-groups = [] if empty_state() else list(reader.group_forecasts())
-weeks = {(group.kind, group.name): group for group in groups if group.by_hour}
-scope = current_scope()
-filter_by_kind = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
-filters = [item for item in filter_by_kind.items() if item[1]]
-if filters:
-    weeks = {test: weeks[test] for test in filters if test in weeks}
-    if not weeks and groups:
-        st.info(markdown(f"No forecast of {scope.describe()} is kept: too little is known of it."))
-if weeks:
+def _show_groups(end: datetime) -> None:
+    """Show the need of the fleet or a group of it, and how the forecast of it was tested."""
+    world = current_world()
+    reader = world.reader
+    groups = list(reader.group_forecasts())
+    weeks = {(group.kind, group.name): group for group in groups if group.by_hour}
+    scope = current_scope()
+    filter_by_kind = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
+    filters = [item for item in filter_by_kind.items() if item[1]]
+    if filters:
+        weeks = {test: weeks[test] for test in filters if test in weeks}
+    if not weeks:
+        whose = scope.describe() or "the fleet"
+        st.info(markdown(f"No forecast of {whose} is kept: too little is known of it."))
+        return
     kind, name = next(iter(weeks)) if filters else (GroupKind.FLEET, "fleet")
     fleet = weeks[kind, name]
     whose = markdown("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
@@ -107,7 +80,7 @@ if weeks:
         ahead_text = tense(
             f"In the next 24 h {whose} will hold", f"In the 24 h after it, {whose} would have held"
         )
-        finding(
+        st.write(
             f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
             f"80 % interval of an hour {np.mean(allocated.q10[:24]):,.0f}–"
             f"{np.mean(allocated.q90[:24]):,.0f}, jobs yet to come included."
@@ -128,7 +101,6 @@ if weeks:
         ahead = pick("Ahead", list(_HISTORY), "ahead")
     kind, name = names[group_title]
     forecast = next((entry for entry in mine if entry.by_hour == (ahead == "7 d")), None)
-    end = reader.latest_sample_at() or utc_now()
     start = end - _HISTORY[ahead]
     history = (
         rack_history(reader.node_power(start=start, end=end), world.settings.settings.power.domains)
@@ -153,7 +125,7 @@ if weeks:
         st.caption(markdown("; ".join(path.notes)))
         wide, right = st.columns([3, 2])
         with wide:
-            st.subheader("Accuracy by lead time")
+            st.header("Accuracy by lead time")
             if path.backtest is not None and path.backtest.by_lead:
                 chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
                 st.caption(
@@ -163,47 +135,24 @@ if weeks:
             else:
                 st.info("Not tested yet: the history is too short.")
         with right:
-            st.subheader("Models in the mix")
+            st.header("Models in the mix")
             chart(member_weights(path.weights), "group-weights")
             st.caption(
                 "Members are weighted by their recent losses at that lead time; a tenth always "
                 "stays with naive."
             )
-if not empty_state():
+
+
+def _show_workloads() -> None:
+    """List the services and recurring jobs, largest first."""
     jobs = scoped_jobs()
     lasting = ahead_table()
     if jobs is not None and not lasting.empty:
         lasting = lasting[lasting["job"].isin(jobs)]
     if not lasting.empty:
-        st.subheader("Services and recurring jobs")
+        st.header("Services and recurring jobs")
         table(lasting, "workloads", links=_TO_JOB)
         st.caption(
             "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
             "prices. A job's page has its week by the hour and its month by the day."
         )
-    tested_jobs = [
-        job_id
-        for job_id, is_skipped in reader.forecast_jobs()
-        if not is_skipped and (jobs is None or job_id in jobs)
-    ]
-    count, skipped = reader.forecast_counts()
-    st.subheader("Jobs")
-    if not tested_jobs:
-        st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
-    else:
-        summary = reader.forecast_summary()
-        chart(lead_accuracy(summary.leads), "jobs-accuracy")
-        st.caption(f"Mean over {summary.series:,} series of {count_text(count, 'job')}.")
-        first = choose_page(len(tested_jobs), _SHOWN)
-        table(
-            tested_rows(reader.forecast_tests(tuple(tested_jobs[first : first + _SHOWN]))),
-            "forecasts",
-            links=_TO_JOB,
-            every=lambda: tested_rows(
-                [test for test in reader.forecast_tests() if jobs is None or test.job_id in jobs]
-            ),
-        )
-    if skipped:
-        with st.expander(f"{count_text(skipped, 'job has', 'jobs have')} no forecast"):
-            reasons = skipped_rows()
-            table(reasons.head(_SKIPPED_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)

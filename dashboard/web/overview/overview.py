@@ -19,6 +19,7 @@ from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_stat
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,
+    drawer,
     empty_state,
     figures,
     finding,
@@ -27,9 +28,9 @@ from dashboard.web.frame.page import (
     way,
 )
 from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.jobs.forecasts import show_week_ahead
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.fleet import SourceState
 from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
 from data.records.recommendations import Range
@@ -142,7 +143,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 
 def show_findings() -> None:
     """Show the findings to decide on first, and what was saved to date."""
-    st.subheader(tense("Findings to decide on", "What would have been found"))
+    st.header(tense("Findings to decide on", "What would have been found"))
     rows = waiting_rows()
     if rows:
         findings_table(rows[:_TOP], "top-findings")
@@ -157,7 +158,7 @@ def show_findings() -> None:
         )
     if len(rows) > _TOP:
         way("findings", f"All {len(rows)} findings")
-    st.subheader("Saved to date")
+    st.header("Saved to date")
     jobs = scoped_jobs()
     days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
     (saved,) = summed(days, "all") or (None,)
@@ -210,27 +211,16 @@ if not empty_state():
         }
     )
     show_findings()
-    st.subheader("GPUs in use over time")
+    st.header("GPUs in use over time")
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
     chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
     count, skipped = reader.forecast_counts()
     st.caption(
-        f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
+        f"Per hour, last {days} d: GPUs that these jobs held. The forecast is of the fleet."
         if jobs is not None
         else f"Per hour, last {days} d. The forecast adds up {count:,} of "
         f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
         "yet to come are not foreseen."
     )
-    st.subheader("Data")
-    reports = reader.source_reports()
-    failed = [report.source for report in reports if report.state is SourceState.FAILED]
-    st.write(
-        f"{len(failed)} of {count_text(len(reports), 'source')} failed last time: see Health."
-        if failed
-        else tense(
-            f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
-            "All of it was imported.",
-        )
-    )
-    way("health", "Health of the sources and the store")
+    drawer("Week ahead", "week-ahead", lambda: show_week_ahead(end))
