@@ -43,7 +43,8 @@ def open_page(
 ) -> Answer:
     """Open a tab in a new session and wait for the end of its script.
 
-    `page` is a tab, or a former address. `person` is who a sign-in proxy would say it is; `names` are looked for in what is sent.
+    `page` is a tab, or a former address. `person` is who a sign-in proxy would say it is; `names`
+    are looked for in what is sent.
     """
     page, words = address_of(page)
     query = "&".join(filter(None, (urlencode(words), query)))

@@ -11,7 +11,6 @@ from browser.conftest import fill
 from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_sum, why_kept
-from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
 from data.base.clock import utc_now
 from data.facts.collected import Collected
@@ -46,18 +45,6 @@ def latest(url: str) -> Plan:
         plan = store.reader.latest_plan()
     assert plan is not None
     return plan
-
-
-def test_the_picture_ends_with_what_is_freed(url: str) -> None:
-    """Each bar begins where the one above it ends."""
-    found = idle_sum(latest(url))
-    (bars,) = idle_waterfall(found).data
-    steps = dict(zip(bars.y, zip(bars.base, bars.x, strict=True), strict=True))
-    assert steps["held by jobs"][1] == pytest.approx(found.work + found.idle)
-    assert steps["idle"][1] == pytest.approx(found.idle)
-    assert sum(steps["needed at peaks"]) == pytest.approx(found.idle)
-    lowest = min(start for name, (start, _w) in steps.items() if name in set(IdleCause) - {""})
-    assert lowest == pytest.approx(steps["freed by recommendations"][1])
 
 
 def test_the_command_tells_every_job_and_the_sum(

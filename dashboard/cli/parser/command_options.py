@@ -10,7 +10,7 @@ _ENERGY_BY = ("tenant", "namespace", "account", "owner", "job", "model", "node",
 _PERIODS = ("hour", "day", "week")
 FORMATS = ("table", "csv", "json", "focus-csv", "focus-parquet", "opencost")
 KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
-"""What `dashboard.cycle.what_if` can turn, and the sliders of the page Plan."""
+"""What `dashboard.cycle.what_if` can turn, and the sliders of the plan on Findings."""
 
 
 def add_energy_options(parser: argparse.ArgumentParser) -> None:

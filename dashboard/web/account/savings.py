@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.accounting.savings.daily_savings import NO_YEAR, RunRate, summed
 from dashboard.accounting.savings.ledger import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
+from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
@@ -127,8 +127,6 @@ if rows:
     pairs = pairs_of(rows)
     if pairs:
         chart(savings_dumbbell(pairs), "dumbbell")
-    if len(pairs) > 1:
-        chart(savings_sum(pairs), "sum")
     st.caption(
         "Measured over the slots after a change: what the job would have held and drawn without "
         "it, read off the day before at the demand since, minus what it did. Boards given up stay "

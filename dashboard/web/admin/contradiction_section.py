@@ -1,4 +1,4 @@
-"""The counters that other readings of their board contradict, on the page Health."""
+"""The counters that other readings of their board contradict, on Admin."""
 
 from datetime import datetime
 

@@ -10,13 +10,19 @@ from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import choose_page
 from dashboard.web.frame.page import chart, empty_state, finding, table
 from dashboard.web.frame.scope import scoped_jobs
-from dashboard.web.jobs.job_models import TITLES
 from data.base.counts import count_text
-from data.records.forecasts import ForecastTest
+from data.records.forecasts import ForecastTest, Quantity
 
 _SHOWN = 70
 """Jobs on a page, each with a row for each of its three quantities."""
 _SKIPPED_SHOWN = 200
+_TITLES = {
+    Quantity.ALLOCATED_GPUS: "GPUs allocated",
+    Quantity.EFFECTIVE_GPUS: "effective GPUs",
+    Quantity.MEMORY: "memory per GPU",
+    Quantity.POWER: "power",
+}
+"""What people call the quantities of a job's forecast."""
 _TO_JOB = {"job": "jobs?job="}
 
 reader = current_world().reader
@@ -33,7 +39,7 @@ def tested_row(tested: ForecastTest) -> dict[str, object]:
     naive = losses.get("naive", 0.0)
     return {
         "job": tested.job_id,
-        "quantity": TITLES[tested.quantity],
+        "quantity": _TITLES[tested.quantity],
         "model": tested.model,
         "loss relative to naive": losses.get(tested.model, 0.0) / naive if naive else None,
         "inside q10–q90 (%)": 100 * tested.backtest.coverage_ratio if tested.backtest else None,

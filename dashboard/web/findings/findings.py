@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import of_autoscalers
 from dashboard.web.access.identity import current_role, current_world
@@ -23,7 +22,6 @@ from dashboard.web.findings.finding_rows import InboxRow
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
 from dashboard.web.frame.page import (
-    chart,
     drawer,
     empty_state,
     export,
@@ -121,7 +119,6 @@ def show_idle(plan: Plan) -> None:
         return
     st.header("From idle to freed")
     st.write(markdown(sentence))
-    chart(idle_waterfall(idle), "idle")
     today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     st.caption(
         f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "

@@ -1,4 +1,4 @@
-"""The XID errors of the whole fleet on the page Health, and of one board on the page Fleet."""
+"""The XID errors of the whole fleet on Admin, and of one board on Fleet."""
 
 from datetime import datetime, timedelta
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
+from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
@@ -123,24 +123,15 @@ def _show_groups(end: datetime) -> None:
             "group-path",
         )
         st.caption(markdown("; ".join(path.notes)))
-        wide, right = st.columns([3, 2])
-        with wide:
-            st.header("Accuracy by lead time")
-            if path.backtest is not None and path.backtest.by_lead:
-                chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
-                st.caption(
-                    "Replayed at past moments, each from its own past only. Below the dashed line "
-                    "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
-                )
-            else:
-                st.info("Not tested yet: the history is too short.")
-        with right:
-            st.header("Models in the mix")
-            chart(member_weights(path.weights), "group-weights")
+        st.header("Accuracy by lead time")
+        if path.backtest is not None and path.backtest.by_lead:
+            chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
             st.caption(
-                "Members are weighted by their recent losses at that lead time; a tenth always "
-                "stays with naive."
+                "Replayed at past moments, each from its own past only. Below the dashed line "
+                "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
             )
+        else:
+            st.info("Not tested yet: the history is too short.")
 
 
 def _show_workloads() -> None:

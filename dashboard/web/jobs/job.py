@@ -13,7 +13,6 @@ from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
 from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope
-from dashboard.web.jobs.job_models import show_models
 from dashboard.web.jobs.job_sections import (
     job_phases,
     run_end,
@@ -166,8 +165,6 @@ def show(job: Job, end: datetime) -> None:
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, demand)
-    if demand is not None:
-        show_models(demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(markdown(f"Assumed, not measured: {pairs}"))

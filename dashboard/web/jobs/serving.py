@@ -290,5 +290,5 @@ if services:
         st.caption(
             f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and all "
             "boards of their replicas, were read in every five minutes; cost is of GPUs and "
-            "electricity, as on Costs."
+            "electricity, as on Account."
         )

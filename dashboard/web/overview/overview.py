@@ -9,11 +9,9 @@ import streamlit as st
 from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy
-from dashboard.accounting.savings.daily_savings import summed
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
-from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
 from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
 from dashboard.web.frame.page import (
@@ -142,7 +140,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 
 
 def show_findings() -> None:
-    """Show the findings to decide on first, and what was saved to date."""
+    """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
     rows = waiting_rows()
     if rows:
@@ -158,21 +156,6 @@ def show_findings() -> None:
         )
     if len(rows) > _TOP:
         way("findings", f"All {len(rows)} findings")
-    st.header("Saved to date")
-    jobs = scoped_jobs()
-    days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
-    (saved,) = summed(days, "all") or (None,)
-    if saved is None:
-        st.write(tense("Nothing is applied yet.", "Nothing was applied."))
-        return
-    figures(
-        {
-            "money": saved.money or (UNKNOWN, "a part of it is unknown"),
-            "site energy": saved.energy_kwh or (UNKNOWN, "power was not reported"),
-            "emissions": saved.emissions_kgco2e or (UNKNOWN, "power was not reported"),
-        }
-    )
-    way("savings", "Savings, by finding and day")
 
 
 if not empty_state():
