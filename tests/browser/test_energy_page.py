@@ -49,7 +49,7 @@ def opened(page: Page, address: str) -> None:
     A press during the run that the address starts would be taken for the drawing before it.
     """
     page.goto(address)
-    expect(page.get_by_role("heading", name="Method and factors")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("Method and factors")).to_be_visible(timeout=WAIT)
     expect(page.locator(".js-plotly-plot .plot-container").first).to_be_visible(timeout=WAIT)
     Visitor(page).settle()
 

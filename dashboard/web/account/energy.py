@@ -203,6 +203,6 @@ if not empty_state():
             "differ by more than a tenth: check the sensors before quoting the energy."
         )
         table(apart, "energy-disagreements")
-    st.header("Method and factors")
     texts = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(statement)]
-    table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})
+    with st.expander("Method and factors"):
+        table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})

@@ -88,7 +88,8 @@ if free is not None:
         f"{free:,.0f} MiB are free on its disk; below {MIN_FREE_MIB:,.0f} MiB nothing is collected."
     )
 counts = reader.counts()
-table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
+with st.expander("Rows by table"):
+    table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
 if (prepared := reader.prepared_answers()) is not None:
     answers, made_at = prepared
     st.caption(

@@ -126,6 +126,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         every=lambda: rows.drop(columns=left_out),
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "jobs?job="},
         opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
+        most=8,
     )
     uuid = st.query_params.get("gpu", "")
     here = [page, rows[rows["gpu_uuid"] == uuid]]  # the board of an address may be elsewhere

@@ -41,7 +41,7 @@ def page_header(row: PageRow, tab: Tab, person: Person) -> None:
             ask_filters()
         _person(person)
     if len(row.tabs) > 1:
-        with st.container(horizontal=True, key="tabs"):
+        with st.container(horizontal=True, vertical_alignment="center", key="tabs"):
             for other in row.tabs:
                 if other is tab:
                     st.markdown(f"**{tab.title or row.subject.capitalize()}**", width="content")

@@ -157,6 +157,7 @@ def table(
     exported: bool = True,
     prose: Mapping[str, int] | None = None,
     opens: Callable[[int], None] | None = None,
+    most: int = _ROWS_HIGH,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
@@ -165,6 +166,7 @@ def table(
     to, such as `jobs?job=` for the column of jobs. `prose` gives the width in pixels of columns of
     sentences, which then have several lines. A column of empty texts is left out of what is shown.
     `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
+    It is `most` rows high at most; the others are scrolled to.
     """
     visible = _readable(rows)
     settings = column_settings(visible, other=headings)
@@ -194,7 +196,7 @@ def table(
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
-        height="auto" if prose or visible.empty else grid_height(min(len(visible), _ROWS_HIGH)),
+        height="auto" if prose or visible.empty else grid_height(min(len(visible), most)),
         key=key if opens else None,
         on_select=hear if opens else "ignore",
         selection_mode="single-cell",

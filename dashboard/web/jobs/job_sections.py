@@ -1,4 +1,4 @@
-"""Sections of the page of a job: boards, phases, expected end, scheduler, similar runs and slow work."""
+"""Sections of a job: boards, phases, expected end, scheduler, similar runs and slow work."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

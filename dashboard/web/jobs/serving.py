@@ -285,10 +285,10 @@ if services:
     outlook, row = opened(services)
     show_one(outlook, row, next((value for value in values if value.holder == row.job_id), None))
     if values:
-        st.header("Tokens, energy and cost of the last 24 whole hours")
-        table(value_rows(values), "tokens")
-        st.caption(
-            f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and all "
-            "boards of their replicas, were read in every five minutes; cost is of GPUs and "
-            "electricity, as on Account."
-        )
+        with st.expander("Tokens, energy and cost of the last 24 whole hours"):
+            table(value_rows(values), "tokens")
+            st.caption(
+                f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and "
+                "all boards of their replicas, were read in every five minutes; cost is of GPUs "
+                "and electricity, as on Account."
+            )
