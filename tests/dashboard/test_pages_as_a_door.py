@@ -88,7 +88,7 @@ def test_the_page_of_jobs_says_what_the_api_says(
 ) -> None:
     """Of each of twenty jobs: its GPUs, and the GPU-hours and energy of its last day."""
     shown = drawn(store, "jobs", monkeypatch)
-    shown.index = [str(link).rpartition("id=")[2].replace("%2F", "/") for link in shown.index]
+    shown.index = [str(link).rpartition("job=")[2].replace("%2F", "/") for link in shown.index]
     span = f"from={NOW - DAY:%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
     used = {row["group"]: row for row in told(api, f"energy?by=job&{span}")["groups"]}
     listed = {row["job_id"]: row for row in told(api, "jobs?limit=1000")["items"]}
