@@ -13,7 +13,7 @@ from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 DRAWERS = {
-    "week-ahead": ("overview", "dashboard.web.jobs.forecasts.show_week_ahead"),
+    "week-ahead": ("overview", "dashboard.web.overview.week_ahead.show_week_ahead"),
     "over-time": ("findings", "dashboard.web.findings.plan.show_plan"),
     "keep": ("costs", "dashboard.accounting.facility.capacity.capacity_rows"),
 }

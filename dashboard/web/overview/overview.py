@@ -26,7 +26,7 @@ from dashboard.web.frame.page import (
     way,
 )
 from dashboard.web.frame.scope import current_scope, scoped_jobs
-from dashboard.web.jobs.forecasts import show_week_ahead
+from dashboard.web.overview.week_ahead import show_week_ahead
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
