@@ -1,7 +1,5 @@
 """The frame around every page: who looks, the navigation, and what is urgent."""
 
-from pathlib import Path
-
 import streamlit as st
 
 from dashboard.web.access.identity import current_role
@@ -13,6 +11,15 @@ from dashboard.web.frame.page import PAGES_OF_RUN, frame, loss_banner, old_readi
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.frame.welcome import welcome
 
+STYLE = """<style>
+/* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
+@media (max-width: 640px) { .modebar { display: none } }
+/* A tab is a link to the page that is open: only the open one, which is text, is marked. */
+.st-key-tabs { border-bottom: 1px solid rgba(128, 128, 128, 0.3); gap: 0 1rem }
+.st-key-tabs a { background: none !important; padding-inline: 0 }
+.st-key-tabs a p { font-weight: 400 !important }
+.st-key-tabs p { margin: 0; padding-block: 0.25rem }
+</style>"""
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
 role = current_role()
 words = st.query_params.to_dict()
@@ -32,7 +39,7 @@ st.session_state[PAGES_OF_RUN] = pages
 view = st.navigation([*others, *pages.values()], position="hidden")
 if view.title == "Start":
     st.switch_page(pages["findings"], query_params=words)
-st.html(Path(__file__).parent / "frame/frame.css")
+st.html(STYLE)
 with frame():
     person = welcome()
     if person is not None:
