@@ -98,7 +98,7 @@ if not empty_state():
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = GroupBy(pick("By", groups_offered(), "by"))
         every = Every(pick("Bars", [Every.HOUR, Every.DAY, Every.WEEK], "every", usual=1))
-        shown = pick("Show", SHOWN, "show")
+        measure = pick("Show", SHOWN, "show")
     if every is Every.HOUR and month.end - month.start > _MAX_HOURLY:
         st.caption(f"Hours are shown for at most {_MAX_HOURLY.days} days; these are days.")
         every = Every.DAY
@@ -142,9 +142,11 @@ if not empty_state():
             }
         )
     quantity, unit = (
-        ("GPU energy", "kWh") if shown == SHOWN[0] else (f"emissions, {shown.split()[1]}", "kgCO2e")
+        ("GPU energy", "kWh")
+        if measure == SHOWN[0]
+        else (f"emissions, {measure.split()[1]}", "kgCO2e")
     )
-    parts = stack_parts(statement, shown)
+    parts = stack_parts(statement, measure)
     if any(part.value is not None for part in parts):
         stack = energy_stack(
             parts,

@@ -213,13 +213,13 @@ def build_app(world: WebWorld) -> App:
 
     async def moved(request: Request) -> Response:
         former = request.url.path.rpartition("/")[2]
-        view, added = MOVED[former]
+        view, extra = MOVED[former]
         names = RENAMED.get(former, {})
         query = {names.get(name, name): value for name, value in request.query_params.items()}
         if former == "recommendations" and "state" in query:
             query["state"] = state_of(query["state"])
         return RedirectResponse(
-            URL(view or "./").include_query_params(**{**added, **query}), status_code=308
+            URL(view or "./").include_query_params(**{**extra, **query}), status_code=308
         )
 
     api_world = ApiWorld(
