@@ -246,7 +246,7 @@ def test_an_owner_is_told_of_their_own_on_every_page(tmp_path: Path) -> None:
     strip, own = "**Urgent** (2): ", f"{MINE}\\-node\\: XID 79, the board has fallen off the bus"
     others = (f"{THEIRS}/chat", f"{THEIRS}-node", f"{THEIRS}\\-node", f"{THEIRS} grows")
     with running_server(url, tmp_path, **owners_sign_in(two_tenants.TENANTS)) as server:
-        for page in ("", "jobs", "account"):
+        for page in ("", "jobs", "serving", "costs", "savings", "energy", "reports"):
             answer = open_page(server.base, page, person=MINE, names=(strip, own, *others))
             assert answer.errors == ()
             assert answer.said == {strip, own}, page
