@@ -143,7 +143,8 @@ class Visitor:
         """Follow the navigation to a page, and to a tab of it."""
         sidebar = self.page.get_by_test_id("stSidebar")
         sidebar.get_by_role("link", name=title, exact=True).click()
-        self.page.wait_for_url(re.compile(f"/{title.lower().replace(' ', '_')}"))
+        path = title.lower().replace(" ", "_").replace("overview", "")
+        self.page.wait_for_url(re.compile(rf"\w/{path}([?]|$)"))
         self.settle()
         link = self.page.locator(".st-key-tabs").get_by_role("link", name=tab, exact=True)
         if tab and link.count():  # the tab that is open is no link

@@ -160,11 +160,11 @@ def test_a_cell_of_the_map_opens_its_board(server: Server, visitor: Visitor) -> 
 @pytest.mark.parametrize(
     ("where", "opened", "kept"),
     [
-        ("jobs", "/jobs[?].*job=", "namespace=robotics"),
+        ("jobs", "/jobs[?]", "job="),
         ("account?tab=energy&by=tenant", "/jobs[?]", "namespace="),
         ("account?tab=energy&by=model", "/jobs[?]", "model="),
         ("account", "/account[?]", "namespace=robotics"),
-        ("findings?over-time=true", "/jobs[?].*job=", "namespace=robotics"),
+        ("findings?over-time=true", "/jobs[?]", "job="),
     ],
 )
 def test_a_click_leads_on_with_a_filter_chosen(

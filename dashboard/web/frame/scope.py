@@ -13,7 +13,7 @@ from dashboard.common.escaping import markdown
 from dashboard.cycle.prepare_answers import USUAL_DAYS
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, held, pick
-from dashboard.web.frame.navigation import DAYS, JOBS
+from dashboard.web.frame.navigation import DAYS, JOBS, MONTH
 from data.facts.cluster_names import MAIN
 from data.facts.jobs import Job
 
@@ -25,8 +25,8 @@ _LABELS = {
     "cluster": "Cluster",
 }
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model", "cluster": "cluster"}
-SCOPE_WORDS = JOBS | {DAYS}
-"""What an address calls the parts of the scope."""
+SCOPE_WORDS = JOBS | {DAYS, MONTH}
+"""What an address calls the choices of the header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
