@@ -47,7 +47,8 @@ with frame():
         tab = row.tab(words)
         with st.sidebar.container(gap="xxsmall", key="pages"):
             for page in pages.values():
-                st.page_link(page, query_params=current_scope().chosen)
+                start = {"tab": row.tabs[0].view} if page is view and len(row.tabs) > 1 else {}
+                st.page_link(page, query_params=start | current_scope().chosen)
         apply_sidebar(person)
         page_header(row, tab, person)
         with st.sidebar:
@@ -57,4 +58,7 @@ with frame():
         loss_banner()
         old_readings_banner()
         first_plan()
+        if "tab" in words:
+            # Of a link to the page that is open the browser's address would not follow.
+            st.query_params["tab"] = tab.view
         view.run()

@@ -149,6 +149,7 @@ class Visitor:
         link = self.page.locator(".st-key-tabs").get_by_role("link", name=tab, exact=True)
         if tab and link.count():  # the tab that is open is no link
             link.click()
+            self.page.wait_for_url(re.compile("[?&]tab="))
             self.settle()
 
     def settle(self) -> None:

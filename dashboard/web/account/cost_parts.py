@@ -269,7 +269,7 @@ def _with_budgets(table: pd.DataFrame, view: CostView) -> pd.DataFrame:
 
 def places_of(view: CostView, rows: pd.DataFrame) -> list[dict[str, str]]:
     """Return the address for a click on each row: one level down."""
-    query = {**view.names, "month": current_month().word}
+    query = {**view.names, **({"month": current_month().word} if view.is_last else {})}
     return [query | {view.by: name} for name in rows[view.by]]
 
 

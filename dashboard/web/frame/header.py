@@ -46,7 +46,7 @@ def page_header(row: PageRow, tab: Tab, person: Person) -> None:
                 if other is tab:
                     st.markdown(f"**{tab.title or row.subject.capitalize()}**", width="content")
                 elif other.title:
-                    way(other.view, other.title, icon=None)
+                    way(other.view, other.title, icon=None, tab=other.view)
     scope_note(tab.follows)
 
 
