@@ -22,7 +22,6 @@ from dashboard.web.account.cost_parts import (
 )
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.month import current_month
-from dashboard.web.frame.navigation import MONTH
 from dashboard.web.frame.page import (
     chart,
     drawer,
@@ -108,13 +107,13 @@ def breadcrumbs(view: CostView) -> None:
     if not view.names:
         return
     # A link to the same page that asks nothing would leave the address as it is.
-    month = {MONTH: current_month().word}
+    here = {"tab": "costs"}
     passed: dict[str, str] = {}
     with st.container(horizontal=True, vertical_alignment="center"):
-        way("costs", "All tenants", **month)
+        way("costs", "All tenants", **here)
         for level, name in list(view.names.items())[:-1]:
             passed[level] = name
-            way("costs", name, **month, **passed)
+            way("costs", name, **here, **passed)
         level, name = list(view.names.items())[-1]
         st.markdown(f"**{markdown(f'{level} {name}')}**")
         if level == "job":
