@@ -4,12 +4,14 @@ import time
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
+
+from dashboard.web.frame.navigation import MOVED, place_of
 
 _TIMEOUT = 300.0
 
@@ -27,13 +29,25 @@ class Answer:
     said: frozenset[str] = frozenset()
 
 
+def address_of(view: str) -> tuple[str, dict[str, str]]:
+    """Return the page and the words of the address of a tab, or of a former address."""
+    if view in MOVED:
+        page, words = MOVED[view]
+        return page, dict(words)
+    row, words = place_of(view or "overview")
+    return row.view, words
+
+
 def open_page(
     base: str, page: str, query: str = "", *, person: str = "", names: Iterable[str] = ()
 ) -> Answer:
-    """Open a page in a new session and wait for the end of its script.
+    """Open a tab in a new session and wait for the end of its script.
 
-    `person` is who a sign-in proxy would say it is; `names` are looked for in what is sent.
+    `page` is a tab, or a former address. `person` is who a sign-in proxy would say it is; `names`
+    are looked for in what is sent.
     """
+    page, words = address_of(page)
+    query = "&".join(filter(None, (urlencode(words), query)))
     started = time.perf_counter()
     headers = {"X-Forwarded-User": person} if person else {}
     asked = urllib.request.Request(f"{base}/{quote(page)}", headers=headers)  # noqa: S310 - loopback

@@ -242,7 +242,7 @@ def run(folder: Path, nodes: int, opens: int, views: list[str]) -> list[str]:
     made = []
     with TemporaryDirectory() as place, served(path, Path(place)) as server:
         for view in views:
-            query = urlencode({"id": job}) if view == "job" else ""
+            query = urlencode({"job": job}) if view == "job" else ""
             one = measured(server, view, query, opens)
             made.append(one)
             errors = [text for answer in one.answers for text in answer.errors]

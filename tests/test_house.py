@@ -16,7 +16,7 @@ PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 DOORS = (
     "dashboard.cli",
     "dashboard.web.app",
-    *(f"dashboard.web.{row.room}.{row.view}" for row in PAGE_ROWS),
+    *(f"dashboard.web.{row.view}.{tab.view}" for row in PAGE_ROWS for tab in row.tabs),
 )
 """What people start: commands, and the pages, which Streamlit runs by their path."""
 MAX_FLOORS = 7

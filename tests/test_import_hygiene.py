@@ -104,7 +104,10 @@ def test_prophet_and_streamlit_wait_until_they_are_needed() -> None:
     assert modules_after("import dashboard.cycle.run_cycle") & waits == set()
 
 
-SCRIPTS = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
+SCRIPTS = {
+    "dashboard.web.app",
+    *(f"dashboard.web.{row.view}.{tab.view}" for row in PAGES for tab in row.tabs),
+}
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])

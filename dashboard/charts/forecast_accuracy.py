@@ -1,4 +1,4 @@
-"""Forecast accuracy by lead time, the coverage of bands, and the weights of ensemble members."""
+"""Forecast accuracy by lead time, and the coverage of bands."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,11 @@ from plotly.subplots import make_subplots
 from dashboard.charts.palette import (
     FREE,
     IDLE,
-    NAMELESS,
     PROBLEM,
-    PROPOSED,
-    SEASONAL,
     USED,
     dress,
-    faded,
 )
-from data.records.forecasts import LeadMeans, LeadWeights
+from data.records.forecasts import LeadMeans
 
 NOMINAL_PERCENT = 80
 
@@ -57,29 +53,4 @@ def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
     figure.update_annotations(font_size=13)
     figure.update_xaxes(title="lead time up to", type="category")
     figure.update_yaxes(range=[0, 105], row=1, col=2)
-    return figure
-
-
-_COLOURS = (FREE, NAMELESS, USED, PROPOSED, IDLE, SEASONAL)
-
-_BARS, _LEGEND_LINE = 240, 20
-"""Pixels."""
-
-
-def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:
-    """Return stacked bars, one per lead time, of the members' weights in %."""
-    names = [f"{weight.until_hours:g} h" for weight in weights]
-    members = [member for member, _weight in weights[0].weights] if weights else []
-    figure = go.Figure()
-    for position, member in enumerate(members):
-        figure.add_bar(
-            x=names,
-            y=[100 * dict(weight.weights)[member] for weight in weights],
-            name=member,
-            marker_color=faded(_COLOURS[position % len(_COLOURS)], 0.9),
-            hovertemplate="%{y:.0f} %",
-        )
-    height = _BARS + _LEGEND_LINE * len(members)  # in a narrow column each has a line of its own
-    figure = dress(figure, y_title="weight (%)", height=height, barmode="stack")
-    figure.update_xaxes(title="lead time up to", type="category")
     return figure

@@ -66,25 +66,3 @@ def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.
         },
         hovertemplate=f"%{{y}}: {label} %{{x:.3g}} GPU-h<extra></extra>",
     )
-
-
-def savings_sum(pairs: Sequence[Pair]) -> go.Figure:
-    """Return the running sums of promised and realised GPU-hours, in the order of measuring."""
-    ordered = sorted(pairs, key=lambda pair: pair.measured_at)
-    figure = go.Figure()
-    for label, colour, dash in (("predicted", PROPOSED, "dash"), ("realised", USED, "solid")):
-        total, sums = 0.0, []
-        for pair in ordered:
-            total += (pair.predicted if label == "predicted" else pair.realised).central
-            sums.append(total)
-        figure.add_trace(
-            go.Scatter(
-                x=[pair.measured_at for pair in ordered],
-                y=sums,
-                mode="lines+markers",
-                name=label,
-                line={"color": colour, "dash": dash, "shape": "hv"},
-                hovertemplate=f"{label} %{{y:.3g}} GPU-h<extra></extra>",
-            )
-        )
-    return dress(figure, y_title="GPU-hours saved, sum")

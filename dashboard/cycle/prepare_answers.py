@@ -8,6 +8,7 @@ import logging
 from datetime import datetime, timedelta
 
 from dashboard.accounting.cost.cost_cache import kept_book
+from dashboard.accounting.cost.statement import month_of
 from dashboard.accounting.energy.build import calendar_of, make_statement
 from dashboard.accounting.energy.periods import Every
 from dashboard.accounting.energy.statement import GroupBy
@@ -48,14 +49,14 @@ def _ask(reader: StoreReader, settings: Settings, now: datetime) -> None:
         return
     start = end - timedelta(days=USUAL_DAYS)
     reader.fleet_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)  # Overview
-    reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)  # Forecasts
+    reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)  # its week ahead
     for since, until, by in (
         (end - _DAY, end, GroupBy.MODEL),
         (end - 2 * _DAY, end - _DAY, GroupBy.FLEET),
     ):
         make_statement(reader, start=since, end=until, settings=settings, by=by)  # Overview
     newest = min(now, end)
-    start = newest - timedelta(days=USUAL_DAYS)
+    start = month_of(settings, newest)
     make_statement(
         reader,
         start=start,
@@ -63,7 +64,7 @@ def _ask(reader: StoreReader, settings: Settings, now: datetime) -> None:
         settings=settings,
         by=GroupBy.TENANT,
         calendar=calendar_of(settings, Every.DAY),
-    )  # Energy & ESG
+    )  # Energy
     make_statement(reader, start=start - (newest - start), end=start, settings=settings)
     week = week_to(newest, settings.report.timezone)  # Reports
     reader.job_holders(seen_since=week.start)

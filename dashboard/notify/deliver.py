@@ -120,7 +120,7 @@ class Notifier:
         elif message.channel == REPORT_WEBHOOK:
             text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
             if public := settings.access.public_url:
-                text = f"{text}\n{public.rstrip('/')}/reports"
+                text = f"{text}\n{public.rstrip('/')}/account?tab=reports"
             content = webhook.content_of(text, notify.webhook_kind, public_url=public)
             if notify.webhook_kind == webhook.SLACK:
                 content["attachments"] = [

@@ -106,12 +106,12 @@ def digest_text(
             query = ""
             if approvals and revision is not None:
                 query = f"&digest={revision.recommendation.digest}"
-            place = f"recommendations?finding={finding.reference}{query}"
+            place = f"findings?finding={finding.reference}{query}"
             lines.append(f"{public_url.rstrip('/')}/{place}")
     if len(every) > _NAMED:
         lines.append(f"and {len(every) - _NAMED} more")
     if public_url:
-        lines.append(f"{public_url.rstrip('/')}/recommendations")
+        lines.append(f"{public_url.rstrip('/')}/findings")
     else:
         lines += ["trimtab findings list", NO_LINK]
     return subject, "\n".join(lines)

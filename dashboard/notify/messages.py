@@ -61,9 +61,7 @@ def messages_for(
 def _without_links(body: str, public_url: str) -> str:
     """Return a body in which a program of mail finds no address but our own, whole lines of it."""
     address = re.escape(f"{public_url.rstrip('/')}/")
-    ours = re.compile(
-        rf"{address}(?:health|recommendations(?:\?finding=TT-\d+)?)" if public_url else ""
-    )
+    ours = re.compile(rf"{address}(?:admin|findings(?:\?finding=TT-\d+)?)" if public_url else "")
     return "\n".join(line if ours.fullmatch(line) else unlinked(line) for line in body.split("\n"))
 
 
@@ -76,7 +74,7 @@ def _subject_and_body(
         what = f"{finding.reference} ({finding.action} of {finding.target})"
         look = f"trimtab findings show {finding.reference}"
         if public_url:
-            look = f"{public_url.rstrip('/')}/recommendations?finding={finding.reference}"
+            look = f"{public_url.rstrip('/')}/findings?finding={finding.reference}"
     elif entry.digest:
         what = f"recommendation {entry.digest[:12]}"
         look = f"trimtab findings show {entry.digest[:12]}"
@@ -86,7 +84,7 @@ def _subject_and_body(
         if approvals and public_url and finding is not None and entry.digest:
             look += f"&digest={entry.digest}"
         if finding is None:
-            look = f"{public_url.rstrip('/')}/health" if public_url else "trimtab urgent"
+            look = f"{public_url.rstrip('/')}/admin" if public_url else "trimtab urgent"
         if not public_url:
             look += f"\n{NO_LINK}"
     subject = scrub(f"Trimtab: {headline}", limit=_SUBJECT_LIMIT)

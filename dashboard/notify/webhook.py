@@ -34,7 +34,7 @@ APPROVE = "trimtab-approve"
 DIGEST = re.compile(r"&digest=[0-9a-f]{64}")
 """What follows the address of a finding in a message that may offer to approve it."""
 _PLACE = re.compile(
-    rf"recommendations(\?finding=(?P<finding>TT-\d+)({DIGEST.pattern})?)?|health|reports"
+    rf"findings(\?finding=(?P<finding>TT-\d+)({DIGEST.pattern})?)?|admin|account\?tab=reports"
 )
 """Where our own lines lead; nobody's comment makes a button to anywhere else."""
 

@@ -204,7 +204,7 @@ def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook"
         about=row.tenant,
         what=f"its budget of {figure_text(per_month)} {currency} {when} {at:%Y-%m-%d %H:%M} UTC"
         f"{ahead}",
-        next_step="What to do: the page Costs says which jobs it went to.",
+        next_step="What to do: the page Account says which jobs it went to.",
         at=at.replace(second=0, microsecond=0),
         happened=is_spent,
         tenant=row.tenant,

@@ -3,49 +3,62 @@
 import streamlit as st
 
 from dashboard.web.access.identity import current_role
-from dashboard.web.frame.alert_strip import urgent_strip
 from dashboard.web.frame.apply_switch import apply_banner, apply_sidebar
-from dashboard.web.frame.demo_guide import demo_guide, simulated_banner
+from dashboard.web.frame.demo_guide import demo_guide, first_plan, simulated_note
 from dashboard.web.frame.header import page_header
-from dashboard.web.frame.navigation import navigation, page_file
-from dashboard.web.frame.page import frame, loss_banner, old_readings_banner
+from dashboard.web.frame.navigation import PAGES, pages_of
+from dashboard.web.frame.page import PAGES_OF_RUN, frame, loss_banner, old_readings_banner
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.frame.welcome import welcome
 
+STYLE = """<style>
+/* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
+@media (max-width: 640px) { .modebar { display: none } }
+/* A tab is a link to the page that is open: only the open one, which is text, is marked. */
+.st-key-tabs { border-bottom: 1px solid rgba(128, 128, 128, 0.3); gap: 0 1rem }
+.st-key-tabs a { background: none !important; padding-inline: 0 }
+.st-key-tabs a p { font-weight: 400 !important }
+.st-key-tabs p { margin: 0; padding-block: 0.25rem }
+</style>"""
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
 role = current_role()
+words = st.query_params.to_dict()
+rows = {row.view: row for row in pages_of(role)}
 pages = {
-    section: [st.Page(row.file, title=row.title, default=row.view == "overview") for row in rows]
-    for section, rows in navigation(role).items()
+    view: st.Page(row.file(row.tab(words)), title=row.title, url_path=view, default=row is PAGES[0])
+    for view, row in rows.items()
 }
+others = []
 if role == "owner":
     # No page of theirs is the default one, whose address Streamlit leaves empty: links name each.
-    start = st.Page(lambda: None, title="Start", url_path="start", default=True)
-    pages = {"": [start], **pages}
+    others = [st.Page(lambda: None, title="Start", url_path="start", default=True)]
 elif role == "none":
-    pages = {"": [st.Page(page_file("overview"), title="Sign in", default=True)]}
-# Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
-view = st.navigation(pages, position="hidden")
+    others = [st.Page(lambda: None, title="Sign in", default=True)]
+st.session_state[PAGES_OF_RUN] = pages
+# Streamlit's own list of pages is drawn where the sidebar begins; ours stands with what follows it.
+view = st.navigation([*others, *pages.values()], position="hidden")
 if view.title == "Start":
-    st.switch_page(page_file("findings"), query_params=st.query_params.to_dict())
-# Where a chart is narrow its toolbar lies over its legend; the server does not know the width.
-st.html("<style>@media (max-width: 640px) { .modebar { display: none } }</style>")
-ways = st.sidebar.container(gap="xxsmall", key="pages")
+    st.switch_page(pages["findings"], query_params=words)
+st.html(STYLE)
 with frame():
     person = welcome()
     if person is not None:
+        row = rows[view.url_path or PAGES[0].view]
+        tab = row.tab(words)
+        with st.sidebar.container(gap="xxsmall", key="pages"):
+            for page in pages.values():
+                start = {"tab": row.tabs[0].view} if page is view and len(row.tabs) > 1 else {}
+                st.page_link(page, query_params=start | current_scope().chosen)
         apply_sidebar(person)
-        page_header(view.title, person)
-        for section, listed in pages.items():
-            if not section:
-                continue
-            ways.caption(f"**{section}**")
-            for page in listed:
-                ways.page_link(page, query_params=current_scope().chosen)
+        page_header(row, tab, person)
+        with st.sidebar:
+            simulated_note()
+            demo_guide(tab.view)
         apply_banner()
         loss_banner()
         old_readings_banner()
-        urgent_strip()
-        simulated_banner()
-        demo_guide(view.title)
+        first_plan()
+        if "tab" in words:
+            # Of a link to the page that is open the browser's address would not follow.
+            st.query_params["tab"] = tab.view
         view.run()

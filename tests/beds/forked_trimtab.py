@@ -132,7 +132,10 @@ def _import_all() -> None:
     from dashboard.web.frame.navigation import PAGES
 
     # Streamlit runs these itself.
-    scripts = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
+    scripts = {
+        "dashboard.web.app",
+        *(f"dashboard.web.{row.view}.{tab.view}" for row in PAGES for tab in row.tabs),
+    }
     for name in ("dashboard.cli.operate.serve_commands", "dashboard.cycle.run_cycle"):
         importlib.import_module(name)
     for package in (dashboard.charts, dashboard.web):

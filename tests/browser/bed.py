@@ -136,15 +136,21 @@ class Visitor:
     def open(self, address: str) -> None:
         """Open a page and wait until its script has run."""
         self.page.goto(address)
-        self.page.wait_for_selector("h2")
+        self.page.wait_for_selector("h1")
         self.settle()
 
-    def go(self, title: str) -> None:
-        """Follow the navigation to a view."""
+    def go(self, title: str, tab: str = "") -> None:
+        """Follow the navigation to a page, and to a tab of it."""
         sidebar = self.page.get_by_test_id("stSidebar")
         sidebar.get_by_role("link", name=title, exact=True).click()
-        self.page.wait_for_url(re.compile(f"/{title.lower().partition(' ')[0]}"))
+        path = title.lower().replace(" ", "_").replace("overview", "")
+        self.page.wait_for_url(re.compile(rf"\w/{path}([?]|$)"))
         self.settle()
+        link = self.page.locator(".st-key-tabs").get_by_role("link", name=tab, exact=True)
+        if tab and link.count():  # the tab that is open is no link
+            link.click()
+            self.page.wait_for_url(re.compile("[?&]tab="))
+            self.settle()
 
     def settle(self) -> None:
         """Wait until the script of the page has run to its end, and answered twice in a row.

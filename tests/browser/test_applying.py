@@ -165,7 +165,7 @@ def test_a_decision_survives_going_to_another_page_right_after_it(
     confirm, chosen = about_to_approve(loaded, visitor)
     confirm.click(no_wait_after=True)
     expect(dialog(visitor)).to_have_count(0)
-    visitor.go("Audit")
+    visitor.go("Admin", "Audit")
     assert stored(loaded.server)[chosen].state == "approved"
 
 
@@ -195,11 +195,11 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     visitor.page.get_by_role("button", name="Resume applying").click()
     expect(panel.get_by_text("applied by Robin")).to_be_visible(timeout=60_000)
     assert len(applying.sent(chosen)) == 1
-    visitor.go("Savings")
+    visitor.go("Account", "Savings")
     expect(
         visitor.page.get_by_text(re.compile("1 change is applied; none can be measured yet"))
     ).to_be_visible()
-    visitor.go("Audit")
+    visitor.go("Admin", "Audit")
     expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible()
     words = {entry.state for entry in stored(applying.server).values()}
     assert "applied" in words

@@ -60,7 +60,7 @@ def test_clusters_are_told_apart_filtered_and_changed_apart(
     expect(page.get_by_text("Filtered: cluster paris.")).to_be_visible()
     assert [name for name in names_in(visitor, "boards-rows") if "@paris" not in name] == []
 
-    visitor.open(f"{clusters.base}/energy?by=cluster")
+    visitor.open(f"{clusters.base}/account?tab=energy&by=cluster")
     for name in (MAIN, "paris", "lyon"):
         expect(page.get_by_text(name, exact=True).first).to_be_attached()
 

@@ -110,7 +110,7 @@ def test_the_guide_can_be_hidden_and_called_back(demo: Demo, visitor: Visitor) -
     visitor.open(demo.base)
     visitor.page.get_by_role("button", name="Hide the guide").click()
     expect(visitor.page.locator(".st-key-guide")).to_have_count(0, timeout=_SOON)
-    visitor.go("Savings")
+    visitor.go("Account", "Savings")
     expect(visitor.page.locator(".st-key-guide")).to_have_count(0, timeout=_SOON)
     expect(visitor.page.get_by_text("Simulated cluster").first).to_be_visible(timeout=_SOON)
     visitor.page.get_by_role("button", name="Show the guide").click()
@@ -133,7 +133,7 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
         expect(visitor.page.get_by_text(text).first).to_be_visible(timeout=_SOON)
     assert demo.changes() == []
 
-    visitor.page.locator(".st-key-guide").get_by_role("link", name="Findings").click()
+    visitor.page.locator(".st-key-guide").get_by_role("link", name="Approve and apply one").click()
     visitor.page.wait_for_url(re.compile("/findings"))
     visitor.settle()
     panel, chosen = open_row(visitor, demo.appliable())
@@ -147,14 +147,14 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
     expect(panel.get_by_text("applied by Robin")).to_be_visible(timeout=_SOON)
     assert len(demo.changes()) == 1
 
-    visitor.page.locator(".st-key-guide").get_by_role("link", name="Savings").click()
-    visitor.page.wait_for_url(re.compile("/savings"))
+    guide = visitor.page.locator(".st-key-guide")
+    guide.get_by_role("link", name="Watch it being verified").click()
+    visitor.page.wait_for_url(re.compile("tab=savings"))
     measured = visitor.page.get_by_text(re.compile("1 of 1 applied change measured"))
     expect(measured).to_be_visible(timeout=_PATIENCE)
-    guide = visitor.page.locator(".st-key-guide")
     expect(guide.get_by_text(re.compile("^Saved .* promised"))).to_be_visible(timeout=_SOON)
     expect(guide.get_by_text("trimtab doctor")).to_be_visible(timeout=_SOON)
-    guide.get_by_role("link", name="Overview").click()
+    guide.get_by_role("link", name="See what is wasted").click()
     expect(visitor.page.get_by_role("button", name="Show the guide")).to_be_visible(timeout=_SOON)
     expect(guide).to_have_count(0)
 
@@ -165,11 +165,11 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
     expect(panel.get_by_text("rolled-back by Robin")).to_be_visible(timeout=_SOON)
     assert len(demo.changes()) == 2
 
-    visitor.go("Audit")
+    visitor.go("Admin", "Audit")
     expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible(
         timeout=_SOON
     )
-    visitor.go("Health")
+    visitor.go("Admin", "Health")
     expect(visitor.page.get_by_text("1 of 1 source answered last time.")).to_be_visible(
         timeout=_SOON
     )

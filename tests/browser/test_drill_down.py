@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, expect
 pytestmark = pytest.mark.browser
 _ROW_PIXELS = 35
 FLEET, JOB, FINDING, JOBS = "boards-rows", "held-boards-rows", "job-findings-rows", "jobs-rows"
+PLAN = ".st-key-gantt"
 
 
 def grid(visitor: Visitor, key: str) -> Locator:
@@ -64,9 +65,9 @@ def test_from_a_node_to_its_finding_and_back(server: Server, visitor: Visitor) -
     held_by = page.locator(".st-key-held-by").get_by_role("link")
     job = held_by.last.inner_text().split("\n")[-1]
     held_by.last.click()
-    page.wait_for_url(re.compile("/job"))
+    page.wait_for_url(re.compile("/jobs[?].*job="))
     visitor.settle()
-    assert asked(visitor, "id") == job
+    assert asked(visitor, "job") == job
 
     visitor.open(page.url)
     found = rows(visitor, FINDING)[0]
@@ -77,9 +78,9 @@ def test_from_a_node_to_its_finding_and_back(server: Server, visitor: Visitor) -
 
     visitor.open(page.url)
     page.get_by_role("link", name="Open the job").click()
-    page.wait_for_url(re.compile("/job"))
+    page.wait_for_url(re.compile("/jobs[?].*job="))
     visitor.settle()
-    assert asked(visitor, "id") == job
+    assert asked(visitor, "job") == job
     click_row(visitor, JOB, "GPU model")
     page.wait_for_url(re.compile("/fleet"))
     visitor.settle()
@@ -93,13 +94,13 @@ def test_a_row_of_jobs_opens_its_job_and_back_stays_there(server: Server, visito
     visitor.open(f"{server.base}/jobs?q=notebook")
     first = rows(visitor, JOBS)[0]
     click_row(visitor, JOBS, "GPUs")
-    page.wait_for_url(re.compile("/job[?]"))
+    page.wait_for_url(re.compile("/jobs[?].*job="))
     visitor.settle()
-    assert quote(asked(visitor, "id"), safe="") in first
+    assert quote(asked(visitor, "job"), safe="") in first
     page.go_back()
-    page.wait_for_url(re.compile("/jobs"))
+    page.wait_for_url(re.compile("/jobs(?!.*job=)"))
     visitor.settle()
-    expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    expect(page.locator("h1")).to_contain_text("GPU-hours of the last 24 h were idle")
     assert rows(visitor, JOBS)
 
 
@@ -112,26 +113,27 @@ def click_mark(visitor: Visitor, mark: Locator) -> None:
     visitor.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
-def bars(visitor: Visitor) -> Locator:
-    """The bars of a chart's first layer, once they are drawn."""
-    marks = visitor.page.locator(".js-plotly-plot .barlayer .trace").first.locator("path")
+def bars(visitor: Visitor, within: str = "") -> Locator:
+    """The bars of a chart's first layer, once they are drawn; `within` is the key of its chart."""
+    charts = visitor.page.locator(f"{within} .js-plotly-plot")
+    marks = charts.locator(".barlayer .trace").first.locator("path")
     expect(marks.first).to_be_attached()
     return marks
 
 
 def test_a_block_of_the_plan_opens_its_job(server: Server, visitor: Visitor) -> None:
-    """Who goes back sees the plan, and is not sent on again."""
+    """Who goes back sees Findings, and is not sent on again."""
     page = visitor.page
-    visitor.open(f"{server.base}/plan")
-    click_mark(visitor, bars(visitor).last)
-    page.wait_for_url(re.compile("/job[?]"))
+    visitor.open(f"{server.base}/findings?over-time=true")
+    click_mark(visitor, bars(visitor, PLAN).last)
+    page.wait_for_url(re.compile("/jobs[?].*job="))
     visitor.settle()
-    assert asked(visitor, "id")
+    assert asked(visitor, "job")
     page.go_back()
-    page.wait_for_url(re.compile("/plan"))
+    page.wait_for_url(re.compile("/findings"))
     visitor.settle()
-    bars(visitor)
-    assert "/plan" in page.url
+    expect(page.locator("h1")).to_contain_text("for a decision")
+    assert "/findings" in page.url
 
 
 def test_a_cell_of_the_map_opens_its_board(server: Server, visitor: Visitor) -> None:
@@ -158,11 +160,11 @@ def test_a_cell_of_the_map_opens_its_board(server: Server, visitor: Visitor) -> 
 @pytest.mark.parametrize(
     ("where", "opened", "kept"),
     [
-        ("jobs", "/job[?]", "namespace=robotics"),
-        ("energy?by=tenant", "/jobs[?]", "namespace="),
-        ("energy?by=model", "/jobs[?]", "model="),
-        ("costs", "/costs[?]", "namespace=robotics"),
-        ("plan", "/job[?]", "namespace=robotics"),
+        ("jobs", "/jobs[?]", "job="),
+        ("account?tab=energy&by=tenant", "/jobs[?]", "namespace="),
+        ("account?tab=energy&by=model", "/jobs[?]", "model="),
+        ("account", "/account[?]", "namespace=robotics"),
+        ("findings?over-time=true", "/jobs[?]", "job="),
     ],
 )
 def test_a_click_leads_on_with_a_filter_chosen(
@@ -174,11 +176,11 @@ def test_a_click_leads_on_with_a_filter_chosen(
     visitor.open(f"{server.base}/{where}{mark}namespace=robotics")
     if where == "jobs":
         click_row(visitor, JOBS, "GPUs")
-    elif where == "costs":
+    elif where == "account":
         click_row(visitor, "costs-by-tenant-rows", "idle (EUR)")
     else:
-        click_mark(visitor, bars(visitor).last)
-    page.wait_for_url(re.compile(opened + ".*" + kept))
+        click_mark(visitor, bars(visitor, PLAN if "over-time" in where else "").last)
+    page.wait_for_url(re.compile(f"(?=.*{opened}).*{kept}"))
     visitor.settle()
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
@@ -189,7 +191,7 @@ def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: 
     visitor.go("Jobs")
     place = next(n for n, row in enumerate(rows(visitor, JOBS)) if "TT-" not in row)
     click_row(visitor, JOBS, "GPUs", place)
-    visitor.page.wait_for_url(re.compile("/job[?]"))
+    visitor.page.wait_for_url(re.compile("/jobs[?].*job="))
     visitor.settle()
     reason = visitor.page.get_by_text(re.compile(r"No change is recommended \(.+\)"))
     expect(reason).to_be_visible()
@@ -198,10 +200,10 @@ def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: 
 def test_from_the_costs_of_all_to_those_of_a_job_and_back(server: Server, visitor: Visitor) -> None:
     """The tenant that costs most, its first job, the job's models, and up again by links."""
     page = visitor.page
-    visitor.open(f"{server.base}/costs")
+    visitor.open(f"{server.base}/account")
     click_row(visitor, "costs-by-tenant-rows", "idle (EUR)")
     tenant = asked(visitor, "tenant")
-    expect(page.locator("h2").first).to_contain_text(f"{tenant}: ")
+    expect(page.locator("h1")).to_contain_text(f"{tenant}: ")
     if grid(visitor, "costs-by-application-rows").count():
         click_row(visitor, "costs-by-application-rows", "cost (EUR)")
     click_row(visitor, "costs-by-job-rows", "idle (EUR)")
@@ -209,7 +211,7 @@ def test_from_the_costs_of_all_to_those_of_a_job_and_back(server: Server, visito
     assert asked(visitor, "tenant") == tenant
     expect(page.get_by_role("heading", name="By model")).to_be_visible()
     expect(page.get_by_role("link", name="Open the job")).to_have_attribute(
-        "href", re.compile(f"job.*id={re.escape(quote(job, safe=''))}")
+        "href", re.compile(f"jobs.*job={re.escape(quote(job, safe=''))}")
     )
     page.get_by_test_id("stMain").get_by_role("link", name="All tenants").click()
     expect(page.get_by_role("heading", name="By tenant")).to_be_visible()

@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def opened(page: Page, address: str) -> None:
     A press during the run that the address starts would be taken for the drawing before it.
     """
     page.goto(address)
-    expect(page.get_by_role("heading", name="Method and factors")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("Method and factors")).to_be_visible(timeout=WAIT)
     expect(page.locator(".js-plotly-plot .plot-container").first).to_be_visible(timeout=WAIT)
     Visitor(page).settle()
 
@@ -63,14 +63,16 @@ def downloaded(page: Page, button: str) -> tuple[str, str]:
 
 def test_the_page_answers_and_exports_what_it_shows(server: Server, visitor: Visitor) -> None:
     """Hours as CSV, the whole statement as JSON; both add up, and no cell is a formula."""
-    opened(visitor.page, f"{server.base}/energy")
-    expect(visitor.page.locator("h2").first).to_have_text(
+    opened(visitor.page, f"{server.base}/account?tab=energy")
+    expect(visitor.page.locator("h1")).to_have_text(
         re.compile(r"The GPUs used .* kWh .* kgCO2e location-based.*board-time was measured")
     )
     name, text = downloaded(visitor.page, "Hourly CSV")
     assert name == "energy-by-tenant-hourly.csv"
     hours = list(csv.DictReader(io.StringIO(text)))
-    assert len({row["start"] for row in hours}) in (168, 169)  # cut at both ends
+    starts = {datetime.fromisoformat(row["start"]) for row in hours}
+    assert len({(start.year, start.month) for start in starts}) == 1
+    assert len(starts) * timedelta(hours=1) >= max(starts) - min(starts)
     name, text = downloaded(visitor.page, "Statement JSON")
     statement = json.loads(text, parse_constant=pytest.fail)
     total = statement["total"]["gpu_energy_kwh"]
@@ -81,7 +83,7 @@ def test_the_page_answers_and_exports_what_it_shows(server: Server, visitor: Vis
 
 def test_hostile_owners_are_cells_and_text(server: Server, visitor: Visitor) -> None:
     """An owner that would be a formula is prefixed in the CSV; nothing runs on the page."""
-    opened(visitor.page, f"{server.base}/energy?by=owner")
+    opened(visitor.page, f"{server.base}/account?tab=energy&by=owner")
     _name, text = downloaded(visitor.page, "Hourly CSV")
     owners = {row["group"] for row in csv.DictReader(io.StringIO(text))}
     assert f"'{FORMULA}" in owners
@@ -89,22 +91,23 @@ def test_hostile_owners_are_cells_and_text(server: Server, visitor: Visitor) -> 
     assert visitor.page.evaluate("window.hacked") is None
 
 
-def test_the_address_holds_grouping_range_and_quantity(server: Server, visitor: Visitor) -> None:
+def test_the_address_holds_grouping_length_and_quantity(server: Server, visitor: Visitor) -> None:
     """A link shows a colleague the same; what is pressed goes into the address."""
-    link = f"{server.base}/energy?by=model&every=hour&days=1&show=kgCO2e+location-based"
+    link = f"{server.base}/account?tab=energy&by=model&every=week&show=kgCO2e+location-based"
     opened(visitor.page, link)
     picture = visitor.page.locator(".js-plotly-plot").first
     expect(picture).to_contain_text("emissions, location-based (kgCO2e)")
     expect(picture).to_contain_text("A100-SXM4-80GB")
     visitor.page.get_by_test_id("stRadio").get_by_text("node", exact=True).click()
-    expect(visitor.page).to_have_url(re.compile("by=node&every=hour"), timeout=WAIT)
-    expect(visitor.page).to_have_url(re.compile("days=1"))
+    expect(visitor.page).to_have_url(re.compile("(?=.*by=node).*every=week"), timeout=WAIT)
 
 
 def test_a_link_that_asks_for_nonsense_shows_the_usual(server: Server, visitor: Visitor) -> None:
     """No traceback, no script: unknown words and dates fall back."""
-    opened(visitor.page, f"{server.base}/energy?by=<b>&every=x&days=-1&until=2999-99-99&show=y")
-    expect(visitor.page).to_have_url(re.compile("by=tenant&every=day"), timeout=WAIT)
+    opened(visitor.page, f"{server.base}/account?tab=energy&by=<b>&every=x&month=2999&show=y")
+    for name, usual in (("By", "tenant"), ("Bars", "day"), ("Month", "this month")):
+        group = visitor.page.get_by_role("radiogroup", name=name, exact=True)
+        expect(group.get_by_label(usual, exact=True)).to_be_checked()
     assert visitor.page.locator('[data-testid="stException"]').count() == 0
 
 
@@ -117,7 +120,7 @@ def test_light_and_dark_show_the_same_without_complaint(
     with browser.new_context(viewport=size, color_scheme=scheme) as context:
         seen = Visitor(context.new_page())
         seen.watch()
-        opened(seen.page, f"{server.base}/energy")
+        opened(seen.page, f"{server.base}/account?tab=energy")
         for width in widths:
             seen.resize(width)
             expect(seen.page.locator(".js-plotly-plot").first).to_contain_text("GPU energy (kWh)")

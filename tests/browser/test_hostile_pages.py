@@ -45,12 +45,12 @@ FOUND = r"""
     .flatMap(one => [...one.attributes])
     .filter(one => /^(xlink:)?(href|src|srcset)$/.test(one.name)).map(one => one.value.trim())
     .filter(one => !one.startsWith('#'))
-    .filter(one => !/^(http:\/\/127\.0\.0\.1:\d+)?\/?job\?id=[\w.~%*!'()+-]*$/.test(one))
+    .filter(one => !/^(http:\/\/127\.0\.0\.1:\d+)?\/?jobs\?job=[\w.~%*!'()+-]*$/.test(one))
     .filter(one => /evil|^(javascript|vbscript|data:text)/i.test(one));
   const marked = [...app.querySelectorAll('[data-testid="stMarkdownContainer"]')]
     .flatMap(one => [...one.querySelectorAll(ours)])
     .filter(one => !one.closest('[data-testid="stHeaderActionElements"]'))
-    .filter(one => !one.matches('a[href="health"]'));
+    .filter(one => !one.matches('a[href="admin"]'));
   const drawn = [...app.querySelectorAll('.js-plotly-plot')].flatMap(one =>
     [...one.querySelectorAll('a, foreignObject, image[href*=evil], script, iframe')]);
   return {
@@ -122,17 +122,18 @@ def sweep(plot: Locator, *, columns: int, rows: int) -> None:
     "path",
     [
         "",
-        "facility",
+        "?week-ahead=true",
+        "fleet?tab=facility",
         "jobs",
-        "serving",
-        "forecasts",
-        "health",
-        "audit",
-        "reports",
-        "costs",
-        "savings",
-        "settings",
+        "jobs?tab=serving",
+        "account",
+        "account?tab=savings",
+        "account?tab=reports",
         "new_job",
+        "admin",
+        "admin?tab=quality",
+        "admin?tab=audit",
+        "admin?tab=settings",
     ],
 )
 def test_pages_show_names_as_text(hostile_server: Server, watched: Visitor, path: str) -> None:
@@ -178,7 +179,7 @@ def test_labels_of_the_fleet_map_are_text(hostile_server: Server, watched: Visit
 
 def test_labels_of_the_plan_are_text(hostile_server: Server, watched: Visitor) -> None:
     """The pointer over the blocks of the Gantt: job, place and reason of each."""
-    watched.open(f"{hostile_server.base}/plan")
+    watched.open(f"{hostile_server.base}/findings?over-time=true")
     plots = watched.page.locator(".js-plotly-plot")
     for number in range(plots.count()):
         sweep(plots.nth(number), columns=6, rows=24)
@@ -187,7 +188,7 @@ def test_labels_of_the_plan_are_text(hostile_server: Server, watched: Visitor) -
 
 def test_names_in_the_picture_of_energy_are_text(hostile_server: Server, watched: Visitor) -> None:
     """By tenant, owner, job, node and GPU model: the legend, and the pointer over the bars."""
-    watched.open(f"{hostile_server.base}/energy")
+    watched.open(f"{hostile_server.base}/account?tab=energy")
     for key in ("tenant", "owner", "job", "node", "model"):
         watched.page.get_by_test_id("stRadio").get_by_text(key, exact=True).click()
         watched.settle()
@@ -209,7 +210,7 @@ def test_one_job_is_text_whatever_its_name(
         number = next(at for at, payload in enumerate(PAYLOADS) if payload.family == family)
         pod, namespace = (PAYLOADS[at % len(PAYLOADS)].text.strip() for at in (number, number + 1))
         name = f"{namespace}/{pod}".replace("\0", "\ufffd")
-        watched.open(f"{hostile_server.base}/job?id={quote(name)}")
+        watched.open(f"{hostile_server.base}/jobs?job={quote(name)}")
         only_text(watched)
 
 
@@ -218,14 +219,14 @@ def test_one_job_is_text_whatever_its_name(
     [
         "jobs?q={}",
         "jobs?namespace={0}&owner={0}&show={0}&order={0}&page={0}",
-        "energy?by={0}&every={0}&until={0}",
-        "job?id={}",
+        "account?tab=energy&by={0}&every={0}&month={0}",
+        "jobs?job={}",
         "fleet?q={0}&gpu={0}&model={0}&colour={0}&order={0}",
-        "forecasts?group={}",
+        "?week-ahead=true&group={}",
         "findings?state={0}&q={0}&kind={0}&owner={0}&sort={0}&finding={0}",
-        "audit?head={}",
-        "settings?q={}",
-        "reports?week={}",
+        "admin?tab=audit&head={}",
+        "admin?tab={0}&q={0}",
+        "account?tab=reports&week={}",
     ],
 )
 def test_an_address_is_text(hostile_server: Server, watched: Visitor, address: str) -> None:
@@ -263,7 +264,7 @@ def test_the_report_of_hostile_names_is_one_quiet_file(
     hostile_server: Server, watched: Visitor, tmp_path: Path
 ) -> None:
     """The HTML report opened as a file: its plot drawn, no host asked, nothing run."""
-    watched.open(f"{hostile_server.base}/reports")
+    watched.open(f"{hostile_server.base}/account?tab=reports")
     with watched.page.expect_download() as waiting:
         watched.page.get_by_role("button", name="HTML", exact=True).click()
     week = tmp_path / "week.html"

@@ -88,26 +88,27 @@ def test_memory_that_runs_out_is_shown_with_what_can_be_done(
     expect(panel.get_by_text("approved by Robin")).to_be_visible()
     expect(panel.get_by_role("button", name="Apply")).to_have_count(0)
     expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
-    visitor.open(f"{base}/job?job={advice.job_id}")
+    visitor.open(f"{base}/jobs?job={advice.job_id}")
     expect(page.get_by_text("GPU memory runs out within").first).to_be_visible()
 
 
-def test_an_urgent_finding_is_one_press_away_from_every_page(
+def test_an_urgent_finding_is_two_presses_away_from_every_page(
     running_out: RunningOut, visitor: Visitor
 ) -> None:
-    """The line above every page leads to it."""
+    """The alerts in the header of every page lead to it."""
     urgent = running_out.found[Action.LARGER_GPU]
     person, leads = Person(visitor), set[str | None]()
     link = visitor.page.get_by_role("alert").get_by_role("link", name=re.compile("^TT-")).first
-    for path in ("jobs", "fleet", "energy", "health", ""):
+    for path in ("jobs", "fleet", "account?tab=energy", "admin", ""):
         visitor.open(f"{running_out.server.base}/{path}")
+        before = person.presses
+        visitor.page.get_by_role("button", name=re.compile(r"\d alerts?$")).click()
         leads.add(link.get_attribute("href"))
     assert len(leads) == 1
-    before = person.presses
     with visitor.page.context.expect_page() as opened:
         link.click()
     tab: Page = opened.value
     expect(tab.get_by_text(urgent.target).first).to_be_visible()
     expect(tab.get_by_role("button", name="Approve", exact=True)).to_be_visible()
     tab.close()
-    assert person.presses == before + 1
+    assert person.presses == before + 2

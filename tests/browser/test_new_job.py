@@ -12,10 +12,10 @@ pytestmark = pytest.mark.browser
 def test_a_described_job_shows_its_plans(server: Server, visitor: Visitor) -> None:
     """The form gives plans on the fleet's GPU types, a memory bar for each, and the breakdown."""
     visitor.open(f"{server.base}/new_job")
-    expect(visitor.page.locator("h2").first).to_have_text(re.compile("no GPU has to be named"))
+    expect(visitor.page.locator("h1")).to_have_text(re.compile("no GPU has to be named"))
     visitor.page.get_by_role("button", name="Show the plans").click()
     visitor.settle()
-    expect(visitor.page.locator("h2").first).to_have_text(
+    expect(visitor.page.locator("h1")).to_have_text(
         re.compile(
             r"my-job fits in \d+ ways on \d+ GPU types? with a probability of 95 % or more; "
             r"the first: \d+ x \S+ \([\d.]+ GiB expected, [\d.]+ at 95 %, [\d.]+ usable: "

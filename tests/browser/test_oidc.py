@@ -104,7 +104,7 @@ def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **clai
     signing.provider.claims = {"email_verified": True} | claims
     signing.provider.flaw = flaw
     visitor.open(signing.server.base)
-    expect(visitor.page.locator("h2")).to_have_text(SIGN_IN)
+    expect(visitor.page.locator("h1")).to_have_text(SIGN_IN)
     with visitor.page.expect_response(re.compile("/oauth2callback")):
         visitor.page.get_by_role("button", name="Sign in").click()
     visitor.page.wait_for_url(re.compile(f"^{signing.server.base}/([?]refused=[a-z]+)?$"))
@@ -153,7 +153,7 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
     for path in ("", "jobs", "audit", "recommendations?state=proposed"):
         visitor.page.goto(f"{signing.server.base}/{path}")
         answer = "GPU-hours of the last" if path == "jobs" else "for a decision"
-        expect(visitor.page.locator("h2").first).to_contain_text(answer)
+        expect(visitor.page.locator("h1")).to_contain_text(answer)
         visitor.settle()
         shown = {job for job in signing.jobs if job in visitor.page.content()}
         assert shown == (set() if path == "jobs" else mine)  # its table is a picture

@@ -30,23 +30,27 @@ from data.store import open_store
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-VIEWS = (
-    "overview",
-    "fleet",
-    "facility",
-    "jobs",
-    "job",
-    "serving",
-    "forecasts",
-    "plan",
-    "findings",
-    "new_job",
-    "costs",
-    "energy",
-    "reports",
-    "health",
-    "settings",
-)
+VIEWS = {
+    "overview": "",
+    "forecasts": "?week-ahead=true",
+    "findings": "findings",
+    "plan": "findings?over-time=true",
+    "jobs": "jobs",
+    "job": "jobs?job={job}",
+    "serving": "jobs?tab=serving",
+    "fleet": "fleet",
+    "facility": "fleet?tab=facility",
+    "costs": "account",
+    "energy": "account?tab=energy",
+    "reports": "account?tab=reports",
+    "new_job": "new_job",
+    "health": "admin",
+    "quality": "admin?tab=quality",
+    "settings": "admin?tab=settings",
+}
+"""What is pictured, with its address."""
+MORE = {"savings": "account?tab=savings", "audit": "admin?tab=audit"}
+"""On the sheets too; the demo gives their pictures."""
 SHEETS = Path(__file__).parents[2] / "dist" / "pages"
 """A sheet of each page of each fleet: by width from left to right, light above dark; not kept."""
 WIDTHS = (1440, 800, 390)
@@ -54,6 +58,14 @@ WIDTH = 1280
 TALLEST = 1700
 MAX_BYTES = 250_000
 REPORT_PAGES = 2
+
+
+def job_of(url: str) -> str:
+    """Return the name of a job in the middle of the plan, as an address has it."""
+    with open_store(url, create=False) as store:
+        plan = store.reader.latest_plan()
+    assert plan is not None
+    return quote(plan.jobs[len(plan.jobs) // 2].job_id)
 
 
 def keep(picture: Image.Image, name: str) -> None:
@@ -82,11 +94,14 @@ def take(page: Page, name: str, folder: Path) -> None:
     keep(Image.open(raw), name)
 
 
-def test_every_view(pictured_server: Server, visitor: Visitor, tmp_path: Path) -> None:
+def test_every_view(
+    pictured_store: str, pictured_server: Server, visitor: Visitor, tmp_path: Path
+) -> None:
     """Every view of a fleet like the demo's, in light."""
-    for name in VIEWS:
+    job = job_of(pictured_store)
+    for name, address in VIEWS.items():
         visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
-        visitor.open(f"{pictured_server.base}/{name.replace('overview', '')}")
+        visitor.open(f"{pictured_server.base}/{address.format(job=job)}")
         take(visitor.page, name, tmp_path)
 
 
@@ -107,11 +122,11 @@ def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
         visitor.open(demo.base)
         take(visitor.page, "demo", tmp_path)
         _apply_the_first(demo, visitor, lambda: take(visitor.page, "demo-change", tmp_path))
-        visitor.go("Savings")
+        visitor.go("Account", "Savings")
         measured = visitor.page.get_by_text(re.compile("1 of 1 applied change measured"))
         expect(measured).to_be_visible(timeout=240_000)
         take(visitor.page, "savings", tmp_path)
-        visitor.go("Audit")
+        visitor.go("Admin", "Audit")
         take(visitor.page, "audit", tmp_path)
 
 
@@ -193,14 +208,11 @@ def test_sheets_to_look_at(
     name, url = fleet
     folder = SHEETS / name
     folder.mkdir(parents=True, exist_ok=True)
-    with open_store(url) as store:
-        plan = store.reader.latest_plan()
-    assert plan is not None
-    job = quote(plan.jobs[len(plan.jobs) // 2].job_id)
+    job = job_of(url)
     with running_server(url, tmp_path, port=own_port) as server:
-        for view in (*VIEWS, "savings", "audit"):
-            path = {"overview": "", "job": f"job?id={job}"}.get(view, view)
-            rows = [shots(browser, f"{server.base}/{path}", mode) for mode in ("light", "dark")]
+        for view, path in (VIEWS | MORE).items():
+            address = f"{server.base}/{path.format(job=job)}"
+            rows = [shots(browser, address, mode) for mode in ("light", "dark")]
             tiled(rows).save(folder / f"{view}.png")
 
 

@@ -28,11 +28,11 @@ def test_the_queue_is_a_choice_of_the_page_jobs(
         with running_server(url, tmp_path) as server:
             page = visitor.page
             visitor.open(f"{server.base}/jobs?show=waiting")
-            expect(page.locator("h2").first).to_contain_text("3 jobs wait for 7 GPUs, the longest")
+            expect(page.locator("h1")).to_contain_text("3 jobs wait for 7 GPUs, the longest")
             expect(page.get_by_text("Ahead are jobs that were submitted earlier")).to_be_visible()
             expect(page.get_by_role("heading", name="Quotas")).to_be_visible()
             expect(page.get_by_text("As schedulers enforce them.")).to_be_visible()
             visitor.open(f"{server.base}/jobs?show=waiting&q=slurm:4")
-            expect(page.locator("h2").first).to_contain_text("1 job waits for 2 GPUs")
+            expect(page.locator("h1")).to_contain_text("1 job waits for 2 GPUs")
             visitor.open(f"{server.base}/jobs?show=waiting&q=nobody")
-            expect(page.locator("h2").first).to_contain_text("No job waits for GPUs.")
+            expect(page.locator("h1")).to_contain_text("No job waits for GPUs.")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
@@ -16,6 +16,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from benchmarks._page_client import address_of
 from dashboard.decisions.decision_table import WishKind
 from dashboard.web.frame import navigation
 from data.base.clock import utc_now
@@ -24,9 +25,11 @@ from data.store import open_store
 pytestmark = pytest.mark.slow
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
-    "", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan", "findings", "new_job",
-    "costs", "savings", "energy", "reports", "audit", "health", "settings",
+    "", "week-ahead", "fleet", "facility", "jobs", "serving", "findings", "over-time", "new_job",
+    "costs", "savings", "energy", "reports", "health", "quality", "audit", "settings",
 )  # fmt: skip
+"""Each tab, and what a page draws only where it is asked for."""
+DRAWERS = {"week-ahead": "", "over-time": "findings"}
 DECIDING = {"Approve", "Dismiss", "Snooze", "Approve and apply", "Look at the target"}
 SUBMITTING = {"Preview", "Submit"}
 MAY = {
@@ -36,7 +39,7 @@ MAY = {
     "approver": DECIDING | SUBMITTING,
     "admin": DECIDING | SUBMITTING,
 }
-OWN_PAGES = {"findings", "jobs", "job", "serving", "costs", "savings", "energy", "reports"}
+OWN_PAGES = {"findings", "jobs", "account"}
 """An owner's pages, which show their own jobs."""
 
 
@@ -70,10 +73,11 @@ class Session:
     connection: ClientConnection
 
     def draw(self, page: str, press: tuple[str, ...] = (), query: str = "") -> Drawn:
-        """Ask for a page, with presses of buttons; give what was drawn."""
+        """Ask for a tab or drawer, with presses of buttons; give what was drawn."""
         asked, told, drawn = BackMsg(), ForwardMsg(), Drawn()
-        asked.rerun_script.page_name = page
-        asked.rerun_script.query_string = query
+        place, words = (DRAWERS[page], {page: "true"}) if page in DRAWERS else address_of(page)
+        asked.rerun_script.page_name = "" if place == "overview" else place
+        asked.rerun_script.query_string = "&".join(filter(None, (urlencode(words), query)))
         for button in press:
             answers = {"nonce": button, "done": 1, "refused": [], "by": "admin"}
             said = json.dumps({"answers": answers})
@@ -161,15 +165,16 @@ def place(
 
 
 def test_the_pages_are_those_of_the_table(place: Place) -> None:
-    """Whoever adds a page adds it here; who sees a part of them is served no other."""
-    assert {row.view for row in navigation.PAGES} == {*PAGES, "overview"} - {""}
+    """Whoever adds a tab adds it here; who sees a part of them is served no other."""
+    tabs = {tab.view for row in navigation.PAGES for tab in row.tabs}
+    assert tabs == {*PAGES, "overview", "job"} - {"", *DRAWERS}
     for role in ROLES:
         with place.session(role) as session:
             seen = session.draw("").pages
         if role == "owner":
             assert seen == {"", *OWN_PAGES}
         else:
-            assert len(seen) == (1 if role == "none" else len(PAGES))
+            assert len(seen) == (1 if role == "none" else len(navigation.PAGES))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -193,7 +198,7 @@ def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> Non
                 named += [place.applying.jobs[other] for other in place.others]
                 named += place.strangers
                 assert not [other for other in named if other.encode() in drawn.raw], page
-            if role == "owner" and page in OWN_PAGES:
+            if role == "owner" and address_of(DRAWERS.get(page, page))[0] in OWN_PAGES:
                 assert not drawn.lost, page  # links of mails and pages lead there
                 shown = any(word.encode() in drawn.raw for word in place.own)
                 # Nothing is applied there, and no engine is read.

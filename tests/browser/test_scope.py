@@ -8,19 +8,22 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 FILTERED = "Filtered: namespace search. Sums are of these jobs alone."
-FOLLOWING = ("Findings", "Fleet", "Jobs", "Forecasts", "Costs", "Savings", "Energy & ESG")
-BOTH = "The chosen time range and namespace do not change this page."
-WHOLE = {
-    "Plan": BOTH,
-    "Reports": BOTH,
-    "Settings": BOTH,
-    "Job": "The chosen namespace does not change this page.",
-}
+FOLLOWING = (
+    ("Findings", ""),
+    ("Fleet", ""),
+    ("Jobs", ""),
+    ("Account", "Costs"),
+    ("Account", "Savings"),
+    ("Account", "Energy and emissions"),
+    ("Admin", "Forecast quality"),
+)
+WHOLE = (("Account", "Reports"), ("Admin", "Settings"), ("Fleet", "Racks and power"))
+NOTE = "The chosen namespace does not change this page."
 
 
 def gpu_hours(visitor: Visitor) -> float:
     """The GPU-hours of the sentence of Jobs."""
-    said = visitor.page.locator("h2").first.inner_text()
+    said = visitor.page.locator("h1").inner_text()
     found = re.search(r"of ([\d,.]+) GPU-hours", said)
     assert found, said
     return float(found[1].replace(",", ""))
@@ -38,24 +41,28 @@ def test_what_is_chosen_holds_on_every_page(server: Server, visitor: Visitor) ->
     visitor.settle()
     assert 0 < gpu_hours(visitor) < whole
     page.keyboard.press("Escape")
+    visitor.go("Overview")
     page.get_by_role("radiogroup", name="Days").get_by_text("30", exact=True).click()
     expect(page).to_have_url(re.compile("days=30"))
-    for title in FOLLOWING:
-        visitor.go(title)
+    for title, tab in FOLLOWING:
+        visitor.go(title, tab)
         expect(page.get_by_text(FILTERED)).to_be_visible()
         assert "namespace=search" in page.url, title
-        assert "days=30" in page.url, title
-    for title, note in WHOLE.items():
-        visitor.go(title)
-        expect(page.get_by_text(note)).to_be_visible()
+    for title, tab in WHOLE:
+        visitor.go(title, tab)
+        expect(page.get_by_text(NOTE)).to_be_visible()
+    visitor.go("Fleet", "GPUs")
+    expect(page.get_by_role("radiogroup", name="Days").get_by_label("30")).to_be_checked()
+    expect(page).to_have_url(re.compile("days=30"))
+    expect(page.get_by_text(FILTERED)).to_be_visible()
 
 
 def test_an_address_opens_what_it_says(server: Server, visitor: Visitor) -> None:
     """A colleague sees the same filter; a word that is none of its options is not taken."""
     page = visitor.page
     visitor.open(f"{server.base}/?namespace=search&days=1")
-    expect(page.locator("h2").first).to_contain_text("Jobs of namespace search held")
+    expect(page.locator("h1")).to_contain_text("Jobs of namespace search held")
     expect(page.get_by_text(re.compile("last 1 d: GPUs that these jobs held"))).to_be_visible()
     visitor.open(f"{server.base}/?namespace=<b>nobody</b>&days=soon")
-    expect(page.locator("h2").first).to_contain_text("GPUs are allocated")
+    expect(page.locator("h1")).to_contain_text("GPUs are allocated")
     expect(page.get_by_role("button", name="All jobs")).to_be_visible()

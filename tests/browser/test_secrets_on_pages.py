@@ -46,7 +46,7 @@ def test_no_page_and_no_path_tells_a_secret(guarded: Server, visitor: Visitor) -
     assert MARK not in said
     visitor.open(f"{guarded.base}/health")
     failed = re.compile("sources failed last time")
-    expect(visitor.page.locator("h2").first).to_have_text(failed)
+    expect(visitor.page.locator("h1")).to_have_text(failed)
     views = ("settings", "audit", "reports", "recommendations")
     assert MARK not in visitor.page.content()
     for path in views:

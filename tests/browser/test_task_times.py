@@ -93,7 +93,7 @@ def test_the_biggest_idle_job_is_found_applied_and_verified(
     asked.get_by_role("button", name=re.compile("^Confirm")).click()
     expect(panel.get_by_text("applied by Robin")).to_be_visible()
     assert len(applying.sent(chosen)) == 1
-    visitor.go("Savings")
+    visitor.go("Account", "Savings")
     expect(page.get_by_text("1 change is applied; none can be measured yet.")).to_be_visible()
     assert person.presses <= 8
 
@@ -101,7 +101,7 @@ def test_the_biggest_idle_job_is_found_applied_and_verified(
 def test_the_cost_of_a_team_last_month_is_two_presses_away_from_every_page(
     empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
 ) -> None:
-    """The page of costs, and its last month: a row of the team."""
+    """The page Account, and its last month: a row of the team."""
     now = utc_now()
     last_month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
     held = make_samples(minutes=61, end=last_month, power_watts=700.0)
@@ -111,14 +111,14 @@ def test_the_cost_of_a_team_last_month_is_two_presses_away_from_every_page(
         store.keep(make_collected(later, batch_id="now"))
     person, page = Person(visitor), visitor.page
     with running_server(empty_store, tmp_path, port=own_port) as server:
-        link = page.get_by_test_id("stSidebar").get_by_role("link", name="Costs", exact=True)
-        for start in ("jobs", "fleet", "energy", "health", ""):
+        link = page.get_by_test_id("stSidebar").get_by_role("link", name="Account", exact=True)
+        for start in ("jobs", "fleet", "account?tab=energy", "admin", ""):
             visitor.open(f"{server.base}/{start}")
             expect(link).to_be_visible()
         before = person.presses
-        visitor.go("Costs")
+        visitor.go("Account", "Costs")
         page.get_by_role("radiogroup", name="Month").get_by_text("last month").click()
-        expect(page.locator("h2").first).to_have_text(
+        expect(page.locator("h1")).to_have_text(
             re.compile(rf"{last_month:%B %Y} cost 2\.\d+ EUR, 1\.\d+ EUR of it idle GPUs")
         )
         assert person.presses == before + 2

@@ -5,13 +5,13 @@ import json
 import re
 import urllib.request
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
 from playwright.sync_api import expect
 
-from dashboard.web.frame.navigation import PAGES
+from dashboard.web.frame.navigation import MOVED, PAGES
 
 pytestmark = pytest.mark.browser
 
@@ -21,20 +21,28 @@ RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
 
 VIEWS = [
-    ("Overview", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ are in use; \d+ finding", 1),
-    ("Fleet", r"\d+ boards on \d+ nodes: \d+ held in the last hour, \d+ of them", 2),
-    ("Jobs", r"\d+ jobs? runs?; [\d,.]+ of [\d,.]+ GPU-hours", 0),
-    ("Job", r"holds \d+ × .* and used [\d.]+ of them on average", 3),
-    ("Serving", r"[\d,]+ inference services? runs? on [\d,]+ replicas?; ", 2),
-    ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
-    ("Plan", r"The next 24 h cost [\d,.]+ EUR, .* less than today's allocation", 2),
-    ("Findings", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 2),
-    ("Costs", r"20\d\d so far costs [\d,.]+ EUR, [\d,.]+ EUR of it idle GPUs", 1),
-    ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
-    ("Reports", r"On average [\d.,]+ of [\d.,]+ GPUs were allocated and [\d.]+ in use", 1),
-    ("Settings", r"\d+ of \d+ settings changed from the default", 0),
-    ("Health", r"sources? (answered|failed)", 0),
+    ("Overview", "", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ are in use; \d+ finding", 1),
+    ("Findings", "", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 1),
+    ("Jobs", "Jobs", r"\d+ jobs? runs?; [\d,.]+ of [\d,.]+ GPU-hours", 0),
+    ("Jobs", "Services", r"[\d,]+ inference services? runs? on [\d,]+ replicas?; ", 2),
+    ("Fleet", "GPUs", r"\d+ boards on \d+ nodes: \d+ held in the last hour, \d+ of them", 2),
+    ("Fleet", "Racks and power", r"The fleet gives off [\d.]+ kW of heat; no rack is known", 0),
+    ("Account", "Costs", r"20\d\d so far costs [\d,.]+ EUR, [\d,.]+ EUR of it idle GPUs", 1),
+    ("Account", "Savings", r"Nothing was applied in \w+ 20\d\d", 0),
+    ("Account", "Energy and emissions", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
+    (
+        "Account",
+        "Reports",
+        r"On average [\d.,]+ of [\d.,]+ GPUs were allocated and [\d.]+ in use",
+        1,
+    ),
+    ("New job", "", r"GPU", 0),
+    ("Admin", "Health", r"sources? (answered|failed)", 0),
+    ("Admin", "Forecast quality", r"[\d,]+ of [\d,]+ jobs? ha(s|ve) a forecast", 1),
+    ("Admin", "Audit", r"Nothing has been decided yet", 0),
+    ("Admin", "Settings", r"\d+ of \d+ settings changed from the default", 0),
 ]
+"""Each page with each of its tabs: its sentence, and how many plots it has at least."""
 
 
 def texts_alone() -> list[str]:
@@ -42,7 +50,8 @@ def texts_alone() -> list[str]:
     return [
         str(ast.literal_eval(line.value)).strip()[:40]
         for row in PAGES
-        for line in ast.parse((WEB / row.file).read_text(encoding="utf-8")).body
+        for tab in row.tabs
+        for line in ast.parse((WEB / row.file(tab)).read_text(encoding="utf-8")).body
         if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
     ]
 
@@ -55,10 +64,10 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
     """
     widths, alone = (1360, 1000), texts_alone()
     visitor.open(server.base)
-    for title, sentence, plots in VIEWS:
+    for title, tab, sentence, plots in VIEWS:
         if title != "Overview":
-            visitor.go(title)
-        expect(visitor.page.locator("h2").first).to_have_text(re.compile(sentence))
+            visitor.go(title, tab)
+        expect(visitor.page.locator("h1")).to_have_text(re.compile(sentence))
         shown = visitor.page.locator(".js-plotly-plot:visible")
         if plots:  # a training job has its phases too
             expect(shown.nth(plots - 1)).to_be_visible()
@@ -68,16 +77,36 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
         shown_text = visitor.text()
         assert "Traceback" not in shown_text
         assert [text for text in alone if text in shown_text] == []
-        assert not (beyond := visitor.overflow()), (title, widths[0], beyond)
+        assert not (beyond := visitor.overflow()), (title, tab, widths[0], beyond)
         visitor.resize(widths[1])
-        assert not (beyond := visitor.overflow()), (title, widths[1], beyond)
+        assert not (beyond := visitor.overflow()), (title, tab, widths[1], beyond)
         widths = widths[::-1]
+
+
+def test_every_former_address_leads_on(server: Server, visitor: Visitor) -> None:
+    """To the page and the tab or drawer that have its content now, with its own words kept."""
+    for former, (view, words) in MOVED.items():
+        visitor.open(f"{server.base}/{former}?days=30&namespace=search")
+        address = urlsplit(visitor.page.url)
+        assert address.path == f"/{view}", former
+        query = dict(parse_qsl(address.query))
+        assert query.items() >= words.items(), former
+        if visitor.page.get_by_test_id("stMain").get_by_role("button", name="search").count():
+            assert query["namespace"] == "search", former
+        assert visitor.page.locator('[data-testid="stException"]').count() == 0, former
+        if "tab" in words:
+            tabs = visitor.page.locator(".st-key-tabs")
+            (open_tab,) = tabs.locator("strong").all_text_contents()
+            assert open_tab in [tab.title for row in PAGES for tab in row.tabs], former
+    visitor.open(f"{server.base}/job?id={quote(HOSTILE_JOB)}")
+    assert dict(parse_qsl(urlsplit(visitor.page.url).query)) == {"job": HOSTILE_JOB}
 
 
 def test_the_plan_is_a_picture(server: Server, visitor: Visitor) -> None:
     """Blocks of jobs, hatched idle GPUs, nodes on the axis; the model chosen is in the address."""
-    visitor.open(f"{server.base}/plan?model=A100-SXM4-80GB")
-    gantt = visitor.page.locator(".js-plotly-plot").nth(1)
+    visitor.open(f"{server.base}/findings?over-time=true&model=A100-SXM4-80GB")
+    drawer = visitor.page.get_by_test_id("stExpander").filter(has_text="The plan over time")
+    gantt = drawer.locator(".js-plotly-plot").nth(1)
     expect(gantt).to_contain_text("a100-0001")
     expect(gantt).not_to_contain_text("h100-0000")
     expect(gantt).to_contain_text("idle, node on")
@@ -89,13 +118,13 @@ def test_the_plan_is_a_picture(server: Server, visitor: Visitor) -> None:
 def test_links_are_objects(server: Server, visitor: Visitor) -> None:
     """A filter and a job are in the address, so that a colleague sees the same."""
     visitor.open(f"{server.base}/jobs?namespace=robotics&q=notebook")
-    expect(visitor.page.locator("h2").first).to_contain_text(re.compile("jobs? runs? matching"))
+    expect(visitor.page.locator("h1")).to_contain_text(re.compile("jobs? runs? matching"))
     assert visitor.page.get_by_role("textbox", name="Search").input_value() == "notebook"
-    visitor.open(f"{server.base}/job?id={quote(HOSTILE_JOB)}")
-    expect(visitor.page.locator("h2").first).to_contain_text("<img src=x onerror=")
+    visitor.open(f"{server.base}/jobs?job={quote(HOSTILE_JOB)}")
+    expect(visitor.page.locator("h1")).to_contain_text("<img src=x onerror=")
 
 
-@pytest.mark.parametrize("path", [f"job?id={quote(HOSTILE_JOB)}", "findings"])
+@pytest.mark.parametrize("path", [f"jobs?job={quote(HOSTILE_JOB)}", "findings"])
 def test_hostile_names_are_only_text(server: Server, visitor: Visitor, path: str) -> None:
     """A very long job name with HTML, script and Markdown runs nothing, links and widens nothing.
 
@@ -104,7 +133,7 @@ def test_hostile_names_are_only_text(server: Server, visitor: Visitor, path: str
     visitor.open(f"{server.base}/{path}")
     assert visitor.page.evaluate("window.hacked") is None
     assert visitor.page.locator("img[src='x']").count() == 0
-    leading_away = "a[href*='evil.example']:not([href^='job?id='])"
+    leading_away = "a[href*='evil.example']:not([href^='jobs?job='])"
     assert visitor.page.locator(f"a[href^='javascript'], {leading_away}").count() == 0
     assert visitor.overflow() == []
     visitor.resize(1000)
@@ -129,10 +158,12 @@ def test_an_empty_store_says_what_to_do(empty_store: str, tmp_path: Path, visito
     """Without samples every view names the next command, and the server still ends cleanly."""
     with running_server(empty_store, tmp_path) as empty:
         visitor.page.goto(empty.base)
-        for title in (view[0] for view in VIEWS if view[0] not in ("Health", "Settings")):
+        for title, tab, _sentence, _plots in VIEWS:
             if title != "Overview":
-                visitor.go(title)
-            expect(visitor.page.get_by_text("trimtab import").first).to_be_visible()
-        visitor.go("Health")
+                visitor.go(title, tab)
+            if title != "New job" and tab not in ("Savings", "Audit", "Settings"):
+                expect(visitor.page.get_by_text("trimtab import").first).to_be_visible()
+            assert visitor.page.get_by_role("heading", level=1).count() == 1, (title, tab)
+        visitor.go("Admin", "Health")
         assert "Traceback" not in visitor.text()
         assert empty.stop() == 0

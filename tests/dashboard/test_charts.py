@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from dashboard.charts.cost_days import COLOURS, cost_days
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, fleet_map
-from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
+from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import fleet_timeline, forecast_band
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
     LeadAccuracy,
-    LeadWeights,
     QuantilePath,
     Quantity,
     lead_means,
@@ -199,18 +198,6 @@ def test_leads_that_end_a_slot_later_are_one() -> None:
     in_use = lead_accuracy(leads).data[0]
     assert list(in_use.x) == ["1 h", "24 h", "25.5 h"]
     assert list(in_use.y) == pytest.approx([0.5, 0.3, 0.9])
-
-
-def test_weights_are_stacked_to_a_hundred_percent() -> None:
-    """One bar per member, one column per lead."""
-    rows = [
-        LeadWeights(until_hours=hours, weights=(("naive", 0.25), ("half", 0.75)))
-        for hours in (1.0, 24.0)
-    ]
-    figure = member_weights(rows)
-    assert [trace.name for trace in figure.data] == ["naive", "half"]
-    assert sum(trace.y[0] for trace in figure.data) == pytest.approx(100)
-    assert not member_weights([]).data
 
 
 def backtest_of(loss: float, naive: float, coverage: float, last: float = 24.0) -> Backtest:

@@ -80,7 +80,7 @@ def test_a_large_body_is_refused_before_it_is_read(shut: Desk) -> None:
 
 def test_the_button_of_a_message_is_the_press_that_is_taken(desk: Desk) -> None:
     """What Slack is sent, it sends back."""
-    link = f"https://t.example/recommendations?finding=TT-1&digest={desk.digest['TT-1']}"
+    link = f"https://t.example/findings?finding=TT-1&digest={desk.digest['TT-1']}"
     content = content_of(f"a\n{link}", "slack", public_url="https://t.example")
     opens, approves = content["blocks"][1]["elements"]
     assert opens["url"] == link.partition("&")[0]

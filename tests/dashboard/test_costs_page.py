@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import H100, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
@@ -17,7 +17,6 @@ from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.charts.cost_days import COLOURS
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.navigation import page_file
 from data.base.errors import NotSignedInError
 from data.facts.jobs import SchedulerFacts
 from data.settings.access import AccessSettings
@@ -85,10 +84,7 @@ class Draw:
     def page(self, settings: Settings = PRICED, page: str = "costs", **asked: str) -> AppTest:
         """What is drawn."""
         register_world(self.store, settings, clock=lambda: NOW)
-        app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(page_file(page))
-        for name, value in asked.items():
-            app.query_params[name] = value
+        app = page_at(page, **asked)
         app.run()
         assert not app.exception
         return app
@@ -96,8 +92,8 @@ class Draw:
 
 def answer(app: AppTest) -> str:
     """The page's sentence, without the marks of Markdown."""
-    (found,) = [entry.value for entry in app.markdown if entry.value.startswith("## ")]
-    return str(found[3:].replace("\\", ""))
+    (found,) = [entry.value for entry in app.markdown if entry.value.startswith("# ")]
+    return str(found[2:].replace("\\", ""))
 
 
 def rows(app: AppTest) -> pd.DataFrame:
@@ -172,10 +168,27 @@ def test_an_address_of_nothing_shows_nothing_of_others(draw: Draw, asked: dict[s
         assert answer(app).startswith("March 2026 so far")
 
 
+@pytest.mark.parametrize("page", ["costs", "savings", "energy", "reports"])
+def test_one_month_is_chosen_for_the_whole_page(draw: Draw, page: str) -> None:
+    """Each tab is of the month that the header asks for, up to its end or the newest sample."""
+    for month, title, end in (
+        ({}, "March 2026", NOW),
+        ({"month": "last month"}, "February 2026", MARCH),
+        ({"month": "<b>"}, "March 2026", NOW),
+    ):
+        app = draw.page(page=page, **month)
+        (choice,) = [radio for radio in app.radio if radio.label == "Month"]
+        assert choice.value == ("last month" if end == MARCH else "this month")
+        if page == "reports":
+            assert any(f"to {end:%Y-%m-%d %H:%M} UTC, 168 h" in text.value for text in app.caption)
+        else:
+            assert title in answer(app)
+
+
 @pytest.mark.parametrize("page", ["costs", "energy"])
 def test_who_held_nothing_is_told_no_other_reason(draw: Draw, page: str) -> None:
     """Prices are set and power was reported: nothing was held of what was asked for."""
-    app = draw.page(page=page, tenant="<b>", until="2026-01-05")
+    app = draw.page(page=page, tenant="<b>", namespace="ads", month="last month")
     told = [text.value.replace("\\", "") for text in (*app.markdown, *app.caption)]
     assert any("o GPU was held or watched" in text for text in told)
     assert not [text for text in told if "price is set" in text or "was never reported" in text]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
@@ -18,7 +18,6 @@ from dashboard.reports.render.html_report import render_html, render_markdown
 from dashboard.reports.render.pdf_report import render_pdf
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.web.frame.navigation import page_file
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node
@@ -66,8 +65,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def words_of(app: AppTest) -> str:
     """All words of a page, figures and headings included."""
     told = (
-        *app.markdown, *app.caption, *app.info, *app.warning, *app.error, *app.title,
-        *app.subheader, *app.metric, *app.success,
+        *app.markdown, *app.caption, *app.info, *app.warning, *app.error,
+        *app.header, *app.metric, *app.success,
     )  # fmt: skip
     labels = [entry.label for entry in (*app.expander, *app.button)]
     return "\n".join([*(str(entry.value) for entry in told), *labels])
@@ -78,8 +77,8 @@ def drawn(store: Store, monkeypatch: pytest.MonkeyPatch, view: str) -> AppTest:
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, Settings(), clock=lambda: NOW)
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(page_file(view))
+    job = {"job": next(iter(store.reader.jobs())).job_id} if view == "job" else {}
+    app = page_at(view, **job)
     app.run()
     assert not app.exception
     return app

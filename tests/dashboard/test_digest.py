@@ -129,7 +129,7 @@ def test_each_recipient_has_one_message(store: Store) -> None:
     subject, body = digest_text(found, URL)
     lines = body.splitlines()
     assert subject == lines[0] == "Trimtab: 11 open findings"
-    assert [line for line in lines if line.startswith(URL)][-1] == f"{URL}/recommendations"
+    assert [line for line in lines if line.startswith(URL)][-1] == f"{URL}/findings"
     assert sum("?finding=TT-" in line for line in lines) == 10
     assert "and 1 more" in lines
     assert not [line for line in lines if line.startswith(f"{URL}/") and "evil" in line]
@@ -150,7 +150,7 @@ def test_a_chat_has_a_button_of_each_finding(kind: str, store: Store) -> None:
     content = json.dumps(content_of(body, kind, public_url=URL))
     buttons = content.count('"url":')
     assert buttons == (11 if kind == "slack" else 6)
-    assert content.count(f'"url": "{URL}/recommendations') == buttons
+    assert content.count(f'"url": "{URL}/findings') == buttons
     assert "<!channel>" not in content or kind == "teams"
     for line in ("https://evil.example/x", f"{URL}/oauth2callback", f"{URL}.evil/reports"):
         assert '"url"' not in json.dumps(content_of(f"a\n{line}", kind, public_url=URL))

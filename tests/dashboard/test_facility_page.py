@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_samples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
-from dashboard.web.frame.navigation import page_file
 from data.settings.all_settings import Settings
 from data.settings.fleet import PowerDomain, PowerSettings
 from data.settings.store import StoreSettings
@@ -80,8 +79,7 @@ def page_of(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -
     """The page Facility of a store."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, settings, clock=lambda: NOW)
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(page_file("facility"))
+    app = page_at("facility")
     app.run()
     assert not app.exception
     return app

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from beds.page_world import page_at
 from factories import NOW, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
@@ -22,13 +23,15 @@ from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
 from dashboard.web.frame.headings import HEADINGS, column_settings, heading
-from dashboard.web.frame.navigation import PAGES, page_file
+from dashboard.web.frame.navigation import MOVED, PAGES
 from data.facts.columns import XIDS, check_frame
 from data.settings.load import load_settings
 from data.store import open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
+VIEWS = MOVED.keys() | {tab.view for row in PAGES for tab in row.tabs}
+"""Each tab, and what a former address opens."""
 WITH_TABLES = {"fleet", "jobs", "serving", "forecasts", "plan", "findings", "energy", "health"}
 
 
@@ -74,7 +77,9 @@ def headings_of(app: AppTest) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", sorted(row.view for row in PAGES))
+@pytest.mark.parametrize(
+    "view", sorted(MOVED.keys() | {tab.view for row in PAGES for tab in row.tabs})
+)
 def test_no_table_shows_a_name_of_the_program(
     view: str, world: WebWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,10 +87,7 @@ def test_no_table_shows_a_name_of_the_program(
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register(world)
-    app = AppTest.from_file(str(APP), default_timeout=60)
-    if view != "overview":
-        app.switch_page(page_file(view))
-    app.run()
+    app = page_at(view, **({"job": "idle"} if view == "job" else {})).run()
     assert not app.exception
     shown = headings_of(app)
     assert view not in WITH_TABLES or shown

@@ -6,15 +6,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from browser.conftest import fill
 from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
-from streamlit.testing.v1 import AppTest
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_sum, why_kept
-from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
-from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.collected import Collected
 from data.facts.jobs import JobState, Platform, SchedulerFacts
@@ -50,18 +47,6 @@ def latest(url: str) -> Plan:
     return plan
 
 
-def test_the_picture_ends_with_what_is_freed(url: str) -> None:
-    """Each bar begins where the one above it ends."""
-    found = idle_sum(latest(url))
-    (bars,) = idle_waterfall(found).data
-    steps = dict(zip(bars.y, zip(bars.base, bars.x, strict=True), strict=True))
-    assert steps["held by jobs"][1] == pytest.approx(found.work + found.idle)
-    assert steps["idle"][1] == pytest.approx(found.idle)
-    assert sum(steps["needed at peaks"]) == pytest.approx(found.idle)
-    lowest = min(start for name, (start, _w) in steps.items() if name in set(IdleCause) - {""})
-    assert lowest == pytest.approx(steps["freed by recommendations"][1])
-
-
 def test_the_command_tells_every_job_and_the_sum(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,10 +74,7 @@ def test_the_page_of_a_job_says_why_nothing_is_recommended_for_it(
         assert kept.idle is not None
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register_world(store, Settings())
-        app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(page_file("job"))
-        app.query_params["id"] = kept.job_id
-        app.run()
+        app = page_at("job", job=kept.job_id).run()
         assert not app.exception
         said = "\n".join(str(entry.value).replace("\\", "") for entry in app.markdown)
     assert f"({kept.idle.cause}: {kept.idle.reason})" in said

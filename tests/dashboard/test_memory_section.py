@@ -73,6 +73,6 @@ def test_every_finding_is_a_row(store: Store, monkeypatch: pytest.MonkeyPatch) -
     found = (make_memory_finding(), make_memory_finding(job_id="b", probability=None))
     (table,) = drawn(store, found, monkeypatch).dataframe
     rows = table.value
-    assert rows["job"].tolist() == [f"job?id={quote(found[0].job_id, safe='')}", "job?id=b"]
+    assert rows["job"].tolist() == [f"jobs?job={quote(found[0].job_id, safe='')}", "jobs?job=b"]
     assert rows["chance (%)"].fillna(-1).tolist() == [80.0, -1.0]
     assert rows["why"].tolist() == [found[0].why] * 2

@@ -225,7 +225,7 @@ def test_slack_reads_no_markup_from_names(text: str) -> None:
 def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
     """The button leads to the dashboard alone; without an address of it there is none."""
     hostile = "<!channel> [x](https://evil.example) **b** @here"
-    body = f"{hostile}\nat noon\nhttps://t.example/recommendations?finding=TT-12"
+    body = f"{hostile}\nat noon\nhttps://t.example/findings?finding=TT-12"
     content = content_of(body, kind, public_url="https://t.example")
     if kind == "teams":
         (card,) = [attachment["content"] for attachment in content["attachments"]]
@@ -240,7 +240,7 @@ def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
         assert "https://" not in section["text"]["text"]
         assert content["mrkdwn"] is False
         (button,) = actions["elements"]
-    assert button["url"] == "https://t.example/recommendations?finding=TT-12"
+    assert button["url"] == "https://t.example/findings?finding=TT-12"
     for public_url in ("", "https://other.example"):
         without = json.dumps(content_of(body, kind, public_url=public_url))
         assert "OpenUrl" not in without
@@ -340,4 +340,4 @@ def test_the_webhook_address_is_not_kept(store: Store) -> None:
     assert told.subject.startswith("Trimtab: TT-12 (reclaim of a/b) applied by")
     assert told.body.endswith("trimtab findings show TT-12")
     (linked,) = messages_for(entry, settings, finding=finding, public_url="https://t.example/")
-    assert linked.body.endswith("https://t.example/recommendations?finding=TT-12")
+    assert linked.body.endswith("https://t.example/findings?finding=TT-12")

@@ -14,12 +14,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from beds.api_clients import LOCAL, clients
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import H100, make_collected, make_job, make_samples
 from starlette.testclient import TestClient
-from streamlit.testing.v1 import AppTest
 
-from dashboard.web.frame.navigation import page_file
 from data.settings.all_settings import Settings
 from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -78,10 +76,7 @@ def drawn(store: Store, page: str, monkeypatch: pytest.MonkeyPatch, **asked: str
     """The first table of a page, by its first column."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, SETTINGS, clock=lambda: NOW)
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(page_file(page))
-    for name, value in asked.items():
-        app.query_params[name] = value
+    app = page_at(page, **asked)
     app.run()
     assert not app.exception
     found = app.dataframe[0].value
@@ -93,7 +88,7 @@ def test_the_page_of_jobs_says_what_the_api_says(
 ) -> None:
     """Of each of twenty jobs: its GPUs, and the GPU-hours and energy of its last day."""
     shown = drawn(store, "jobs", monkeypatch)
-    shown.index = [str(link).rpartition("id=")[2].replace("%2F", "/") for link in shown.index]
+    shown.index = [str(link).rpartition("job=")[2].replace("%2F", "/") for link in shown.index]
     span = f"from={NOW - DAY:%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
     used = {row["group"]: row for row in told(api, f"energy?by=job&{span}")["groups"]}
     listed = {row["job_id"]: row for row in told(api, "jobs?limit=1000")["items"]}

@@ -7,15 +7,13 @@ from functools import wraps
 from pathlib import Path
 
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from beds.two_tenants import MINE, THEIRS, fill
 from factories import NOW
-from streamlit.testing.v1 import AppTest
 
 from dashboard.cycle.prepare_answers import prepare_answers
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_energy import weekly_energy
-from dashboard.web.frame.navigation import page_file
 from data.base.errors import StoreError
 from data.catalogue.carbon_table import load_carbon_table
 from data.facts.jobs import OwnNames
@@ -75,8 +73,7 @@ def test_pages_ask_nothing_anew_that_was_prepared(
     asked = note_questions(monkeypatch)
     for view in VIEWS:
         register_world(store, SETTINGS, clock=lambda: end)  # a reader that remembers nothing
-        app = AppTest.from_file(str(APP), default_timeout=300)
-        app.switch_page(page_file(view))
+        app = page_at(view)
         app.run()
         assert not app.exception, view
         assert asked == [], view
@@ -86,8 +83,7 @@ def test_health_says_what_is_prepared_and_of_when(filled: tuple[Store, datetime]
     """To who sees the whole fleet; an owner's reader knows of none."""
     store, end = filled
     register_world(store, SETTINGS, clock=lambda: end)
-    app = AppTest.from_file(str(APP), default_timeout=300)
-    app.switch_page(page_file("health"))
+    app = page_at("health")
     app.run()
     said = " ".join(caption.value for caption in app.caption)
     assert f"answers for pages prepared with the cycle at {end:%Y-%m-%d %H:%M} UTC" in said

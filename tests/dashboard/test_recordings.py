@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 from beds.heard_trimtab import HeardTrimtab, heard_trimtab
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from beds.ports import free_port
 from factories import make_collected, make_samples
 from streamlit.testing.v1 import AppTest
@@ -23,7 +23,6 @@ from dashboard.cli import main
 from dashboard.common.escaping import markdown
 from dashboard.common.replay_clock import long_time, present
 from dashboard.cycle.wiring import build_collectors
-from dashboard.web.frame.navigation import page_file
 from data.base.clock import floor_to_slot, utc_now
 from data.facts.fleet import LIVE_SOURCES, SourceState
 from data.settings.all_settings import Settings
@@ -138,8 +137,8 @@ def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     settings = Settings()
     register_world(store, settings, clock=lambda: present(store.reader))
-    app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(page_file(view))
+    job = {"job": next(iter(store.reader.jobs())).job_id} if view == "job" else {}
+    app = page_at(view, **job)
     app.run()
     assert not app.exception
     return app

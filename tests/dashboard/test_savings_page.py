@@ -16,11 +16,15 @@ import dashboard.web
 from dashboard.accounting.savings.daily_savings import DaySaved
 from dashboard.web.frame.navigation import PAGES
 from data.records.commands import Measurement
+from data.settings.all_settings import Settings
 
 PAGE = Path(__file__).parents[2] / "dashboard/web/account/savings.py"
 DAY = timedelta(days=1)
 # What is first imported while a name is replaced would keep the replacement for all later tests.
-SCRIPTS = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
+SCRIPTS = {
+    "dashboard.web.app",
+    *(f"dashboard.web.{row.view}.{tab.view}" for row in PAGES for tab in row.tabs),
+}
 for module in pkgutil.walk_packages(dashboard.web.__path__, "dashboard.web."):
     if module.name not in SCRIPTS:
         import_module(module.name)
@@ -40,13 +44,18 @@ SAVED = DaySaved(
 
 def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The page on these days."""
-    world: Any = SimpleNamespace(reader=SimpleNamespace(recording=lambda: None), clock=lambda: NOW)
+    world: Any = SimpleNamespace(
+        reader=SimpleNamespace(recording=lambda: None, latest_sample_at=lambda: NOW + DAY / 2),
+        clock=lambda: NOW + DAY / 2,
+        settings=SimpleNamespace(settings=Settings()),
+    )
     for name, answer in {
         "dashboard.web.findings.daily_savings.saved_days": lambda: days,
         "dashboard.web.findings.daily_savings.measured_to": lambda: NOW + DAY / 2,
         "dashboard.web.frame.scope.scoped_jobs": lambda: None,
         "dashboard.web.access.identity.current_world": lambda: world,
         "dashboard.web.frame.page.current_world": lambda: world,
+        "dashboard.web.frame.month.current_world": lambda: world,
         "dashboard.web.frame.page.way": lambda *_told, **_asked: None,
         "dashboard.accounting.savings.ledger.ledger": lambda _reader, now: (),
     }.items():

@@ -8,12 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
 from dashboard.resources.rows import service_row
-from dashboard.web.frame.navigation import page_file
 from data.records.serving import ColdStart, ServiceOutlook
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
@@ -50,10 +49,7 @@ def draw(
         serving=services, plan=make_plan(), recommendations=(),
     )  # fmt: skip
     register_world(store, Settings(), clock=lambda: NOW)
-    app = AppTest.from_file(str(APP), default_timeout=300)
-    app.switch_page(page_file("serving"))
-    for name, value in asked.items():
-        app.query_params[name] = value
+    app = page_at("serving", **asked)
     app.run()
     assert not app.exception
     return app
@@ -61,7 +57,7 @@ def draw(
 
 def words(app: AppTest) -> str:
     """All that is said."""
-    said = (*app.markdown, *app.caption, *app.info, *app.warning, *app.subheader, *app.metric)
+    said = (*app.markdown, *app.caption, *app.info, *app.warning, *app.header, *app.metric)
     found = "\n".join(str(entry.value) for entry in said)
     assert not re.search(r"(?<!\\)<b>", found)
     return found.replace("\\", "")

@@ -123,7 +123,7 @@ def test_an_approval_opens_one_ticket_whose_number_is_kept(
     ((headers, sent),) = desk.asked
     assert headers["authorization"] == "Bearer SECRET"
     text = sent["fields"]["description"] if kind == "jira" else sent["description"]
-    assert text.splitlines()[-1] == "https://t.example/recommendations?finding=TT-1"
+    assert text.splitlines()[-1] == "https://t.example/findings?finding=TT-1"
     assert "https://evil" not in text
     if kind == "jira":
         assert sent["fields"]["project"] == {"key": "OPS"}

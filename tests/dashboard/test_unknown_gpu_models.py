@@ -7,15 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from beds.faulty_server import answers_series, faulty_server
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_samples
-from streamlit.testing.v1 import AppTest
 
 from collectors.shared.collector import Window
 from dashboard.cycle.context import World
 from dashboard.cycle.diagnosis import source_findings
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.web.frame.navigation import page_file
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
@@ -68,10 +66,9 @@ def test_a_cycle_and_the_pages_say_what_is_left_out(
         # Streamlit puts the page in the place of `__main__`.
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register_world(store, SETTINGS, clock=lambda: NOW)
-        page = AppTest.from_file(str(APP), default_timeout=120)
         shown = {}
         for view in ("plan", "overview"):
-            page.switch_page(page_file(view)).run()
+            page = page_at(view).run()
             assert not page.exception
             shown[view] = [entry.value for entry in page.warning]
     for view, begin in (("plan", "Left out of these costs"), ("overview", "Unknown boards")):

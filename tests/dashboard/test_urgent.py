@@ -12,6 +12,7 @@ import pytest
 from beds import two_tenants
 from beds.apply_bench import Clock
 from beds.mail_sink import MailSink, running_mail_sink
+from beds.page_world import page_at
 from beds.two_tenants import MINE, THEIRS
 from browser.bed import running_server
 from factories import (
@@ -24,7 +25,6 @@ from factories import (
     make_recommendation,
     make_samples,
 )
-from streamlit.testing.v1 import AppTest
 
 from benchmarks._page_client import open_page
 from benchmarks.load import owners_sign_in
@@ -38,7 +38,6 @@ from dashboard.notify.messages import NO_LINK, messages_for
 from dashboard.resources.alerts import urgent_facts
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
-from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.columns import XIDS, check_frame
 from data.facts.jobs import OwnNames
@@ -164,8 +163,7 @@ def test_every_page_says_it_and_reads_names_as_text(
         )  # fmt: skip
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register(world)
-        app = AppTest.from_file(str(APP), default_timeout=60)
-        app.switch_page(page_file(view))
+        app = page_at(view)
         app.run()
         assert not app.exception
         (told,) = [error.value for error in app.error if "**Urgent**" in error.value]
@@ -203,10 +201,10 @@ def test_people_are_told_once_a_day(store: Store, sink: MailSink) -> None:
         pass
     board, job = sink.mails[0].text, sink.mails[1].text
     assert "Subject: Trimtab: urgent: GPU 0 of node-1: XID 79" in board
-    assert "https://trimtab.example.org/health" in board.replace("=\n", "")
+    assert "https://trimtab.example.org/admin" in board.replace("=\n", "")
     reference = store.reader.recommendation(HELPS.digest, now=NOW).reference
-    assert f"/recommendations?finding=3D{reference}" in job.replace("=\n", "") or (
-        f"/recommendations?finding={reference}" in job
+    assert f"/findings?finding=3D{reference}" in job.replace("=\n", "") or (
+        f"/findings?finding={reference}" in job
     )
     assert len(sink.mails) == 4
 
@@ -227,7 +225,7 @@ def test_a_rack_that_fails_is_one_message(store: Store) -> None:
     (plain,) = messages_for(entry, webhook)
     assert plain.body.splitlines()[-2:] == ["trimtab urgent", NO_LINK]
     (linked,) = messages_for(entry, webhook, public_url="https://t.example")
-    assert linked.body.splitlines()[-1] == "https://t.example/health"
+    assert linked.body.splitlines()[-1] == "https://t.example/admin"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +246,7 @@ def test_an_owner_is_told_of_their_own_on_every_page(tmp_path: Path) -> None:
     strip, own = "**Urgent** (2): ", f"{MINE}\\-node\\: XID 79, the board has fallen off the bus"
     others = (f"{THEIRS}/chat", f"{THEIRS}-node", f"{THEIRS}\\-node", f"{THEIRS} grows")
     with running_server(url, tmp_path, **owners_sign_in(two_tenants.TENANTS)) as server:
-        for page in ("", "jobs", "job", "savings", "energy", "reports"):
+        for page in ("", "jobs", "serving", "costs", "savings", "energy", "reports"):
             answer = open_page(server.base, page, person=MINE, names=(strip, own, *others))
             assert answer.errors == ()
             assert answer.said == {strip, own}, page

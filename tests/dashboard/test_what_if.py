@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from beds.page_world import register_world
+from beds.page_world import page_at, register_world
 from factories import NOW
-from streamlit.testing.v1 import AppTest
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
@@ -22,7 +21,6 @@ from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.what_if import KNOBS, changed_settings, read_basis, what_if
 from dashboard.cycle.wiring import build_world
-from dashboard.web.frame.navigation import page_file
 from data.base.errors import SettingsError, StoreError
 from data.facts.columns import SAMPLES, check_frame
 from data.facts.jobs import Job
@@ -262,10 +260,7 @@ def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.Monk
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, SETTINGS, clock=lambda: NOW)
-    page = AppTest.from_file(str(APP), default_timeout=120)
-    page.query_params["headroom"] = "0.5"
-    page.query_params["churn"] = "much"
-    page.switch_page(page_file("plan")).run()
+    page = page_at("plan", headroom="0.5", churn="much").run()
     assert not page.exception
     assert page.slider(key="what-if-headroom").value == 0.5
     assert page.slider(key="what-if-churn").value == SETTINGS.planning.churn_ratio

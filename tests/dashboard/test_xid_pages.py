@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from beds.page_world import page_at
 from streamlit.testing.v1 import AppTest
 
 from collectors.shared.collector import Window
@@ -16,7 +17,6 @@ from dashboard.cycle.cycle_thread import CycleState
 from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
-from dashboard.web.frame.navigation import page_file
 from data.catalogue.xid_table import meaning_of
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings
@@ -51,10 +51,7 @@ def drawn(world: WebWorld, view: str, monkeypatch: pytest.MonkeyPatch, **query: 
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register(world)
-    app = AppTest.from_file(str(APP), default_timeout=60)
-    app.switch_page(page_file(view))
-    for name, value in query.items():
-        app.query_params[name] = value
+    app = page_at(view, **query)
     app.run()
     assert not app.exception
     return app

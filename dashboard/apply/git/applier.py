@@ -284,7 +284,7 @@ def request_body(recommendation: Recommendation, public_url: str) -> str:
         ("Computed", computed),
     ]
     facts = "\n".join(f"- {name}: {_code(value)}" for name, value in rows)
-    address = f"{public_url.rstrip('/')}/job?id={quote(recommendation.job_id)}"
+    address = f"{public_url.rstrip('/')}/jobs?job={quote(recommendation.job_id)}"
     page = f"\nPage: {address}\n" if public_url else ""
     return (
         f"{_code(title_of(recommendation))}\n\n{facts}\n\n"

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from dashboard.accounting.cost.statement import CostStatement
 from dashboard.accounting.energy.build import tenant_key
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_role, current_world
+from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import number, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from data.base.counts import count_text
@@ -48,12 +48,7 @@ class CostView:
     @property
     def title(self) -> str:
         """The month in words."""
-        return month_name(self.month.start, self.settings)
-
-
-def month_name(at: datetime, settings: Settings) -> str:
-    """Return the month of a time in words, in the zone of statements."""
-    return f"{at.astimezone(ZoneInfo(settings.report.timezone)):%B %Y}"
+        return current_month().title
 
 
 def own_settings() -> Settings:
@@ -274,7 +269,7 @@ def _with_budgets(table: pd.DataFrame, view: CostView) -> pd.DataFrame:
 
 def places_of(view: CostView, rows: pd.DataFrame) -> list[dict[str, str]]:
     """Return the address for a click on each row: one level down."""
-    query = {**view.names, **({"month": "last month"} if view.is_last else {})}
+    query = {**view.names, **({"month": current_month().word} if view.is_last else {})}
     return [query | {view.by: name} for name in rows[view.by]]
 
 

@@ -21,9 +21,10 @@ from dashboard.web.account.cost_parts import (
     view_of_month,
 )
 from dashboard.web.frame.action_button import File, file_buttons
-from dashboard.web.frame.address_filters import pick
+from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import (
     chart,
+    drawer,
     empty_state,
     figures,
     finding,
@@ -40,7 +41,6 @@ def show_capacity() -> None:
     """Show what the demand of the last weeks asks to keep, beside what is there."""
     world = current_world()
     rows = capacity_rows(world.reader, world.settings.settings)
-    st.subheader("Boards to keep")
     for row in rows:
         st.markdown(f"* {markdown(row.gpu_model)}: {markdown(_sentence(row))}")
     table(pd.DataFrame([_cells(row) for row in rows]), "capacity")
@@ -83,7 +83,6 @@ def _cells(row: CapacityRow) -> dict[str, object]:
     }
 
 
-_MONTHS = ("this month", "last month")
 _MAX_ROWS = 500
 
 
@@ -108,17 +107,17 @@ def breadcrumbs(view: CostView) -> None:
     if not view.names:
         return
     # A link to the same page that asks nothing would leave the address as it is.
-    month = {"month": _MONTHS[view.is_last]}
+    here = {"tab": "costs"}
     passed: dict[str, str] = {}
     with st.container(horizontal=True, vertical_alignment="center"):
-        way("costs", "All tenants", **month)
+        way("costs", "All tenants", **here)
         for level, name in list(view.names.items())[:-1]:
             passed[level] = name
-            way("costs", name, **month, **passed)
+            way("costs", name, **here, **passed)
         level, name = list(view.names.items())[-1]
         st.markdown(f"**{markdown(f'{level} {name}')}**")
         if level == "job":
-            way("job", "Open the job", id=name)
+            way("job", "Open the job", job=name)
 
 
 def show(view: CostView) -> None:
@@ -129,14 +128,14 @@ def show(view: CostView) -> None:
     unit = "GPU-h" if total.gpu_cost is None else currency
     chart(cost_days(view.month.charges, unit=unit, zone=zone), "costs")
     rows = rows_of(view)
-    st.subheader(f"By {view.by}")
+    st.header(f"By {view.by}")
     hidden = [name for name in rows.columns if "q10" in name or "q90" in name]
     leads = view.by != LEVELS[-1]
     table(
         rows.drop(columns=hidden)[:_MAX_ROWS],
         f"costs-by-{view.by}",
         every=lambda: rows,
-        links={"job": "job?id="} if view.by == "job" else None,
+        links={"job": "jobs?job="} if view.by == "job" else None,
         opens=goes_to("costs", places_of(view, rows)) if leads else None,
     )
     file_buttons(
@@ -151,18 +150,15 @@ def show(view: CostView) -> None:
 
 
 if not empty_state():
-    answer = st.container()
-    is_last = pick("Month", _MONTHS, "month") == _MONTHS[1]
-    view = view_of_month(asked_names(), is_last=is_last)
+    view = view_of_month(asked_names(), is_last=current_month().is_last)
     if view is not None:
-        with answer:
-            finding(answer_of(view))
-            breadcrumbs(view)
-            figures(figures_of(view))
+        finding(answer_of(view))
+        breadcrumbs(view)
+        figures(figures_of(view))
         if len(view.month.charges):
             show(view)
-        if not view.names and current_role() != "owner" and st.toggle("Boards to keep", key="keep"):
-            show_capacity()
+        if not view.names and current_role() != "owner":
+            drawer("Boards to keep", "keep", show_capacity)
         for line in view.month.unknown:
             st.markdown(f"* Unknown: {markdown(line)}")
         st.caption(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from datetime import timedelta
 
 import pandas as pd
 import streamlit as st
@@ -9,13 +10,13 @@ import streamlit as st
 from dashboard.accounting.energy.build import calendar_of, make_statement, tenant_key
 from dashboard.accounting.energy.export import factor_rows, statement_csv, statement_document
 from dashboard.accounting.energy.periods import Every
-from dashboard.accounting.energy.statement import WORK_UNIT, EsgStatement
+from dashboard.accounting.energy.statement import WORK_UNIT, EsgStatement, GroupBy
 from dashboard.charts.energy_stack import energy_stack
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
-from dashboard.web.account.energy_choice import SHOWN, ask_energy_choice
 from dashboard.web.account.energy_parts import (
+    SHOWN,
     comparable,
     figure_of,
     measured_of,
@@ -25,10 +26,22 @@ from dashboard.web.account.energy_parts import (
     way_of,
 )
 from dashboard.web.frame.action_button import File, file_buttons
+from dashboard.web.frame.address_filters import pick
+from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import chart, empty_state, figures, finding, goes_by_name, table
-from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.frame.scope import asks_for, current_scope, scoped_jobs
 from data.base.counts import count_text
 
+_BY = (
+    GroupBy.TENANT,
+    GroupBy.OWNER,
+    GroupBy.JOB,
+    GroupBy.MODEL,
+    GroupBy.NODE,
+    GroupBy.CLUSTER,
+)
+_MAX_HOURLY = timedelta(days=14)
+"""Bars of an hour are too thin to see over a longer range."""
 _TOLD = ("kind", "name", "value", "year", "source")
 
 world = current_world()
@@ -36,20 +49,32 @@ reader = world.reader
 settings = world.settings.settings
 
 
-def answer_of(statement: EsgStatement, days: int) -> str:
+month = current_month()
+
+
+def groups_offered() -> list[str]:
+    """Return the names of what energy can be told apart by."""
+    # What single jobs used is not told apart by node.
+    left_out = {GroupBy.NODE} if current_scope().chosen else set()
+    if not asks_for("cluster", reader.job_choices()):
+        left_out.add(GroupBy.CLUSTER)
+    return [entry.value for entry in _BY if entry not in left_out]
+
+
+def answer_of(statement: EsgStatement) -> str:
     """Return the page's sentence."""
     total = statement.total
     if not total.board_hours:
-        return f"No GPU was held or watched in {days} d."
+        return f"No GPU was held or watched in {month.title}."
     if total.gpu_energy_kwh is None:
-        return "Power was never reported in this time, so energy and emissions are unknown."
+        return f"Power was never reported in {month.title}, so energy and emissions are unknown."
     market = f" ({range_text(total.market_kgco2e)} market-based)" if total.market_kgco2e else ""
     share = statement.completeness_ratio
     measured = "" if share is None else f"; {100 * share:.1f} % of the board-time was measured"
     return (
-        f"{whose()} used {range_text(total.gpu_energy_kwh)} in {days} d{_largest(statement)}; with "
-        f"the site's overhead that is {range_text(total.location_kgco2e)} location-based{market}"
-        f"{measured}."
+        f"{whose()} used {range_text(total.gpu_energy_kwh)} in {month.title}{_largest(statement)}; "
+        f"with the site's overhead that is {range_text(total.location_kgco2e)} "
+        f"location-based{market}{measured}."
     )
 
 
@@ -70,8 +95,13 @@ def _largest(statement: EsgStatement) -> str:
 
 if not empty_state():
     answer = st.container()
-    newest = min(world.clock(), reader.latest_sample_at() or world.clock())
-    choice = ask_energy_choice(newest, settings.report.timezone, current_scope())
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        by = GroupBy(pick("By", groups_offered(), "by"))
+        every = Every(pick("Bars", [Every.HOUR, Every.DAY, Every.WEEK], "every", usual=1))
+        measure = pick("Show", SHOWN, "show")
+    if every is Every.HOUR and month.end - month.start > _MAX_HOURLY:
+        st.caption(f"Hours are shown for at most {_MAX_HOURLY.days} days; these are days.")
+        every = Every.DAY
     jobs = scoped_jobs()
     tenant_is = tenant_key(settings)
 
@@ -79,25 +109,25 @@ if not empty_state():
         """Return the statement as asked for, in periods of that length."""
         return make_statement(
             reader,
-            start=choice.start,
-            end=choice.end,
+            start=month.start,
+            end=month.end,
             settings=settings,
-            by=choice.by,
+            by=by,
             calendar=calendar_of(settings, every),
             jobs=jobs,
         )
 
-    statement = statement_every(choice.every)
+    statement = statement_every(every)
     before = make_statement(
         reader,
-        start=choice.start - (choice.end - choice.start),
-        end=choice.start,
+        start=month.start - (month.end - month.start),
+        end=month.start,
         settings=settings,
         jobs=jobs,
     )
     past = before.total if comparable(statement, before) else None
     with answer:
-        finding(answer_of(statement, choice.days))
+        finding(answer_of(statement))
         quantities = (
             ("GPU boards", "gpu_energy_kwh", "power was never reported"),
             ("emissions, location-based", "location_kgco2e", "power was never reported"),
@@ -113,42 +143,42 @@ if not empty_state():
         )
     quantity, unit = (
         ("GPU energy", "kWh")
-        if choice.quantity == SHOWN[0]
-        else (f"emissions, {choice.quantity.split()[1]}", "kgCO2e")
+        if measure == SHOWN[0]
+        else (f"emissions, {measure.split()[1]}", "kgCO2e")
     )
-    parts = stack_parts(statement, choice.quantity)
+    parts = stack_parts(statement, measure)
     if any(part.value is not None for part in parts):
         stack = energy_stack(
             parts,
             quantity=quantity,
             unit=unit,
-            period=f"{choice.every.value} ({settings.report.timezone})",
+            period=f"{every.value} ({settings.report.timezone})",
             measured=list(measured_of(statement)),
         )
-        chart(stack, "energy", opens=goes_by_name(*way_of(choice.by, tenant_is)))
+        chart(stack, "energy", opens=goes_by_name(*way_of(by, tenant_is)))
     table(
         rows_shown(statement),
-        f"energy-by-{choice.by.value}",
+        f"energy-by-{by.value}",
         headings={"idle": "idle GPU-hours"},
         opens=row_opens(statement, tenant_is),
     )
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
         "factors as JSON. The same by command: "
-        f"`trimtab energy --by {choice.by.value} --every hour --format csv`."
+        f"`trimtab energy --by {by.value} --every hour --format csv`."
     )
     file_buttons(
         File(
             label="Hourly CSV",
             make=lambda: statement_csv(statement_every(Every.HOUR)),
-            name=f"energy-by-{choice.by.value}-hourly.csv",
+            name=f"energy-by-{by.value}-hourly.csv",
             kind="text/csv",
             key="hourly-csv",
         ),
         File(
             label="Statement JSON",
             make=lambda: json.dumps(asdict(statement_document(statement)), ensure_ascii=False),
-            name=f"energy-statement-{choice.end:%Y-%m-%d}.json",
+            name=f"energy-statement-{month.end:%Y-%m-%d}.json",
             kind="application/json",
             key="statement-json",
         ),
@@ -156,7 +186,7 @@ if not empty_state():
     for line in statement.unknown:
         st.markdown(f"* Unknown: {markdown(line)}")
     if statement.unit_scores:
-        st.subheader("Per million tokens")
+        st.header("Per million tokens")
         table(
             pd.DataFrame(
                 {
@@ -168,13 +198,13 @@ if not empty_state():
             ),
             "energy-per-token",
         )
-    apart = reader.energy_disagreements(start=choice.start, end=choice.end)
+    apart = reader.energy_disagreements(start=month.start, end=month.end)
     if len(apart) and jobs is None:
         st.warning(
             f"On {count_text(len(apart), 'board')} the energy counter and the integral of power "
             "differ by more than a tenth: check the sensors before quoting the energy."
         )
         table(apart, "energy-disagreements")
-    st.subheader("Method and factors")
     texts = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(statement)]
-    table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})
+    with st.expander("Method and factors"):
+        table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})

@@ -15,11 +15,12 @@ from dashboard.accounting.energy.statement import (
 )
 from dashboard.charts.energy_stack import StackPart
 from dashboard.common.figures import range_text
-from dashboard.web.account.energy_choice import SHOWN
 from dashboard.web.frame.page import goes_by_name
 from data.records.recommendations import Range
 from data.store.facts.energy_parts import NO_NAME
 
+SHOWN = ("kWh", "kgCO2e location-based", "kgCO2e market-based")
+"""Quantities that bars can show."""
 _COMPARABLE = 0.05
 """Ranges whose measured shares differ by more say nothing about more or less energy."""
 _WAYS: Mapping[str, tuple[str, str]] = {
@@ -27,7 +28,7 @@ _WAYS: Mapping[str, tuple[str, str]] = {
     GroupBy.NAMESPACE: ("jobs", "namespace"),
     GroupBy.ACCOUNT: ("jobs", "team"),
     GroupBy.OWNER: ("jobs", "q"),
-    GroupBy.JOB: ("job", "id"),
+    GroupBy.JOB: ("job", "job"),
     GroupBy.MODEL: ("jobs", "model"),
     GroupBy.NODE: ("fleet", "q"),
     GroupBy.CLUSTER: ("jobs", "cluster"),

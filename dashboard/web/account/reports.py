@@ -14,6 +14,8 @@ from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.frame.action_button import File, file_buttons
+from dashboard.web.frame.address_filters import pick
+from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import chart, empty_state, finding, table
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -70,19 +72,13 @@ def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
 
 
 if not empty_state():
-    newest = min(world.clock(), reader.latest_sample_at() or world.clock())
+    newest = current_month().end
     weeks = {
         "last 168 hours": week_to(newest, settings.report.timezone),
         "last whole week": last_whole_week(newest, settings.report),
     }
-    query = st.query_params.get("week", "")
     answer = st.container()
-    names = list(weeks)
-    selected = str(
-        st.radio("Week", names, names.index(query) if query in names else 0, horizontal=True)
-    )
-    st.query_params["week"] = selected
-    week = weeks[selected]
+    week = weeks[pick("Week", list(weeks), "week")]
     report = report_of(week)
     with answer:
         finding(report.finding)
@@ -103,8 +99,8 @@ if not empty_state():
         "The same by command: `trimtab report weekly --last-week --format pdf --out week.pdf`."
     )
     if not report.fleet.empty:
-        chart(fleet_timeline(report.fleet), "week")
-    st.subheader("Allocated but idle")
+        chart(fleet_timeline(report.fleet), "fleet")
+    st.header("Allocated but idle")
     show(
         [
             {
@@ -122,7 +118,7 @@ if not empty_state():
         "held-and-idle",
         "Nothing was allocated but idle.",
     )
-    st.subheader("The week ahead")
+    st.header("The week ahead")
     show(
         [
             {
@@ -137,7 +133,7 @@ if not empty_state():
         "week-ahead",
         "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
     )
-    st.subheader("Decisions")
+    st.header("Decisions")
     show(
         [
             {

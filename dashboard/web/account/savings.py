@@ -1,14 +1,17 @@
 """Measured savings of approvals: predicted against realised, per recommendation and in total."""
 
+from datetime import datetime
+
 import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.savings.daily_savings import NO_YEAR, RunRate, summed
 from dashboard.accounting.savings.ledger import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
+from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
+from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import chart, figures, finding, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
@@ -38,7 +41,7 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     return pairs
 
 
-jobs = scoped_jobs()
+jobs, month = scoped_jobs(), current_month()
 
 
 def looked_at(change: Recommendation) -> bool:
@@ -46,10 +49,15 @@ def looked_at(change: Recommendation) -> bool:
     return jobs is None or change.job_id in jobs
 
 
+def in_month(at: datetime) -> bool:
+    """Return whether a time is in the month; the present one goes on after the newest sample."""
+    return month.start <= at and (not month.is_last or at < month.end)
+
+
 rows = tuple(
     row
     for row in ledger(current_world().reader, now=current_world().clock())
-    if looked_at(row.recommendation)
+    if looked_at(row.recommendation) and in_month(row.applied_at)
 )
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 
@@ -70,7 +78,7 @@ def rate_figures(rate: RunRate) -> dict[str, Range | tuple[str, str]]:
 if not rows:
     finding(
         tense(
-            "Nothing has been applied yet, so nothing has been saved yet.",
+            f"Nothing was applied in {month.title}.",
             "Nothing was applied, and nothing from a recording can be.",
         )
     )
@@ -85,8 +93,8 @@ else:
         f"{gpu_hours.measured} of {count_text(len(rows), 'applied change')} measured: saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
-days = [day for day in saved_days() if looked_at(day.recommendation)]
-until = measured_to()
+days = [day for day in saved_days() if looked_at(day.recommendation) and in_month(day.start)]
+until = None if month.is_last else measured_to()  # a rate of now is not of a month that is over
 for every in summed(days, "all", at=until):
     figures(
         {
@@ -103,7 +111,7 @@ for every in summed(days, "all", at=until):
         figures(rate_figures(rate))
         st.caption(rate.standing)
 if rows:
-    st.subheader("The first hours after each change")
+    st.header("The first hours after each change")
     figures(
         {
             "GPU-hours saved": gpu_hours.realised or ("—", "not measured yet"),
@@ -119,8 +127,6 @@ if rows:
     pairs = pairs_of(rows)
     if pairs:
         chart(savings_dumbbell(pairs), "dumbbell")
-    if len(pairs) > 1:
-        chart(savings_sum(pairs), "sum")
     st.caption(
         "Measured over the slots after a change: what the job would have held and drawn without "
         "it, read off the day before at the demand since, minus what it did. Boards given up stay "
@@ -150,10 +156,10 @@ if rows:
             ]
         ),
         "savings",
-        links={"finding": "findings?finding=", "job": "job?id="},
+        links={"finding": "findings?finding=", "job": "jobs?job="},
     )
 if days:
-    st.subheader("To date")
+    st.header("To date")
     st.caption(
         "Every day from each change until it ends, against the same job without it. A job that was "
         "stopped counts for the horizon of what was promised. A day now is read off the newest day "

@@ -1,4 +1,4 @@
-"""The counters that other readings of their board contradict, on the page Health."""
+"""The counters that other readings of their board contradict, on Admin."""
 
 from datetime import datetime
 
@@ -17,7 +17,7 @@ def contradiction_section(reader: CachedReader, now: datetime) -> None:
     counters = reader.contradicted_counters(end=reader.latest_sample_at() or now)
     if not counters:
         return
-    st.subheader("Readings that contradict each other")
+    st.header("Readings that contradict each other")
     boards = count_text(len({entry.gpu_uuid for entry in counters}), "board")
     st.error(
         markdown(

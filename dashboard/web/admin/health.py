@@ -70,7 +70,7 @@ table(
 )
 outcomes = outcome_rows(findings_now(reader, now=world.clock()))
 if outcomes and current_role() != "owner":
-    st.subheader("Findings by outcome")
+    st.header("Findings by outcome")
     rows = pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS))
     dismissed, wrong = (rows[name].astype(int).sum() for name in ("dismissed", "false positive"))
     if dismissed:
@@ -81,14 +81,15 @@ if outcomes and current_role() != "owner":
 contradiction_section(reader, world.clock())
 memory_section()
 xid_section(reader, world.clock())
-st.subheader("Store")
+st.header("Store")
 free = reader.free_mib()
 if free is not None:
     (st.write if free >= MIN_FREE_MIB else st.error)(
         f"{free:,.0f} MiB are free on its disk; below {MIN_FREE_MIB:,.0f} MiB nothing is collected."
     )
 counts = reader.counts()
-table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
+with st.expander("Rows by table"):
+    table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
 if (prepared := reader.prepared_answers()) is not None:
     answers, made_at = prepared
     st.caption(

@@ -239,7 +239,7 @@ def findings_table(rows: Sequence[InboxRow], name: str) -> None:
     unit = next((cost.unit for row in rows if (cost := row.revision.savings.cost)), "money")
     links = {"finding": "findings?finding="}
     if all(row.revision.job_id for row in rows):
-        links["target"] = "job?id="
+        links["target"] = "jobs?job="
     table(
         frame_of(rows, current_world().clock(), unit),
         name,

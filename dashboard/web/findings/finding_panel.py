@@ -54,14 +54,14 @@ def finding_panel(row: InboxRow) -> None:
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
-            st.subheader(
+            st.header(
                 f"{row.reference} · {revision.action.spec.title} · {markdown(revision.target)}",
                 anchor=False,
                 width="content",
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
                 if revision.job_id:
-                    way("job", "Open the job", id=revision.job_id)
+                    way("job", "Open the job", job=revision.job_id)
                 st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
         st.markdown(f"{markdown(revision.now.describe())} → **{markdown(revision.summary)}**")
         _decisions(stored)

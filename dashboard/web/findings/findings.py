@@ -1,10 +1,11 @@
 """The inbox: one row a finding, the open one below with its reason, change and decision."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import of_autoscalers
 from dashboard.web.access.identity import current_role, current_world
@@ -19,7 +20,16 @@ from dashboard.web.findings.finding_list import (
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow
 from dashboard.web.findings.outcome import watch
-from dashboard.web.frame.page import chart, empty_state, export, finding, number, table, tense
+from dashboard.web.findings.plan import show_plan
+from dashboard.web.frame.page import (
+    drawer,
+    empty_state,
+    export,
+    finding,
+    number,
+    table,
+    tense,
+)
 from data.base.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
@@ -107,9 +117,8 @@ def show_idle(plan: Plan) -> None:
     idle = idle_sum(plan)
     if not (sentence := idle.sentence()):
         return
-    st.subheader("From idle to freed")
+    st.header("From idle to freed")
     st.write(markdown(sentence))
-    chart(idle_waterfall(idle), "idle")
     today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     st.caption(
         f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "
@@ -161,3 +170,4 @@ if not empty_state():
     # An owner sees their own jobs; the plan is of everybody's.
     if plan is not None and current_role() != "owner":
         show_idle(plan)
+        drawer("The plan over time", "over-time", partial(show_plan, plan))

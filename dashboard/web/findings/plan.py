@@ -20,9 +20,7 @@ from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
 from dashboard.web.frame.page import (
     chart,
-    empty_state,
     figures,
-    finding,
     goes_by_name,
     number,
     table,
@@ -40,19 +38,25 @@ _DETAIL_UP_TO = 256
 _LISTED = 200
 _OF_TENANTS = {name: f"{name} (boards)" for name in ("quota", "guaranteed", "now")}
 
-world = current_world()
-reader = world.reader
+
+def show_plan(plan: Plan) -> None:
+    """Show the plan over time, and what would change it."""
+    _answer(plan)
+    _show_demand(plan)
+    _show_places(plan)
+    _show_rows(plan)
+    what_if_panel(plan.plan_id)
 
 
-def answer(plan: Plan) -> None:
-    """Open with the plan's cost and what is certified of it."""
+def _answer(plan: Plan) -> None:
+    """Say the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     off_hours = hours * sum(node.on.count(False) for node in plan.nodes)
     can = tense("can be", "could have been")
     off = f"; nodes {can} powered off for {number(off_hours, 'node-h')}" if off_hours else ""
     today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     length = f"{hours * len(plan.slot_starts):.3g} h"
-    finding(
+    st.write(
         f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
         f"{number(plan.cost, plan.currency)}, "
         f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than {today}, and "
@@ -87,7 +91,7 @@ def answer(plan: Plan) -> None:
         st.caption(f"{count_text(more, 'more limit')} broken: `trimtab plan --format json`.")
 
 
-def planned_boards(plan: Plan) -> list[float]:
+def _planned_boards(plan: Plan) -> list[float]:
     """Return the boards that all jobs hold in each slot."""
     catalogue = load_gpu_catalogue()
     planned = [0.0] * len(plan.slot_starts)
@@ -99,15 +103,16 @@ def planned_boards(plan: Plan) -> list[float]:
     return planned
 
 
-def show_demand(plan: Plan) -> None:
+def _show_demand(plan: Plan) -> None:
     """Show the demand's band, the boards held and the capacity."""
-    planned = reader.remember(("planned", plan.plan_id), lambda: planned_boards(plan))
+    reader = current_world().reader
+    planned = reader.remember(("planned", plan.plan_id), lambda: _planned_boards(plan))
     total, demand = reader.demand_total(), None
     if total is not None:
         times, path = total
         naive = [at.replace(tzinfo=None) for at in times]
         demand = (naive, path.q10, path.q50, path.q90)
-    st.subheader("Demand and capacity")
+    st.header("Demand and capacity")
     gpus = sum(node.gpus for node in plan.nodes)
     chart(capacity_band(plan, planned, demand, float(gpus)), "demand")
     st.caption(
@@ -116,10 +121,12 @@ def show_demand(plan: Plan) -> None:
     )
 
 
-def show_places(plan: Plan) -> None:
+def _show_places(plan: Plan) -> None:
     """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
-    st.subheader("Placement over time")
-    pages = node_pages(plan, current_scope().model)
+    world = current_world()
+    reader = world.reader
+    st.header("Placement over time")
+    pages = _node_pages(plan, current_scope().model)
     names = [" – ".join(dict.fromkeys((part[0].node, part[-1].node))) for part in pages]
     page = choose("Nodes", names, "nodes") if names else ""
     if not names:
@@ -143,7 +150,7 @@ def show_places(plan: Plan) -> None:
                 lambda: plan_gantt(plan, nodes, why),
             ),
             "gantt",
-            opens=goes_by_name("job", "id"),
+            opens=goes_by_name("job", "job"),
         )
         st.caption(
             "Every row is a GPU. A diamond marks where the plan changes something; hover tells "
@@ -152,7 +159,7 @@ def show_places(plan: Plan) -> None:
         )
 
 
-def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
+def _node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
     """Return the nodes of a model, '' for all, a picture's worth at a time."""
     nodes = sorted(
         (node for node in plan.nodes if model in ("", node.gpu_model)),
@@ -162,7 +169,7 @@ def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
     return [nodes[at : at + per_page] for at in range(0, len(nodes), per_page)]
 
 
-def show_rows(plan: Plan) -> None:
+def _show_rows(plan: Plan) -> None:
     """Show jobs without a place, bounds, nodes that can be off, tenants, and every job's steps."""
     lost = [job for job in plan.jobs if job.unplaced]
     if lost:
@@ -171,24 +178,24 @@ def show_rows(plan: Plan) -> None:
             table(rows.head(_LISTED), "unplaced", every=lambda: rows)
     first, right = st.columns(2)
     with first:
-        st.subheader("Lower bounds")
+        st.header("Lower bounds")
         table(pd.DataFrame(bound_rows(plan)), "bounds")
         st.caption("The first holds for every plan, the others for every placement of this one.")
     with right:
-        st.subheader("Nodes that can be off")
-        show_off(plan)
+        st.header("Nodes that can be off")
+        _show_off(plan)
     if plan.tenants:
-        st.subheader("Lending and borrowing of quota")
+        st.header("Lending and borrowing of quota")
         table(pd.DataFrame(tenant_rows(plan)), "tenants", headings=_OF_TENANTS)
         st.caption(
             "Boards. A tenant borrows what is above its quota; it lends what it leaves of its own "
             "as far as others borrow. Without stated quotas, equal shares are shown and not kept."
         )
-    st.subheader("Changes")
-    show_changes(plan)
+    st.header("Changes")
+    _show_changes(plan)
 
 
-def show_off(plan: Plan) -> None:
+def _show_off(plan: Plan) -> None:
     """Show the nodes that can be off, the longest first."""
     empty = [row for row in node_rows(plan) if row.off_hours > 0]
     if not empty:
@@ -199,7 +206,7 @@ def show_off(plan: Plan) -> None:
     table(rows.head(_LISTED), "off", every=lambda: rows)
 
 
-def show_changes(plan: Plan) -> None:
+def _show_changes(plan: Plan) -> None:
     """Show the jobs that the plan gives another configuration; the files hold all jobs."""
     changed = {job.job_id for job in plan.jobs if any(map(job.is_asked, job.steps))}
     rows = [row for row in job_rows(plan) if row["job_id"] in changed]
@@ -209,20 +216,3 @@ def show_changes(plan: Plan) -> None:
     table(pd.DataFrame(rows[:_LISTED]), "steps", every=lambda: pd.DataFrame(job_rows(plan)))
     total = count_text(len(plan.jobs), "job")
     st.caption(f"{len(changed)} of {total} to change; the files hold every job's steps.")
-
-
-if not empty_state():
-    plan = reader.latest_plan()
-    if plan is None:
-        st.info(
-            tense(
-                "No cycle has run yet: run `trimtab cycle`, then reload this page.",
-                "The plan as of the end of the recording is being made: reload this page.",
-            )
-        )
-    else:
-        answer(plan)
-        show_demand(plan)
-        show_places(plan)
-        show_rows(plan)
-        what_if_panel(plan.plan_id)

@@ -27,7 +27,7 @@ def what_if_panel(plan_id: str) -> None:
     """Show the sliders, and the difference that they make to the plan in force."""
     world = current_world()
     settings = world.settings.settings
-    st.subheader("What if")
+    st.header("What if")
     st.caption(
         "A copy of the plan's problem is solved again under other settings, within seconds. It is "
         "not kept, replaces no plan and leads to no recommendation. To keep it, change the "

@@ -68,11 +68,13 @@ def rack_rows(racks: tuple[HeatRow, ...]) -> pd.DataFrame:
 
 def show_racks(racks: tuple[HeatRow, ...]) -> None:
     """Show the racks; a row opens the rack's forecast."""
-    st.subheader("Racks")
+    st.header("Racks")
     if not racks:
         st.info("Name racks, their nodes and their power in the setting `power.domains`.")
         return
-    opens = goes_to("forecasts", [{"group": f"rack: {row.rack}"} for row in racks])
+    opens = goes_to(
+        "overview", [{"week-ahead": "true", "group": f"rack: {row.rack}"} for row in racks]
+    )
     table(rack_rows(racks), "racks", opens=opens)
     st.caption(
         f"Heat of {markdown(racks[0].counts)}, the newest whole hour; ahead as the latest cycle "
@@ -83,7 +85,7 @@ def show_racks(racks: tuple[HeatRow, ...]) -> None:
 
 def show_boards(warm: pd.DataFrame) -> None:
     """Show the warmest boards; a row opens its board."""
-    st.subheader("Temperature of boards")
+    st.header("Temperature of boards")
     if warm.empty:
         st.info(
             "No source tells a temperature. dcgm-exporter has `DCGM_FI_DEV_GPU_TEMP` by default."

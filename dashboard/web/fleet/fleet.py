@@ -124,8 +124,9 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         columns[at_first + [name for name in columns.columns if name not in at_first]],
         "boards",
         every=lambda: rows.drop(columns=left_out),
-        links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
+        links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "jobs?job="},
         opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
+        most=8,
     )
     uuid = st.query_params.get("gpu", "")
     here = [page, rows[rows["gpu_uuid"] == uuid]]  # the board of an address may be elsewhere
@@ -167,14 +168,14 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
         caption = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
         st.caption(caption, width="content")
         for job in held_by[:_NAMED_JOBS]:
-            way("job", job, id=job)
+            way("job", job, job=job)
         if len(held_by) > _NAMED_JOBS:
             st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
 
 
 def show_health(boards: pd.DataFrame, end: datetime) -> None:
     """Show what of boards and nodes needs a look."""
-    st.subheader("Health of boards and nodes")
+    st.header("Health of boards and nodes")
     day = {"start": end - timedelta(days=1), "end": end}
     xids = reader.board_xids(since=day["start"])
     rows = troubles(

@@ -1,4 +1,4 @@
-"""The XID errors of the whole fleet on the page Health, and of one board on the page Fleet."""
+"""The XID errors of the whole fleet on Admin, and of one board on Fleet."""
 
 from datetime import datetime, timedelta
 
@@ -17,7 +17,7 @@ _PROSE = {"what": 260, "next_step": 260}
 
 def xid_section(reader: CachedReader, now: datetime) -> None:
     """Show the errors of boards in the last days, code by code and board by board."""
-    st.subheader("XID errors")
+    st.header("XID errors")
     end = reader.latest_sample_at() or now
     xids = reader.board_xids(since=end - timedelta(days=_DAYS))
     st.write(markdown(finding(xids, end=end, days=_DAYS)))

@@ -12,10 +12,13 @@ def held(name: str) -> str:
     return str(st.session_state.get(name, st.query_params.get(name, ALL)))
 
 
-def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> str:
+def choose(
+    label: str, options: Sequence[str], name: str, *, bare: int = 0, persists: bool = False
+) -> str:
     """Ask for one of the options; the first is the start and is left out of the address.
 
-    `bare` is the width in pixels of one whose label is heard and not seen.
+    `bare` is the width in pixels of one whose label is heard and not seen. One that `persists` is
+    in force on pages without it too.
     """
     return str(
         st.selectbox(
@@ -25,17 +28,32 @@ def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> s
             bind="query-params",
             width=bare or "stretch",
             label_visibility="collapsed" if bare else "visible",
+            persist_state="session" if persists else None,
         )
     )
 
 
-def pick(label: str, options: Sequence[str], name: str, *, usual: int = 0) -> str:
+def pick(
+    label: str, options: Sequence[str], name: str, *, usual: int = 0, seen: bool = True
+) -> str:
     """Ask for one of a few options, all of them in sight; the address leaves the usual one out.
 
-    A segmented control would show the chosen one in the colour of the main button, which is too
-    dark to be read as text in dark mode.
+    The label of one that is not `seen`, of the header, is heard alone; its choice lasts on pages
+    without it. A segmented control would show the chosen one in the colour of the main button,
+    which is too dark to be read as text in dark mode.
     """
-    return str(st.radio(label, options, usual, key=name, bind="query-params", horizontal=True))
+    return str(
+        st.radio(
+            label,
+            options,
+            usual,
+            key=name,
+            bind="query-params",
+            horizontal=True,
+            label_visibility="visible" if seen else "collapsed",
+            persist_state=None if seen else "session",
+        )
+    )
 
 
 def choose_page(rows: int, page_size: int) -> int:

@@ -1,4 +1,4 @@
-"""The line above every page that says what cannot wait."""
+"""Alerts in the header of every page: what cannot wait."""
 
 import re
 from urllib.parse import quote
@@ -11,6 +11,7 @@ from dashboard.resources.alerts import UrgentFact, urgent_facts
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import table
 from data.base.clock import floor_to_slot
+from data.base.counts import count_text
 from data.facts.fleet import SourceState
 
 _NAMED, _LENGTH, _WHOLE = 3, 160, 600
@@ -18,16 +19,16 @@ _MINUTE = 60
 
 
 def _name_of(fact: UrgentFact) -> str:
-    # What a code means stands before the colon or semicolon; Health has the rest.
+    # What a code means stands before the colon or semicolon; Admin has the rest.
     brief = re.split(r"[:;] ", fact.what, maxsplit=1)[0]
     text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
     if fact.tenant:
-        return f"{text} ([Costs](costs?tenant={quote(fact.tenant, safe='')}))"
+        return f"{text} ([Account](account?tenant={quote(fact.tenant, safe='')}))"
     return text + _way_to(fact)
 
 
 def _text_of(fact: UrgentFact) -> str:
-    # To an owner, who has no page Health.
+    # To an owner, who has no page Admin.
     text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
     return text + _way_to(fact)
 
@@ -47,36 +48,43 @@ def urgent_now() -> tuple[UrgentFact, ...]:
     )
 
 
-def urgent_strip() -> None:
-    """Show the alerts in one line: to an owner of their own jobs alone, with what to do."""
+def alert_pill() -> None:
+    """Show how many alerts there are; a press opens them. An owner reads of their own jobs alone.
+
+    The page below stays where it is.
+    """
     facts, is_owner = urgent_now(), current_role() == "owner"
-    lines = [*map(_text_of if is_owner else _name_of, facts[:_NAMED])]
-    if len(facts) > _NAMED:
-        lines.append(f"and {len(facts) - _NAMED} more")
-    if facts:
-        ways = ["[what to do](health)"]
-        if not all(fact.tenant for fact in facts):
-            ways.insert(0, "[in Findings](findings?urgent=yes)")
-        further = "" if is_owner else f" — {' · '.join(ways)}"
-        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
-    if not is_owner:
-        _failed_sources()
+    failed = [] if is_owner else _failed_sources()
+    count = len(facts) + len(failed)
+    if not count:
+        return
+    label = count_text(count, "alert")
+    with st.popover(label, icon=":material/warning:", width="content"):
+        lines = [*map(_text_of if is_owner else _name_of, facts[:_NAMED])]
+        if len(facts) > _NAMED:
+            lines.append(f"and {len(facts) - _NAMED} more")
+        if facts:
+            ways = ["[what to do](admin)"]
+            if not all(fact.tenant for fact in facts):
+                ways.insert(0, "[in Findings](findings?urgent=yes)")
+            further = "" if is_owner else f" — {' · '.join(ways)}"
+            st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
+        if failed:
+            names = markdown(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
+            st.warning(f"{names} [Health](admin)")
 
 
-def _failed_sources() -> None:
-    """Show the sources that failed in the last collection."""
-    failed = [
+def _failed_sources() -> list[str]:
+    """Return the sources that failed in the last collection."""
+    return [
         report.source
         for report in current_world().reader.source_reports()
         if report.state is SourceState.FAILED
     ]
-    if failed:
-        text = markdown(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
-        st.warning(f"{text} [Health](health)")
 
 
 def urgent_section() -> None:
-    """List all that is urgent with what to do, on the page Health."""
+    """List all that is urgent with what to do, on Admin."""
     rows = [
         {
             "finding": fact.finding or None,
@@ -88,5 +96,5 @@ def urgent_section() -> None:
         for fact in urgent_now()
     ]
     if rows:
-        st.subheader("Urgent")
+        st.header("Urgent")
         table(pd.DataFrame(rows), "urgent", prose={"why": 300, "next_step": 520})

@@ -1,4 +1,4 @@
-"""Banner of the demo on every page, and the guide through its first minutes.
+"""Note of the demo beside every page, and the guide through its first minutes.
 
 The guide reads from the store how far the visitor has come. It ends by itself: once its last step
 is done and read, the next page is without it. Nothing is remembered of the visit but that, and
@@ -14,30 +14,29 @@ from dashboard.accounting.savings.ledger import ledger, total_gpu_hours
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.navigation import page_file
+from dashboard.web.frame.page import way
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
 from data.records.lifecycle import STANDING, State
 from data.settings.all_settings import Settings
 
 _HIDDEN, _ENDED = "guide-hidden", "guide-ended-on"
-_GUIDED = ("Overview", "Findings", "Savings")
+_GUIDED = ("overview", "findings", "savings")
 _LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of the guide: `page` is the view where it is taken."""
+    """One step of the guide, and the tab where it is taken."""
 
     title: str
     text: str
-    page: str
-    label: str
+    view: str
     done: bool
 
 
-def simulated_banner() -> None:
-    """Say on every page that the cluster is simulated, and how fast its time runs."""
+def simulated_note() -> None:
+    """Say beside every page that the cluster is simulated, and how fast its time runs."""
     world = current_world()
     if not world.decision_service.settings().changes_simulation:
         return
@@ -47,7 +46,12 @@ def simulated_banner() -> None:
         clock = markdown(f"{world.clock():%H:%M}")
         text += f" An hour there takes {pace}; this page is of {clock} UTC."
     st.caption(f":material/science: {text}")
-    if world.cycle_state().doing:
+
+
+def first_plan() -> None:
+    """Show the progress of the first plan of a simulated cluster while it is being made."""
+    world = current_world()
+    if world.decision_service.settings().changes_simulation and world.cycle_state().doing:
         _first_plan()
 
 
@@ -60,17 +64,16 @@ def _first_plan() -> None:
     st.info(f"The first plan is being made: {markdown(doing)}.", icon=":material/hourglass:")
 
 
-def demo_guide(title: str) -> None:
-    """Show the guide above the pages that it leads to, until it is hidden; only in the demo."""
-    if current_world().demo_pace is None or title not in _GUIDED:
+def demo_guide(view: str) -> None:
+    """Show the guide beside the tabs that it leads to, until it is hidden; only in the demo."""
+    if current_world().demo_pace is None or view not in _GUIDED:
         return
-    if st.session_state.get(_ENDED, title) != title:
+    if st.session_state.get(_ENDED, view) != view:
         st.session_state[_HIDDEN] = True
     if st.session_state.get(_HIDDEN, False):
-        with st.sidebar:
-            st.button("Show the guide", on_click=_hide, args=(False,), width="stretch")
+        st.button("Show the guide", on_click=_hide, args=(False,), width="stretch")
         return
-    st.fragment(_panel, run_every=_LOOK_SECONDS if _waiting() else None)(_progress(), title)
+    st.fragment(_panel, run_every=_LOOK_SECONDS if _waiting() else None)(_progress(), view)
 
 
 def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
@@ -82,8 +85,7 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
             title="See what is wasted",
             text="The sentence at the top of each page is its finding. Orange is what is "
             "allocated and idle; the dashed part of the picture is the forecast.",
-            page=page_file("overview"),
-            label="Overview",
+            view="overview",
             done=applied
             or bool(reached - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED, State.SNOOZED}),
         ),
@@ -91,21 +93,19 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
             title="Approve and apply one",
             text="Click a finding: why, and what changes exactly, stand below the list. Press "
             "Approve and apply and give a name. Roll back undoes it.",
-            page=page_file("findings"),
-            label="Findings",
+            view="findings",
             done=applied,
         ),
         Step(
             title="Watch it being verified",
             text=measured or wait,
-            page=page_file("savings"),
-            label="Savings",
+            view="savings",
             done=bool(measured),
         ),
     )
 
 
-def _panel(before: tuple[object, ...], title: str) -> None:
+def _panel(before: tuple[object, ...], view: str) -> None:
     """Draw the guide; once something has happened since the page was drawn, draw that anew."""
     if _progress() != before or st.session_state.get(_HIDDEN, False):
         st.rerun()
@@ -113,26 +113,19 @@ def _panel(before: tuple[object, ...], title: str) -> None:
         measured = _measured()
         steps = guide_steps(current_world().store.reader.states(), measured, _wait())
         current = next((step for step in steps if not step.done), steps[-1])
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**The first five minutes** · {_marks(steps)}", width="stretch")
-            for step in steps:
-                st.page_link(step.page, label=step.label, width="content")
-            st.button("Hide the guide", on_click=_hide, args=(True,))
-        st.caption(markdown(current.text))
+        st.markdown("**The first five minutes**")
+        for place, step in enumerate(steps, start=1):
+            icon = ":material/check_circle:" if step.done else f":material/counter_{place}:"
+            way(step.view, step.title, icon=icon)
+            if step is current:
+                st.caption(markdown(step.text))
         if measured:
-            st.session_state[_ENDED] = title
+            st.session_state[_ENDED] = view
             st.caption(
                 "Next, your own fleet: `trimtab doctor --prometheus URL` says what is missing, "
                 "`trimtab serve --prometheus URL` opens this dashboard on it, read-only."
             )
-
-
-def _marks(steps: tuple[Step, ...]) -> str:
-    """Return the steps in a line: those that are done with a tick."""
-    return " · ".join(
-        f":green[:material/check_circle:] {step.title}" if step.done else f"{number}. {step.title}"
-        for number, step in enumerate(steps, start=1)
-    )
+        st.button("Hide the guide", on_click=_hide, args=(True,), width="stretch")
 
 
 def _hide(hidden: bool) -> None:

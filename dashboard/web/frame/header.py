@@ -1,12 +1,15 @@
-"""The line above every page: its name, product, cluster, age of the data and who looks."""
+"""The line above every page: cluster, age of the data, alerts, choices and who looks; the tabs."""
 
 import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.common.rights import role_of
 from dashboard.web.access.identity import ask_name, current_role, current_world
-from dashboard.web.frame.page import freshness
-from dashboard.web.frame.scope import ask_scope, scope_note
+from dashboard.web.frame.alert_strip import alert_pill
+from dashboard.web.frame.month import ask_month
+from dashboard.web.frame.navigation import DAYS, JOBS, MONTH, PageRow, Tab
+from dashboard.web.frame.page import freshness, way
+from dashboard.web.frame.scope import ask_days, ask_filters, scope_note
 from data.records.commands import Person
 
 _NAMED = 2
@@ -25,20 +28,26 @@ def cluster_name() -> str:
     return f"{', '.join(names[:_NAMED])}{more}" if names else "no source yet"
 
 
-def page_header(title: str, person: Person) -> None:
-    """Show the page's one heading of the first rank, and what is common to all pages."""
-    with st.container(
-        horizontal=True,
-        vertical_alignment="center",
-        horizontal_alignment="distribute",
-        key="header",
-    ):
-        st.title(title, anchor=False, width="content")
-        if current_role() != "owner":  # the filters name the namespaces of others
-            ask_scope()
+def page_header(row: PageRow, tab: Tab, person: Person) -> None:
+    """Show what is common to all pages, the choices that this one follows, and its tabs."""
+    with st.container(horizontal=True, vertical_alignment="center", key="header"):
+        st.caption(f"**{markdown(cluster_name())}** · {markdown(freshness())}")
+        alert_pill()
+        if DAYS in tab.follows:
+            ask_days()
+        if MONTH in tab.follows:
+            ask_month()
+        if tab.follows & JOBS and current_role() != "owner":  # they name the namespaces of others
+            ask_filters()
         _person(person)
-    st.caption(f"**Trimtab** · {markdown(cluster_name())} · {markdown(freshness())}")
-    scope_note(title)
+    if len(row.tabs) > 1:
+        with st.container(horizontal=True, vertical_alignment="center", key="tabs"):
+            for other in row.tabs:
+                if other is tab:
+                    st.markdown(f"**{tab.title or row.subject.capitalize()}**", width="content")
+                elif other.title:
+                    way(other.view, other.title, icon=None, tab=other.view)
+    scope_note(tab.follows)
 
 
 def _person(person: Person) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Semaphore
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pandas as pd
@@ -19,7 +20,7 @@ from dashboard.common.stale_readings import WAY_OUT, why_too_old
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.headings import column_settings
-from dashboard.web.frame.navigation import page_file
+from dashboard.web.frame.navigation import place_of
 from dashboard.web.frame.scope import SCOPE_WORDS, current_scope
 from data.base.errors import TrimtabError
 from data.records.recommendations import Range
@@ -27,11 +28,15 @@ from data.records.recommendations import Range
 UNKNOWN = "—"
 _FIGURE_PIXELS = 230
 _ASKED = "page-asked"
+PAGES_OF_RUN = "pages-of-run"
+"""What the session calls the pages that the frame registered, by view."""
 _PROSE_PIXELS = 66
 """Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 _LINK_PIXELS = {"jobs": 200}
 """Columns that are empty in many rows: a column is else as wide as its first rows need."""
 _ROWS_HIGH = 16
+_ARROW = ":material/arrow_forward:"
+"""Without it the words of a link look like text."""
 _ROW_PIXELS = 35
 PAGES_AT_ONCE = 2
 """Pages share one core, with the thread that answers probes and the stop switch: a hundred drawn
@@ -107,8 +112,8 @@ def tense(live: str, recorded: str) -> str:
 
 
 def finding(text: str) -> None:
-    """Open the page with its answer."""
-    st.markdown(f"## {markdown(text)}")
+    """Open the page with its answer, its one heading of the first rank."""
+    st.markdown(f"# {markdown(text)}")
 
 
 def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
@@ -165,14 +170,16 @@ def table(
     exported: bool = True,
     prose: Mapping[str, int] | None = None,
     opens: Callable[[int], None] | None = None,
+    most: int = _ROWS_HIGH,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
     `every` gives what is exported where `rows` are only one page of it. `headings` are those of
     this table alone, see `column_settings`. `links` name the page that each cell of a column leads
-    to, such as `job?id=` for the column of jobs. `prose` gives the width in pixels of columns of
+    to, such as `jobs?job=` for the column of jobs. `prose` gives the width in pixels of columns of
     sentences, which then have several lines. A column of empty texts is left out of what is shown.
     `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
+    It is `most` rows high at most; the others are scrolled to.
     """
     visible = _readable(rows)
     settings = column_settings(visible, other=headings)
@@ -202,7 +209,7 @@ def table(
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
-        height="auto" if prose or visible.empty else grid_height(min(len(visible), _ROWS_HIGH)),
+        height="auto" if prose or visible.empty else grid_height(min(len(visible), most)),
         key=key if opens else None,
         on_select=hear if opens else "ignore",
         selection_mode="single-cell",
@@ -232,8 +239,15 @@ def _cell(value: object) -> object:
 def _go_where_asked() -> None:
     """Leave for the page that a click asked for: a callback cannot."""
     if (target := st.session_state.pop(_ASKED, None)) is not None:
-        view, words = target
-        st.switch_page(page_file(view), query_params=words)
+        page, words = _page_at(*target)
+        st.switch_page(page, query_params=words)
+
+
+def _page_at(view: str, words: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return the page that has a tab, and the words of its address with those that open it."""
+    row, place = place_of(view)
+    page = st.session_state.get(PAGES_OF_RUN, {}).get(row.view, row.file(row.tabs[0]))
+    return page, place | dict(words)
 
 
 def grid_height(rows: int) -> int:
@@ -273,16 +287,23 @@ def link_to(page: str, name: object) -> str | None:
     return f"{path}?{scope}{'&' if scope else ''}{query}{quote(name, safe='')}{end}"
 
 
-def way(view: str, label: str, **query: str) -> None:
+def way(view: str, label: str, *, icon: str | None = _ARROW, **query: str) -> None:
     """Show a link to another page that keeps the scope; `query` is what else its address says.
 
     `label` is untrusted text; a long one is cut, as Streamlit does not wrap it on a narrow screen.
     Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
     filters, behind their button, it forgets.
     """
-    query = current_scope().chosen | query
-    icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
-    st.page_link(page_file(view), label=markdown(short_name(label)), query_params=query, icon=icon)
+    page, words = _page_at(view, current_scope().chosen | query)
+    st.page_link(page, label=markdown(short_name(label)), query_params=words, icon=icon)
+
+
+def drawer(label: str, name: str, show: Callable[[], None]) -> None:
+    """Offer what is computed only while it is open; the address says under `name` that it is."""
+    box = st.expander(label, key=name, on_change="rerun", bind="query-params")
+    if box.open:
+        with box:
+            show()
 
 
 def export(name: str, rows_of: Callable[[], pd.DataFrame]) -> None:
@@ -320,8 +341,9 @@ def empty_state() -> bool:
     """Show what to do next when there is nothing to show; tell whether that is so."""
     if current_world().reader.latest_sample_at() is not None:
         return False
+    finding("Nothing has been collected yet.")
     st.info(
-        "Nothing has been collected yet. Run `trimtab cycle --prometheus URL`, or "
+        "Run `trimtab cycle --prometheus URL`, or "
         "`trimtab import FILE --map MAP.toml`, then reload this page."
     )
     return True

@@ -1,7 +1,7 @@
 """Scope of every page: a time range and a part of the jobs, in header and address.
 
 The header asks for it (`ask_scope`), pages read it (`current_scope`), and links carry it on. A page
-that does not follow a part of it says so: `FOLLOWED` is the one place that knows.
+that does not follow a filter says so.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,6 +13,7 @@ from dashboard.common.escaping import markdown
 from dashboard.cycle.prepare_answers import USUAL_DAYS
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, held, pick
+from dashboard.web.frame.navigation import DAYS, JOBS, MONTH
 from data.facts.cluster_names import MAIN
 from data.facts.jobs import Job
 
@@ -24,23 +25,8 @@ _LABELS = {
     "cluster": "Cluster",
 }
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model", "cluster": "cluster"}
-_JOBS = frozenset(_LABELS)
-SCOPE_WORDS = _JOBS | {"days"}
-"""What an address calls the parts of the scope."""
-FOLLOWED: Mapping[str, frozenset[str]] = {
-    "Overview": _JOBS | {"days"},
-    "Findings": _JOBS,
-    "Fleet": _JOBS | {"days"},
-    "Jobs": _JOBS,
-    "Job": frozenset({"days"}),
-    "Serving": _JOBS,
-    "Forecasts": frozenset({"namespace", "model"}),
-    "Plan": frozenset({"model"}),
-    "Costs": _JOBS,
-    "Savings": _JOBS,
-    "Energy & ESG": _JOBS | {"days"},
-}
-"""Which parts of the scope each page follows; a page that is not named follows none."""
+SCOPE_WORDS = JOBS | {DAYS, MONTH}
+"""What an address calls the choices of the header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +45,7 @@ class Scope:
         values = {name: str(getattr(self, name)) for name in _LABELS}
         return {name: value for name, value in values.items() if value}
 
-    def describe(self, followed: Collection[str] = _JOBS) -> str:
+    def describe(self, followed: Collection[str] = JOBS) -> str:
         """Return those filters of jobs that are followed in words, '' for all jobs."""
         terms = {name: value for name, value in self.chosen.items() if name in followed}
         return ", ".join(f"{_WORDS[name]} {value}" for name, value in terms.items())
@@ -103,9 +89,14 @@ def scoped_jobs() -> dict[str, Job] | None:
     )
 
 
-def ask_scope() -> None:
-    """Ask for the range, and behind one button for the filters."""
-    pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
+def ask_days() -> None:
+    """Ask for the range."""
+    st.caption("Days", width="content")
+    pick("Days", _DAYS, DAYS, usual=_DAYS.index(str(USUAL_DAYS)), seen=False)
+
+
+def ask_filters() -> None:
+    """Ask behind one button for the filters of jobs."""
     choices = current_world().reader.job_choices()
     options = {name: [ALL, *choices.get(name, ())] for name in _LABELS if asks_for(name, choices)}
     # A page that was opened by its address knows its filters only when they are drawn, below.
@@ -114,7 +105,7 @@ def ask_scope() -> None:
     label = markdown(", ".join(filters) or "All jobs")
     with st.popover(label, icon=":material/filter_list:", width="content"):
         for name, values in options.items():
-            choose(_LABELS[name], values, name)
+            choose(_LABELS[name], values, name, persists=True)
 
 
 def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
@@ -122,17 +113,13 @@ def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
     return name != "cluster" or len(choices.get(name, ())) > 1  # none in answers kept before
 
 
-def scope_note(title: str) -> None:
-    """Show the filters that narrow this page, and the part of the scope it does not follow."""
-    scope, followed = current_scope(), FOLLOWED.get(title, frozenset())
-    address = scope.address()
-    names = [_WORDS.get(name, "time range") for name in address if name not in followed]
+def scope_note(followed: Collection[str]) -> None:
+    """Show the filters that narrow this page, and those that it does not follow."""
+    scope = current_scope()
+    names = [_WORDS[name] for name in scope.chosen if name not in followed]
+    icon = ":material/filter_list:"
     if terms := scope.describe(followed):
-        st.caption(
-            f":material/filter_list: **Filtered**: {markdown(terms)}. Sums are of these jobs alone."
-        )
+        st.caption(f"{icon} **Filtered**: {markdown(terms)}. Sums are of these jobs alone.")
     if names:
         does = "does" if len(names) == 1 else "do"
-        st.caption(
-            f":material/filter_list: The chosen {' and '.join(names)} {does} not change this page."
-        )
+        st.caption(f"{icon} The chosen {' and '.join(names)} {does} not change this page.")

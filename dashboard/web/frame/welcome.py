@@ -50,7 +50,7 @@ def welcome() -> Person | None:
     access = whole_world().decision_service.settings().access
     person = signed_in(access)
     if person is None:
-        st.markdown("## Sign in to see the fleet.")
+        st.markdown("# Sign in to see the fleet.")
         if access.mode == "oidc":
             refusal = _refusals(access).get(st.query_params.get(REFUSAL, ""), "")
             if refusal:

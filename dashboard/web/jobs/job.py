@@ -13,7 +13,6 @@ from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
 from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
 from dashboard.web.frame.scope import current_scope
-from dashboard.web.jobs.job_models import show_models
 from dashboard.web.jobs.job_sections import (
     job_phases,
     run_end,
@@ -26,7 +25,6 @@ from dashboard.web.jobs.job_sections import (
 from dashboard.web.jobs.memory_line import memory_line
 from dashboard.web.jobs.workload_forecast import show_ahead
 from data.base.errors import sentence
-from data.facts.job_pages import JobFilter
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.plans import JobPlan, Plan
@@ -34,34 +32,6 @@ from data.records.plans import JobPlan, Plan
 world = current_world()
 reader = world.reader
 planning = world.settings.settings.planning
-
-
-def choose_job(end: datetime) -> Job | None:
-    """Return the job that the address names, else the running one that wastes most."""
-    since = end - timedelta(hours=1)
-    names = list(reader.running_jobs(since=since))
-    job_id = st.query_params.get("id", "")
-    if job_id and reader.job(job_id) is None:
-        st.warning(markdown(f"No job {job_id} is known; the most wasteful one is shown."))
-        job_id = ""
-    if not job_id:
-        page = reader.job_page(
-            JobFilter(),
-            start=end - timedelta(days=1),
-            end=end,
-            running_since=since,
-            order="waste",
-            most=1,
-        )
-        job_id = page.rows[0].job.job_id if page.rows else ""
-    if not job_id:
-        st.info("No job is known yet. Run `trimtab cycle` with a source that names jobs.")
-        return None
-    if job_id not in names:
-        names = [job_id, *names]
-    selected = st.selectbox("Job", names, index=names.index(job_id))
-    st.query_params["id"] = selected
-    return reader.job(selected)
 
 
 def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
@@ -104,7 +74,7 @@ def show_demand(job: Job, history: pd.DataFrame, forecast: DemandForecast | None
     steps = None
     if plan and mine and forecast and plan.slot_starts == forecast.slot_starts:
         steps = [step.gpu_count for step in mine.steps]
-    st.subheader("Demand")
+    st.header("Demand")
     chart(
         forecast_band(
             history,
@@ -118,7 +88,7 @@ def show_demand(job: Job, history: pd.DataFrame, forecast: DemandForecast | None
         "demand",
     )
     if plan and mine:
-        st.subheader("Plan")
+        st.header("Plan")
         table(pd.DataFrame(stretch_rows(plan, mine)), "plan")
         if mine.unplaced:
             st.caption(markdown(f"No known place: {mine.unplaced}"))
@@ -128,7 +98,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
     """Show memory against its limit and the power of all boards."""
     first, right = st.columns(2)
     with first:
-        st.subheader("Memory per GPU")
+        st.header("Memory per GPU")
         chart(
             forecast_band(
                 history,
@@ -143,7 +113,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
         )
         memory_line(job.job_id)
     with right:
-        st.subheader("Power")
+        st.header("Power")
         if history["power_watts"].notna().any():
             chart(
                 forecast_band(
@@ -161,7 +131,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
 
 def show_findings(job: Job) -> None:
     """Show what was found about the job, and where each stands."""
-    st.subheader("Findings")
+    st.header("Findings")
     mine = [row for row in every_row() if row.revision.job_id == job.job_id]
     if not mine:
         mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
@@ -175,15 +145,14 @@ def show_findings(job: Job) -> None:
     findings_table(mine, "job-findings")
 
 
-def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") -> None:
-    """Show one job, its answer at `place`."""
+def show(job: Job, end: datetime) -> None:
+    """Show one job."""
     days = current_scope().days
     slot_seconds = planning.slot_minutes * 60 * (1 if days <= 7 else 4)
     history = reader.job_history(
         job.job_id, start=end - timedelta(days=days), end=end, slot_seconds=slot_seconds
     )
-    with place:
-        answer(job, history, end, days)
+    answer(job, history, end, days)
     forecast = reader.forecast(job.job_id)
     demand = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
@@ -196,8 +165,6 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, demand)
-    if demand is not None:
-        show_models(demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(markdown(f"Assumed, not measured: {pairs}"))
@@ -208,7 +175,9 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
 
 if not empty_state():
     end = reader.latest_sample_at() or world.clock()
-    place = st.container()
-    job = choose_job(end)
-    if job is not None:
-        show(job, end, place)
+    name = st.query_params["job"]
+    job = reader.job(name)
+    if job is None:
+        finding(f"No job {name} is known.")
+    else:
+        show(job, end)

@@ -1,4 +1,4 @@
-"""Sections of the page Job: boards, phases, expected end, scheduler, similar runs and slow work."""
+"""Sections of a job: boards, phases, expected end, scheduler, similar runs and slow work."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -52,7 +52,7 @@ def run_end(
     lengths = past_run_seconds((job, *others)).get(job.job_id, ())
     line = end_line(job, lengths, as_of, progress)
     if line:
-        st.subheader("End of this run")
+        st.header("End of this run")
         st.write(markdown(line))
 
 
@@ -110,7 +110,7 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     ]
     if not boards:
         return
-    st.subheader("Boards")
+    st.header("Boards")
     rows = pd.DataFrame(
         {
             "node": gpu.node,
@@ -143,7 +143,7 @@ def _show_phases(values: "pd.Series[float]", signal: Signal) -> None:
     grid = pd.date_range(values.index[0], values.index[-1], freq=f"{SLOT_SECONDS}s")
     regular = values.reindex(grid)
     phases = find_phases(regular.to_numpy(dtype=float), float(SLOT_SECONDS), signal=signal)
-    st.subheader("Phases")
+    st.header("Phases")
     chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
     now = phases.segments[-1]
     since = f"Latest: {now.kind}, since {grid[now.start]:%Y-%m-%d %H:%M} UTC. "
@@ -168,7 +168,7 @@ def scheduler_facts(job: Job) -> None:
     facts = job.scheduler
     if facts is None:
         return
-    st.subheader("Scheduler")
+    st.header("Scheduler")
     limit = facts.time_limit_seconds
     rows = {
         "state": str(facts.state),
@@ -197,7 +197,7 @@ def runs_of(reader: CachedReader, job: Job) -> list[Job]:
 
 def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
     """Show the latest `others` of the same job beside this one, or say that there are none."""
-    st.subheader("Runs of the same job")
+    st.header("Runs of the same job")
     others = others[:_LISTED]
     if not others:
         st.write("None is known: no other job has this name, owner, kind and GPU model.")
@@ -239,7 +239,7 @@ def _sum_of(rows: pd.DataFrame, column: str) -> float | None:
 
 def slow_work_line(job_id: str) -> None:
     """Show the cause of a slow job, how sure it is, what it loses and what to try."""
-    st.subheader("What limits its speed")
+    st.header("What limits its speed")
     mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
     if not mine:
         st.write(_UNTOLD)

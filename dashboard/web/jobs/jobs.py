@@ -127,8 +127,8 @@ def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
         table(
             rows_of(page, proposed),
             "jobs",
-            links={"job": "job?id=", "finding": "findings?finding="},
-            opens=goes_to("job", [{"id": used.job.job_id} for used in page.rows]),
+            links={"job": "jobs?job=", "finding": "findings?finding="},
+            opens=goes_to("job", [{"job": used.job.job_id} for used in page.rows]),
             every=lambda: rows_of(ask(filters, order=order, most=_EVERY), proposed),
         )
         last = first + len(page.rows)

@@ -26,7 +26,7 @@ def memory_line(job_id: str) -> None:
 def memory_section() -> None:
     """List every job whose memory will run out or has become free."""
     outlook = current_world().reader.memory_outlook()
-    st.subheader("Memory")
+    st.header("Memory")
     if outlook is None:
         st.write("No cycle has looked at the memory of running jobs yet.")
         return
@@ -50,6 +50,6 @@ def memory_section() -> None:
             ]
         ),
         "memory",
-        links={"job": "job?id="},
+        links={"job": "jobs?job="},
         prose={"why": 520},
     )

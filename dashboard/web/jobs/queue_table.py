@@ -21,8 +21,8 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
     table(
         pd.DataFrame([_cells(row) for row in rows]),
         "queue",
-        links={"job": "job?id="},
-        opens=goes_to("job", [{"id": row.job_id} for row in rows]),
+        links={"job": "jobs?job="},
+        opens=goes_to("job", [{"job": row.job_id} for row in rows]),
     )
     st.caption(
         "Ahead are jobs that were submitted earlier to the same queue; its scheduler may order "
@@ -40,7 +40,7 @@ def show_quotas(quotas: Sequence[Quota]) -> None:
     """Show what schedulers let their queues hold, where any tells."""
     if not quotas:
         return
-    st.subheader("Quotas")
+    st.header("Quotas")
     rows = pd.DataFrame([_limits(quota) for quota in quotas])
     several = len({quota.source for quota in quotas}) > 1
     table(rows if several else rows.drop(columns="source"), "quotas")

@@ -211,9 +211,9 @@ def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
 def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None) -> None:
     """Show one service: demand against capacity, replicas against need."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader(markdown(row.service or "(no name)"), width="content")
+        st.header(markdown(row.service or "(no name)"), width="content")
         if row.job_id:
-            way("job", "Open the job", id=row.job_id)
+            way("job", "Open the job", job=row.job_id)
     texts = [f"{row.engine} {row.model}".strip(), f"state: {row.state}", row.reason]
     texts.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
     if row.slots_per_replica is not None and not row.seen_full:
@@ -277,7 +277,7 @@ if services:
         "services",
         every=lambda: rows_of(listed),
         headings=_HEADINGS,
-        links={"job": "job?id="},
+        links={"job": "jobs?job="},
         opens=lambda place: open_service(listed[place]),
     )
     end = reader.latest_sample_at() or now
@@ -285,10 +285,10 @@ if services:
     outlook, row = opened(services)
     show_one(outlook, row, next((value for value in values if value.holder == row.job_id), None))
     if values:
-        st.subheader("Tokens, energy and cost of the last 24 whole hours")
-        table(value_rows(values), "tokens")
-        st.caption(
-            f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and all "
-            "boards of their replicas, were read in every five minutes; cost is of GPUs and "
-            "electricity, as on Costs."
-        )
+        with st.expander("Tokens, energy and cost of the last 24 whole hours"):
+            table(value_rows(values), "tokens")
+            st.caption(
+                f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and "
+                "all boards of their replicas, were read in every five minutes; cost is of GPUs "
+                "and electricity, as on Account."
+            )

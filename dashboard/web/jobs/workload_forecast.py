@@ -30,7 +30,7 @@ def show_ahead(job: Job, end: datetime) -> None:
     work = current_world().reader.workload_forecast(workload_name(job))
     if work is None:
         return
-    st.subheader("Week and month ahead")
+    st.header("Week and month ahead")
     st.caption(
         markdown(
             f"Of the service {work.name}"

@@ -119,9 +119,9 @@ else:
     )
     for gap in job.assumed:
         st.caption(markdown(f"The config did not state it: {gap}"))
-    st.subheader("Memory of the best plan per GPU type")
+    st.header("Memory of the best plan per GPU type")
     chart(memory_bars([bar(training_plan) for training_plan in of_types.values()]), "memory-bars")
-    st.subheader("Plans")
+    st.header("Plans")
     rows = [plan_row(offer, tokens=job.tokens) for offer in plans[:_SHOWN]]
     table(pd.DataFrame(rows), "plans", headings=_OF_PLANS)
     if len(plans) > _SHOWN:

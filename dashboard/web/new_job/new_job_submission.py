@@ -38,7 +38,7 @@ def submission_part(job: JobFile) -> None:
     person = signed_in(settings.access)
     if person is None:
         return
-    st.subheader("Submit")
+    st.header("Submit")
     reason = why_not(settings) or why_not_submit(person, settings.access)
     if reason:
         st.info(markdown(reason))
@@ -147,7 +147,7 @@ def _submitted() -> None:
     submissions = current_world().store.reader.submissions()
     if not submissions:
         return
-    st.subheader("Submitted so far")
+    st.header("Submitted so far")
     table(
         pd.DataFrame(
             [

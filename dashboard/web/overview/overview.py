@@ -9,16 +9,15 @@ import streamlit as st
 from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy
-from dashboard.accounting.savings.daily_savings import summed
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
-from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
 from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,
+    drawer,
     empty_state,
     figures,
     finding,
@@ -27,9 +26,9 @@ from dashboard.web.frame.page import (
     way,
 )
 from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.overview.week_ahead import show_week_ahead
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.fleet import SourceState
 from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
 from data.records.recommendations import Range
@@ -141,8 +140,8 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 
 
 def show_findings() -> None:
-    """Show the findings to decide on first, and what was saved to date."""
-    st.subheader(tense("Findings to decide on", "What would have been found"))
+    """Show the findings to decide on first."""
+    st.header(tense("Findings to decide on", "What would have been found"))
     rows = waiting_rows()
     if rows:
         findings_table(rows[:_TOP], "top-findings")
@@ -157,21 +156,6 @@ def show_findings() -> None:
         )
     if len(rows) > _TOP:
         way("findings", f"All {len(rows)} findings")
-    st.subheader("Saved to date")
-    jobs = scoped_jobs()
-    days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
-    (saved,) = summed(days, "all") or (None,)
-    if saved is None:
-        st.write(tense("Nothing is applied yet.", "Nothing was applied."))
-        return
-    figures(
-        {
-            "money": saved.money or (UNKNOWN, "a part of it is unknown"),
-            "site energy": saved.energy_kwh or (UNKNOWN, "power was not reported"),
-            "emissions": saved.emissions_kgco2e or (UNKNOWN, "power was not reported"),
-        }
-    )
-    way("savings", "Savings, by finding and day")
 
 
 if not empty_state():
@@ -210,27 +194,16 @@ if not empty_state():
         }
     )
     show_findings()
-    st.subheader("GPUs in use over time")
+    st.header("GPUs in use over time")
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
     chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
     count, skipped = reader.forecast_counts()
     st.caption(
-        f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
+        f"Per hour, last {days} d: GPUs that these jobs held. The forecast is of the fleet."
         if jobs is not None
         else f"Per hour, last {days} d. The forecast adds up {count:,} of "
         f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
         "yet to come are not foreseen."
     )
-    st.subheader("Data")
-    reports = reader.source_reports()
-    failed = [report.source for report in reports if report.state is SourceState.FAILED]
-    st.write(
-        f"{len(failed)} of {count_text(len(reports), 'source')} failed last time: see Health."
-        if failed
-        else tense(
-            f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
-            "All of it was imported.",
-        )
-    )
-    way("health", "Health of the sources and the store")
+    drawer("Week ahead", "week-ahead", lambda: show_week_ahead(end))

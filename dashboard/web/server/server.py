@@ -34,6 +34,7 @@ from dashboard.web.access.session_cookies import SecureCookies
 from dashboard.web.access.sign_in import OpenIdRoutes
 from dashboard.web.access.trusted_proxy import AuthMiddleware
 from dashboard.web.findings.finding_rows import state_of
+from dashboard.web.frame.navigation import MOVED, RENAMED
 from dashboard.web.server.connections import (
     SeldomTracebacks,
     protocol_for,
@@ -220,10 +221,15 @@ def build_app(world: WebWorld) -> App:
     register(world)
 
     async def moved(request: Request) -> Response:
-        query = dict(request.query_params)
-        if "state" in query:
+        former = request.url.path.rpartition("/")[2]
+        view, extra = MOVED[former]
+        names = RENAMED.get(former, {})
+        query = {names.get(name, name): value for name, value in request.query_params.items()}
+        if former == "recommendations" and "state" in query:
             query["state"] = state_of(query["state"])
-        return RedirectResponse(URL("findings").include_query_params(**query), status_code=308)
+        return RedirectResponse(
+            URL(view or "./").include_query_params(**{**extra, **query}), status_code=308
+        )
 
     api_world = ApiWorld(
         # Of its own: what is asked here turns nothing out that pages ask again.
@@ -256,7 +262,7 @@ def build_app(world: WebWorld) -> App:
         ],
         routes=[
             *probes(world),
-            Route("/recommendations", moved),
+            *(Route(f"/{former}", moved) for former in MOVED),
             *_sign_in_routes(settings.access, world.store),
             Mount(API_PATH.rstrip("/"), api),
             Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),

@@ -80,7 +80,7 @@ def test_the_request_tells_evidence_interval_digest_and_page(
     assert change.recommendation_digest in body
     assert "- Saves over 24 h: `48 (" in body
     assert "- Signal: `sm_active`\n- Samples: `10 from " in body
-    assert "Page: https://trimtab.example.org/job?id=ml/deployment/serve" in body
+    assert "Page: https://trimtab.example.org/jobs?job=ml/deployment/serve" in body
     evil = fewer(why="`x` <b> @all Closes #1 ![](http://evil.example)\n\n# head")
     told = request_body(evil, "")
     (line,) = (line for line in told.splitlines() if line.startswith("- Why: "))

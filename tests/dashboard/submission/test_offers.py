@@ -242,7 +242,7 @@ def test_page_table_and_programs_see_the_same_plans(
     (note,) = document["notes"]
     assert f"note: {note}" in answers["table"].err
 
-    told_to_page = next(entry.value for entry in app.markdown if entry.value.startswith("## "))
+    told_to_page = next(entry.value for entry in app.markdown if entry.value.startswith("# "))
     (shown,) = said(told_to_page.replace("\\", ""))  # Markdown's escapes
     (table,) = [entry.value for entry in app.dataframe if "p50_gib" in entry.value.columns]
     first = table.iloc[0].to_dict()
