@@ -19,7 +19,7 @@ JOB_ORDERS = {
 }
 """Words of the option, and what `data.store.facts.job_sql` calls them."""
 KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
-"""What `dashboard.cycle.what_if` can turn, and the sliders of the page Plan."""
+"""What `dashboard.cycle.what_if` can turn, and the sliders of the plan on Findings."""
 
 
 def utc_time(text: str) -> datetime:
