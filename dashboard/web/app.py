@@ -18,7 +18,11 @@ STYLE = """<style>
 .st-key-tabs { border-bottom: 1px solid rgba(128, 128, 128, 0.3); gap: 0 1rem }
 .st-key-tabs a { background: none !important; padding-inline: 0 }
 .st-key-tabs a p { font-weight: 400 !important }
-.st-key-tabs p { margin: 0; padding-block: 0.25rem }
+.st-key-tabs p { margin: 0; padding-block: 0.25rem; font-size: 0.9rem }
+.st-key-tabs [data-testid="stMarkdownContainer"] { margin-bottom: 0 }
+/* Streamlit cuts the words of a link that is wider than its place. */
+[data-testid="stSidebar"] [data-testid="stPageLink"] a { height: auto }
+[data-testid="stSidebar"] [data-testid="stPageLink"] p { white-space: normal }
 </style>"""
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
 role = current_role()
