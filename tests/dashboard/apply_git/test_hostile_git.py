@@ -1,6 +1,5 @@
 """A git server or a committer that means harm: it is named, and holds up and fills nothing."""
 
-import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,9 +87,9 @@ def test_an_endless_list_of_branches_takes_little_memory(
     monkeypatch.setattr(repository, "TIMEOUT_SECONDS", 300.0)
     with endless_refs() as address:
         settings = replace(git_settings(server, tmp_path), repository=address)
-        with pytest.raises(ApplyError, match="git fetch failed"), base_copy(settings):
+        limit = pytest.raises(ApplyError, match=r"git fetch failed.*([Oo]ut of memory|over limit)")
+        with limit, base_copy(settings):
             raise AssertionError
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * LIMIT_KIB
 
 
 HUGE = 10**200
