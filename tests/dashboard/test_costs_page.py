@@ -227,7 +227,7 @@ def test_a_budget_that_is_exceeded_stands_above_the_page_and_leads_to_its_tenant
     assert strip.replace("\\", "").startswith(
         "**Urgent** (1): search: its budget of 1,500 EUR is spent since 2026"
     )
-    assert "([Costs](costs?tenant=search))" in strip
+    assert "([Account](account?tenant=search))" in strip
 
 
 @pytest.mark.parametrize("mode", ["proxy", "local"])

@@ -179,7 +179,8 @@ def test_the_page_says_how_far_the_first_plan_is(tmp_path: Path) -> None:
             store, settings, demo_pace=60.0, cycle_state=lambda: CycleState(doing=next(doing, ""))
         )
         page = AppTest.from_string(
-            "from dashboard.web.frame.demo_guide import simulated_banner\nsimulated_banner()"
+            "from dashboard.web.frame.demo_guide import first_plan, simulated_note\n"
+            "simulated_note()\nfirst_plan()"
         ).run()
         said = [box.value for box in page.info]
         assert "Simulated cluster" in page.caption[0].value
