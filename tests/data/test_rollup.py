@@ -329,6 +329,18 @@ def test_counter_and_power_that_disagree_are_flagged(store: Store) -> None:
     assert found["power_kwh"].tolist() == pytest.approx([0.4])
 
 
+@pytest.mark.parametrize("minute", range(0, 60, 3))
+def test_samples_of_any_minute_of_an_hour_are_rolled_up(store: Store, minute: int) -> None:
+    """A first collection may see a few minutes alone, far from both ends of the hour."""
+    at = NOW.replace(minute=minute, second=20)
+    store.keep(facts(make_samples(minutes=1, end=at)))
+    (gpu,) = store.reader.gpus()
+    assert gpu.last_seen_at == at
+    store.keep(facts(make_samples(minutes=1, end=at + timedelta(seconds=20))))
+    (gpu,) = store.reader.gpus()
+    assert gpu.last_seen_at == at + timedelta(seconds=20)
+
+
 def test_retention_forgets_samples_and_keeps_the_hours(store: Store) -> None:
     """Raw goes first, the hourly energy stays; what comes too late is refused and counted."""
     store.keep(facts(make_samples(minutes=61)))

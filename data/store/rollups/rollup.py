@@ -132,7 +132,7 @@ def mark_hours(connection: sa.Connection, source: str) -> None:
         INSERT INTO dirty_hours SELECT DISTINCT hour_start FROM (
             SELECT to_timestamp(floor((epoch(sampled_at) + shift) / 3600) * 3600) AS hour_start
             FROM (SELECT DISTINCT sampled_at FROM {source}) AS moments,
-                (VALUES (-{reach}), ({reach})) AS near(shift)
+                (VALUES (-{reach}), (0), ({reach})) AS near(shift)
         ) AS hours ON CONFLICT DO NOTHING
         """  # noqa: S608 - names of this package only
     )
