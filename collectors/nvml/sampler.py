@@ -349,7 +349,7 @@ def _mapping(settings: NvmlSettings) -> list[Finding]:
     what = "nvml.mapping_directory"
     folder = Path(settings.mapping_directory)
     if not folder.is_dir():
-        return [(what, "missing", f"{scrub(str(folder))} is no folder: let the prolog make it")]
+        return [(what, "missing", f"{scrub(str(folder))} is not a folder: let the prolog make it")]
     return [(what, "ok", f"{scrub(str(folder))} is there")]
 
 

@@ -89,7 +89,7 @@ class ProphetFits:
     def predict(self, horizon: int) -> Floats:
         """Return Prophet's yhat of the `horizon` slots after the window: [series, horizon].
 
-        NaN where there is no fit. Errors: ForecastError for a horizon below 1.
+        NaN without a fit. Errors: ForecastError for a horizon below 1.
         """
         if horizon < 1:
             raise ForecastError(f"the horizon is {horizon}", "give at least one slot")

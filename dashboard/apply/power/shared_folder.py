@@ -28,7 +28,7 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _ORDER = "trimtab power caps v1"
 _REPORT = "trimtab power report v1"
 _ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-"""What a document of another form raises."""
+"""Errors that reading a document of another form raises."""
 
 
 class SignedFolder:

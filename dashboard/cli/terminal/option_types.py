@@ -19,7 +19,7 @@ JOB_ORDERS = {
 }
 """Words of the option, and what `data.store.facts.job_sql` calls them."""
 KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
-"""What `dashboard.cycle.what_if` can turn, and the sliders of the plan on Findings."""
+"""Options that `dashboard.cycle.what_if` can turn, and the sliders of the plan on Findings."""
 
 
 def utc_time(text: str) -> datetime:
@@ -68,7 +68,7 @@ def knob_value(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is no number for {name}") from None
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number for {name}") from None
 
 
 def statement_groups(text: str) -> tuple[str, ...]:

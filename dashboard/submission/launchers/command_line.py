@@ -82,7 +82,7 @@ def read_document(path: Path) -> dict[str, Any]:
     try:
         body = read_small_file(path, max_bytes=_MAX_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        reason = getattr(error, "strerror", None) or "it is no path"
+        reason = getattr(error, "strerror", None) or "it is not a path"
         raise _refused(path, reason, "Give the path of the launcher's file.") from error
     try:
         document = _parsed(body.decode("utf-8"), path.suffix.lower())

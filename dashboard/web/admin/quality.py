@@ -22,7 +22,7 @@ _TITLES = {
     Quantity.MEMORY: "memory per GPU",
     Quantity.POWER: "power",
 }
-"""What people call the quantities of a job's forecast."""
+"""Names of the quantities of a job's forecast, as people read them."""
 _TO_JOB = {"job": "jobs?job="}
 
 reader = current_world().reader

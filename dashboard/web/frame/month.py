@@ -30,7 +30,7 @@ class Month:
 
     @property
     def word(self) -> str:
-        """What an address calls it."""
+        """Its name in an address."""
         return _MONTHS[self.is_last]
 
 

@@ -29,7 +29,7 @@ UNKNOWN = "—"
 _FIGURE_PIXELS = 230
 _ASKED = "page-asked"
 PAGES_OF_RUN = "pages-of-run"
-"""What the session calls the pages that the frame registered, by view."""
+"""Key of the session under which the frame keeps its pages, by view."""
 _PROSE_PIXELS = 66
 """Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 _LINK_PIXELS = {"jobs": 200}

@@ -26,7 +26,7 @@ _LABELS = {
 }
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model", "cluster": "cluster"}
 SCOPE_WORDS = JOBS | {DAYS, MONTH}
-"""What an address calls the choices of the header."""
+"""Names of the header's choices in an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

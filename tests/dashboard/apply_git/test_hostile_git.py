@@ -18,11 +18,21 @@ from dashboard.apply.git.applier import GitApplier
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy
 from data.base.errors import ApplyError
-from data.records.changes import StepOutcome, VerificationResult
+from data.records.changes import Change, StepOutcome, VerificationResult
 
 LIMIT_KIB = 400_000
 AS_OTHERS = ("-c", "user.name=Mallory", "-c", "user.email=mallory@site.example")
 NAMES = (":x", ":100644 100644 a b M", ":", "\t:a b c d e", "apps/:a b c d e f")
+
+
+def requested(applier: GitApplier, server: GitServer) -> tuple[Change, str]:
+    """An applied change, and the branch of its request."""
+    one = fewer()
+    change = applier.change_for(one, applier.look(one, job=None, gpus=()))
+    for step in change.steps:
+        assert applier.execute(step, change).outcome is StepOutcome.DONE
+    (branch,) = set(server.branches()) - {"main"}
+    return change, branch
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,11 +40,7 @@ def test_no_name_of_a_file_passes_for_a_line_of_git(
     applier: GitApplier, server: GitServer, name: str
 ) -> None:
     """A commit of others with it on the branch of a request is told, whatever it is called."""
-    one = fewer()
-    change = applier.change_for(one, applier.look(one, job=None, gpus=()))
-    for step in change.steps:
-        assert applier.execute(step, change).outcome is StepOutcome.DONE
-    (branch,) = set(server.branches()) - {"main"}
+    change, branch = requested(applier, server)
     server.commit({name: "a: 1\n"}, branch=branch)
     reading = applier.read_back(change, done=2)
     assert reading.seen is VerificationResult.NOT_YET
@@ -125,11 +131,7 @@ def test_a_manifest_that_is_no_text_any_more_is_a_commit_of_others(
     applier: GitApplier, server: GitServer
 ) -> None:
     """Bytes of no text, a link and an empty file in the place of the approved edit are told."""
-    one = fewer()
-    change = applier.change_for(one, applier.look(one, job=None, gpus=()))
-    for step in change.steps:
-        assert applier.execute(step, change).outcome is StepOutcome.DONE
-    (branch,) = set(server.branches()) - {"main"}
+    change, branch = requested(applier, server)
     message = server.git("log", "-1", "--format=%B", branch)
     for text, mode in (("", "100644"), ("/etc/passwd", "120000"), (manifest("x"), "100755")):
         server.git("update-ref", "refs/heads/y", "main")
