@@ -1,13 +1,26 @@
 """Gaps of a Prometheus for Trimtab, each with the exact line that would close it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.readings.board_nodes import TwoNodes
-from collectors.readings.device_labels import board_uuid, device_of, host_of, node_of
-from collectors.readings.metric_names import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
+from collectors.readings.device_labels import (
+    UnreadDeviceError,
+    board_uuid,
+    device_of,
+    host_of,
+    in_our_words,
+    node_of,
+)
+from collectors.readings.metric_names import (
+    BY_NAME,
+    NEEDED,
+    UTILIZATION_PREFERENCE,
+    readable_names,
+)
 from collectors.readings.unread_metrics import unread_metrics
 from collectors.shared.collector import Finding
 from data.base.counts import count_text
@@ -68,7 +81,7 @@ def prometheus_findings(
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:
     """Yield the gaps of the exporter; where none is scraped, that alone."""
-    present = sorted(name for name in names if name in BY_NAME or name in INFOS)
+    present = sorted(readable_names(names))
     dcgm = any(name.startswith("DCGM_FI_") for name in names)
     if not present and not dcgm:
         yield (
@@ -135,7 +148,7 @@ def _series(
     except CollectorError as error:
         yield "series", "missing", str(error)
         return
-    labels = [dict(entry.get("metric") or {}) for entry in results]
+    labels = list(_labels(results))
     if not labels:
         selector = f", and prometheus.selector ({scrub(settings.selector)})"
         yield (
@@ -148,8 +161,7 @@ def _series(
         )
         return
     catalogue = load_gpu_catalogue()
-    texts = [{name: str(value) for name, value in label.items()} for label in labels]
-    devices = [(text, device_of(text, catalogue, {})) for text in texts]
+    devices = [(text, device_of(text, catalogue, {})) for text in labels]
     models = {device.gpu_uuid: device.gpu_model for _text, device in devices if device}
     counted = {
         device.gpu_uuid
@@ -172,7 +184,15 @@ def _series(
     yield from _two_nodes(labels)
     for detail in catalogue.lacking(models.values()):
         yield "GPU models", "missing", detail
-    yield _hosts(texts)
+    yield _hosts(labels)
+
+
+def _labels(results: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield the labels of the series of devices that are read, under the names that are ours."""
+    for entry in results:
+        texts = {name: str(value) for name, value in dict(entry.get("metric") or {}).items()}
+        with suppress(UnreadDeviceError):
+            yield dict(in_our_words(texts.get("__name__", ""), texts))
 
 
 _PROBES = (
@@ -192,7 +212,7 @@ _OF_EVERY_BOARD = _ENERGY_COUNTERS | {
 }
 
 
-def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
+def _holder(labels: Sequence[Mapping[str, str]], schedulers: Collection[str]) -> Finding:
     """Return whether the series name the holder of the GPU."""
 
     def number(*names: str) -> int:
@@ -212,7 +232,7 @@ def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) ->
                 "would keep the name pod."
             ),
         )
-    exporters = sum("dcgm-exporter" in str(label.get("pod", "")) for label in labels)
+    exporters = sum("dcgm-exporter" in label.get("pod", "") for label in labels)
     if plain > exporters:
         return "job labels", "ok", f"{plain - exporters} of {total} series name a pod"
     fixes = [fix for name, fix in _NAMING.items() if not schedulers or name in schedulers]
@@ -228,11 +248,10 @@ _NAMING = {
 }
 
 
-def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _two_nodes(labels: Sequence[Mapping[str, str]]) -> Iterator[Finding]:
     """Name boards that the same metric has from two nodes."""
     nodes: dict[str, set[str]] = {}
-    for label in labels:
-        texts = {name: str(value) for name, value in label.items()}
+    for texts in labels:
         uuid = texts.get("UUID") or texts.get("gpu_uuid") or texts.get("uuid") or ""
         if uuid and (host := host_of(node_of(texts))):
             nodes.setdefault(board_uuid(uuid), set()).add(host)

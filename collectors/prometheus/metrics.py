@@ -19,7 +19,14 @@ from collectors.readings.board_xids import xids_of
 from collectors.readings.contradictions import without_counters
 from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.readings.exposition_text import parse_answer
-from collectors.readings.metric_names import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
+from collectors.readings.metric_names import (
+    ACTIVITY,
+    HEALTH,
+    INFOS,
+    NEEDED,
+    XIDS,
+    readable_names,
+)
 from collectors.readings.missing_labels import missing_label_warnings
 from collectors.readings.reported_progress import progress_of
 from collectors.readings.serving_metric_names import slot_functions
@@ -78,14 +85,15 @@ class PrometheusDcgmCollector:
         """Return the samples on the step grid in (start, end]. Errors: CollectorError."""
         self.client.begin()
         names = self.client.metric_names()
-        present = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
+        readable = readable_names(names)
+        present = [name for name in (*NEEDED, *sorted(INFOS)) if name in readable]
         if not present:
             others = "".join(f"; {text}" for text in unread_metrics(names))
             raise UnexpectedAnswerError(
                 f"{self.name} holds no GPU metric{others}",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
-        metrics = [*present, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in names)]
+        metrics = [*present, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in readable)]
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)

@@ -16,7 +16,15 @@ import pandas as pd
 
 from collectors.readings.board_nodes import TwoNodes, disagreeing, named_by_time
 from collectors.readings.contradictions import COUNTERS, believed_samples
-from collectors.readings.device_labels import LabelledDevice, device_of, known_as, readable_labels
+from collectors.readings.device_labels import (
+    LabelledDevice,
+    UnreadDeviceError,
+    board_name,
+    device_of,
+    in_our_words,
+    known_as,
+    readable_labels,
+)
 from collectors.readings.metric_names import (
     BY_NAME,
     INFOS,
@@ -50,6 +58,7 @@ ANOTHER_UNIT = (
     "shows what no board does in the unit of its name: those readings are unknown. Does this "
     "release of the exporter tell it in another unit, or does a recording rule change it?"
 )
+DIVIDED = "divides it into devices, of which power and activity are not all told: not read yet."
 _NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
 _OF_SAMPLES = frozenset(meaning[0].quantity for meaning in BY_NAME.values() if meaning[0].used)
 
@@ -172,7 +181,7 @@ def _with_devices(
 
 
 def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
-    """Yield the series with labels that can be kept.
+    """Yield the series with labels that can be kept, under the names that are ours.
 
     Readings of others, and labels, are counted.
     """
@@ -180,9 +189,15 @@ def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
         result = readable_labels(column.labels)
         if result is None:
             dropped.counts["broken-label"] += len(column.values)
-        else:
-            dropped.counts["long-label"] += result[1]
-            yield replace(column, labels=result[0])
+            continue
+        dropped.counts["long-label"] += result[1]
+        try:
+            yield replace(column, labels=in_our_words(column.metric, result[0]))
+        except UnreadDeviceError as mode:
+            dropped.counts["other-device"] += len(column.values)
+            if str(mode):
+                what = f"{scrub(str(mode), limit=60)} {DIVIDED}"
+                dropped.doubts.setdefault(what, set()).add(board_name(result[0]))
 
 
 def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from collectors.readings.metric_names import EXPORTER_OF, INFOS
 from data.base.text import storable
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.cluster_names import named_in
@@ -19,10 +20,13 @@ _NUMBERED = re.compile(r"nvidia(\d+)/gi(\d+)(?:/vgpu\d+)?")
 _UUID = re.compile(
     r"(?i:(gpu-|mig-(?:gpu-)?)([0-9a-f-]+(?:/\d+/\d+)?)|()([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))"
 )
+_WHOLE_UUID = re.compile(r"(?:GPU-)?(?!0{8}-)[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}")
+"""A virtual machine may show a UUID of zeros for each of its boards."""
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
+_UUID_LABELS = ("UUID", "gpu_uuid", "uuid")
 MAX_LABEL = 1024
 """Characters; names of pods, nodes and models have at most 253."""
 
@@ -56,6 +60,47 @@ def readable_labels(labels: Mapping[str, object]) -> tuple[Labels, int] | None:
     return result, long
 
 
+class UnreadDeviceError(ValueError):
+    """A series of a device that is not read; the text is the mode that a board is in, or empty."""
+
+
+def in_our_words(metric: str, labels: Labels) -> Labels:
+    """Return the labels of a series under the names that `device_of` reads.
+
+    A board without a UUID is that of its node and index. Errors: UnreadDeviceError for a series
+    that exporters.toml does not name, such as one of a part of a board.
+    """
+    exporter = EXPORTER_OF.get(metric)
+    if exporter is None or not exporter.needs:
+        return labels
+    for name, values in exporter.whole.items():
+        if labels.get(name, "") not in values:
+            raise UnreadDeviceError(f"{name}={labels[name]}")
+    if not all(labels.get(name, "").strip() for name in exporter.needs) or any(
+        labels.get(name, "") not in values for name, values in exporter.only.items()
+    ):
+        raise UnreadDeviceError
+    ours = dict(labels)
+    for name, our_name in exporter.labels.items():
+        if name in labels:
+            ours[our_name] = labels[name]
+    uuid = _first(ours, *_UUID_LABELS)
+    if not _WHOLE_UUID.fullmatch(uuid):
+        node, index = node_of(ours), _first(ours, "gpu") or uuid
+        if not node or index.startswith("MIG-"):
+            raise UnreadDeviceError
+        uuid = f"{node}/{'gpu' * index.isdigit()}{index}"
+    for name in _UUID_LABELS:
+        ours.pop(name, None)
+    return ours | {"uuid" if metric in INFOS else "UUID": uuid}
+
+
+def board_name(labels: Labels) -> str:
+    """Return the name by which a person finds the board of a series of any exporter."""
+    place = _first(labels, "gpu", "gpu_id")
+    return _first(labels, *_UUID_LABELS) or f"{node_of(labels)}/gpu{place}"
+
+
 def board_uuid(text: str) -> str:
     """Return a UUID as NVML writes it, `GPU-0f1e2d3c-…`; text that is none without blanks."""
     match = _UUID.fullmatch(text.strip())
@@ -77,7 +122,7 @@ def device_of(
     `infos` maps `known_as` of an info series to its labels, for exporters that name model, index
     and MIG profile there only.
     """
-    uuid = board_uuid(_REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid")))
+    uuid = board_uuid(_REPLICA.sub("", _first(labels, *_UUID_LABELS)))
     info = infos.get(uuid, {})
     node = node_of(labels)
     index = _first(labels, "gpu", "minor_number", "ordinal") or info.get("index", "")

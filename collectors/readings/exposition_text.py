@@ -12,7 +12,7 @@ import pandas as pd
 
 from collectors.readings.board_xids import xids_of
 from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
-from collectors.readings.metric_names import BY_NAME, INFOS
+from collectors.readings.metric_names import BY_NAME, INFOS, readable_names
 from collectors.readings.missing_labels import missing_label_warnings
 from collectors.readings.unread_metrics import unread_metrics
 from data.base.errors import UnexpectedAnswerError, scrub
@@ -164,8 +164,10 @@ def recording_text(path: Path) -> str:
 def _collected(
     path: Path, source: str, series: list[Series], catalogue: GpuCatalogue, dropped: Dropped
 ) -> Collected:
-    samples = samples_of(series, catalogue, dropped)
     names = [match[1] or match[2] for match in _NAMES.finditer(recording_text(path))]
+    readable = readable_names(names)
+    series = [entry for entry in series if entry.metric in readable]
+    samples = samples_of(series, catalogue, dropped)
     if samples.empty:
         raise UnexpectedAnswerError(
             "; ".join((f"{path} holds no GPU reading that could be kept", *unread_metrics(names))),

@@ -14,7 +14,7 @@ from benchmarks._exporter_dialects import DIALECTS
 from collectors.readings.dcgm_readings import Dropped, Series, samples_of
 from collectors.readings.device_labels import device_of, holder_of, node_of
 from collectors.readings.exposition_text import parse_exposition, read_dcgm_text
-from collectors.readings.metric_names import BY_NAME, FIELDS
+from collectors.readings.metric_names import BY_NAME, EXPORTER_OF, EXPORTERS, FIELDS
 from collectors.simulated.fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
@@ -76,11 +76,13 @@ def test_holders_survive_every_renaming(dialect: str) -> None:
 
 
 def test_a_field_has_one_meaning() -> None:
-    """No name stands for two fields, no id is there twice, no factor is zero."""
-    names = [name for field in FIELDS for name, _factor in field.names]
-    assert len(names) == len(set(names)) == len(BY_NAME)
-    assert len({field.field_id for field in FIELDS}) == len(FIELDS)
-    assert all(factor > 0 for field in FIELDS for _name, factor in field.names)
+    """No name stands for two quantities or exporters, no quantity is there twice or nameless."""
+    names = [name for exporter in EXPORTERS for name in (*exporter.meanings(), *exporter.infos)]
+    assert len(names) == len(set(names)) == len(EXPORTER_OF)
+    assert {field.quantity for field, _factor in BY_NAME.values()} == {
+        field.quantity for field in FIELDS
+    }
+    assert len({field.quantity for field in FIELDS}) == len(FIELDS)
 
 
 @st.composite

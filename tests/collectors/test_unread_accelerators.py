@@ -358,10 +358,10 @@ def test_doctor_names_what_slurm_holds_and_nobody_reads(tmp_path: Path) -> None:
 
 
 EXPORTERS = {
-    "AMD's exporters": ("gpu_gfx_activity", "gpu_package_power", "gpu_used_vram"),
+    "AMD's device-metrics-exporter": ("rocm_smi_version", "amd_smi_up"),
     "an exporter that is not known": ("gpu_hours_booked",),
     "Intel's Gaudi exporter": ("habanalabs_utilization", "habanalabs_power_mW"),
-    "HAMi's monitor": ("vGPU_device_memory_usage_in_bytes", "HostGPUMemoryUsage"),
+    "HAMi's monitor": ("vGPU_device_memory_usage_in_bytes", "hami_vgpu_memory_used_bytes"),
     "slurm-job-exporter": ("slurm_job_utilization_gpu",),
 }
 """Whose metrics are not read, with some of them."""
@@ -382,11 +382,11 @@ def test_a_recording_of_another_exporter_says_whose_metrics_it_holds(tmp_path: P
     """Alone it is refused, beside readings of GPUs it is a warning."""
     line = '{}{{UUID="GPU-1",gpu="0",Hostname="n1",modelName="NVIDIA L4"}} 50\n'
     path = tmp_path / "metrics.txt"
-    path.write_text(line.format("gpu_gfx_activity") + line.format("gpu_used_vram"))
+    path.write_text(line.format("habanalabs_utilization") + line.format("habanalabs_power_mW"))
     at, catalogue = datetime(2026, 5, 4, tzinfo=UTC), load_gpu_catalogue()
-    with pytest.raises(UnexpectedAnswerError, match="2 metrics of AMD's exporters, such as"):
+    with pytest.raises(UnexpectedAnswerError, match="2 metrics of Intel's Gaudi exporter, such"):
         read_dcgm_text(path, at, catalogue)
-    path.write_text(line.format("gpu_gfx_activity") + line.format("DCGM_FI_DEV_GPU_UTIL"))
+    path.write_text(line.format("habanalabs_utilization") + line.format("DCGM_FI_DEV_GPU_UTIL"))
     report = read_dcgm_text(path, at, catalogue).report
     assert len(report.warnings) == 1
     assert f"is {NOT_READ}" in report.warnings[0]
