@@ -1,7 +1,7 @@
 """What a board publishes: its quantities, and every name of each in the metrics of exporters.
 
 A quantity is a row of FIELDS, most of them a field of DCGM (dcgm_fields.h). exporters.toml lists
-the names, with the unit of each; docs/adding-a-dialect.md says how to add an exporter.
+the names, with the unit of each; docs/extending.md says how to add an exporter.
 """
 
 import tomllib

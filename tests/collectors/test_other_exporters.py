@@ -85,6 +85,26 @@ HAMI = (
     f'vdeviceid="0",{HAMI_LABELS}}} 99\n'
 )
 """Series as in the documents of HAMi."""
+OMNISTAT_LABELS = 'card="2",instance="m4:8001"'
+OMNISTAT = (
+    f"rocm_utilization_percentage{{{OMNISTAT_LABELS}}} 35.0\n"
+    f"rocm_vram_total_bytes{{{OMNISTAT_LABELS}}} 3.4342961152e+010\n"
+    f"rocm_average_socket_power_watts{{{OMNISTAT_LABELS}}} 135.0\n"
+    f'rocm_temperature_celsius{{location="edge",{OMNISTAT_LABELS}}} 42.0\n'
+    f"rocm_energy_joules{{{OMNISTAT_LABELS}}} 2.6181130255356e+07\n"
+)
+"""Series as in the source of AMDResearch/omnistat."""
+ALL_SMI_LABELS = (
+    'gpu="NVIDIA H200",instance="node-0058",'
+    'uuid="GPU-6a2b1c0d-1111-2222-3333-444455556666",index="0"'
+)
+ALL_SMI = (
+    f"all_smi_gpu_utilization{{{ALL_SMI_LABELS}}} 35\n"
+    f"all_smi_gpu_memory_used_bytes{{{ALL_SMI_LABELS}}} 8589934592\n"
+    f"all_smi_gpu_memory_total_bytes{{{ALL_SMI_LABELS}}} 150754820096\n"
+    f"all_smi_gpu_power_consumption_watts{{{ALL_SMI_LABELS}}} 400.5\n"
+)
+"""Series as in the tests of all-smi."""
 BOARDS = {
     "AMD's device-metrics-exporter": (
         amd(pod="vision", busy=35.0),
@@ -100,6 +120,14 @@ BOARDS = {
     "HAMi's monitor": (
         HAMI,
         ("GPU-59ab1128-3130-b95a-9870-4bd748926e97", "k1", "", "", 0.35, 2048, None),
+    ),
+    "Omnistat": (OMNISTAT, ("m4/gpu2", "m4", "", "", 0.35, None, 135.0)),
+    "all-smi": (
+        ALL_SMI,
+        (
+            "GPU-6a2b1c0d-1111-2222-3333-444455556666", "node-0058", "H200-SXM-141GB", "",
+            0.35, 8192, 400.5,
+        ),
     ),
 }  # fmt: skip
 COLUMNS = [
