@@ -38,6 +38,10 @@ RETIRED = {
 """Words that the vocabulary has replaced, and by what."""
 ALLOWED = {"data/settings/renamed.py"}
 
+DRAWS_FLEET = r'SimulatedFleetCollector\(|StoredFleet\(|write_clusters\(|"demo", ?"--'
+READS_TIME = r'\butc_now\(|datetime\.now\(|"demo", ?"--'
+STATES_TIME = r"clock_at\(|\bdemo_time\b"
+
 MAX_FILES = 15
 FRONT_DOORS = {
     "dashboard/api/app.py",
@@ -240,6 +244,23 @@ def test_retired_words_stay_retired(word: str) -> None:
         and re.search(word, path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+def test_a_fleet_that_is_drawn_has_a_stated_time() -> None:
+    """It shows other jobs at another hour of the week, so no test of it has the hour of the run."""
+    tests = {
+        path.relative_to(ROOT / "tests").as_posix(): path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests").rglob("*.py")
+    }
+    by_the_run = {
+        path
+        for path, text in tests.items()
+        if re.search(DRAWS_FLEET, text) and re.search(READS_TIME, text)
+        if not re.search(STATES_TIME, text)
+    }
+    browser = {path for path in by_the_run if path.startswith("browser/")}
+    assert not browser or re.search(STATES_TIME, tests["browser/conftest.py"])
+    assert by_the_run - browser == {"test_released_files.py"}  # runs what is installed elsewhere
 
 
 def test_the_readme_is_short() -> None:

@@ -150,7 +150,8 @@ def test_every_command_answers_beside_foreign_packages(installed: Installed) -> 
 
 def test_a_cycle_runs_beside_foreign_packages(installed: Installed) -> None:
     """Collect, forecast, plan, recommend and store, by the installed program."""
-    outcome = json.loads(installed.run("--quiet", "cycle", "--format", "json"))
+    at = ("--now", "2026-03-04T14:00:00+00:00")
+    outcome = json.loads(installed.run("--quiet", "cycle", *at, "--format", "json"))
     assert outcome["forecasts"]
     assert json.loads(installed.run("jobs", "--format", "json"))
 

@@ -1,8 +1,9 @@
 """`trimtab` as a real process that is forked where everything is imported already.
 
 A server needs 3 CPU s to import what it serves with; a fork has it at once. It runs in a folder and
-an environment of its own, obeys signals and ends as a program does. That the program itself starts
-is shown by the tests that run it (`beds.small_page`, `dashboard/test_told_to_stop.py` and others).
+an environment of its own, has the product's clock of its test, obeys signals and ends as a program
+does. That the program itself starts is shown by the tests that run it (`beds.small_page`,
+`dashboard/test_told_to_stop.py` and others).
 """
 
 import atexit
@@ -18,9 +19,12 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from beds.stated_time import ahead_of_the_machine, clock_ahead
 
 _ROOT = Path(__file__).parents[2]
 
@@ -72,6 +76,7 @@ def fork_trimtab(
         "folder": str(folder),
         "environ": environ,
         "log": str(log),
+        "seconds_ahead": ahead_of_the_machine().total_seconds(),
     }
     return Forked(_ask(order))
 
@@ -149,9 +154,10 @@ if __name__ == "__main__":
     _import_all()
     if (own := _serve()) is not None:
         _become(own)
-        if own["script"]:
-            runpy.run_path(own["script"], run_name="__main__")
-        else:
-            from dashboard.cli import program
+        with clock_ahead(timedelta(seconds=own["seconds_ahead"])):
+            if own["script"]:
+                runpy.run_path(own["script"], run_name="__main__")
+            else:
+                from dashboard.cli import program
 
-            program()
+                program()

@@ -28,7 +28,7 @@ HOSTILE_NAME = (
 HOSTILE_JOB = named_in(HOSTILE_NAME, "")
 """An id that is made of it, as sources write it: no label names another cluster."""
 STEADY_JOBS = "steady/"
-"""What begins the names of jobs that a page proposes the same for at every hour of the day."""
+"""What begins the names of jobs that are idle all day."""
 
 TRIMTAB = Path(sys.executable).with_name("trimtab")
 PATIENCE = 120_000

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from beds.demo_store import made_once
+from beds.demo_store import DEMO_END, made_once
 from beds.folder_ends import FolderEnds
 from beds.ports import kept_port
 from beds.small_page import Tab, open_tab, serving
+from beds.stated_time import ahead_of_the_machine, clock_ahead, clock_at
 from beds.stores import DUCKDB, Stores
 from browser.bed import (
     HOSTILE_JOB,
@@ -52,6 +53,20 @@ CHROMIUM_FLAGS = (
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def page_time() -> Iterator[None]:
+    """The product's clock of these tests and their servers begins at `DEMO_END`."""
+    with clock_at(DEMO_END):
+        yield
+
+
+@pytest.fixture(scope="module")
+def machine_time() -> Iterator[None]:
+    """The product's clock is the machine's, as that of another server is."""
+    with clock_ahead(-ahead_of_the_machine()):
+        yield
+
+
 def fill(
     url: str, *, nodes: int, days: int, extra: Callable[[datetime], Collected] | None = None
 ) -> None:
@@ -69,7 +84,7 @@ def fill(
 
 
 def known_jobs(now: datetime) -> Collected:
-    """A day of three idle jobs, so that each hour has cards; one's every label tries to be code."""
+    """A day of three idle jobs; one's every label tries to be code."""
     names = (HOSTILE_JOB, *(f"{STEADY_JOBS}notebook-{number}" for number in range(2)))
     jobs = [
         make_job(

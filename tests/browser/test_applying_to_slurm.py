@@ -18,7 +18,7 @@ from data.base.clock import utc_now
 from data.facts.jobs import Platform
 from data.store import open_store
 
-pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+pytestmark = [pytest.mark.browser, pytest.mark.slurm, pytest.mark.usefixtures("machine_time")]
 
 
 def waiting_job(bed: SlurmBed) -> str:

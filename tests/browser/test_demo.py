@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from beds.forked_trimtab import Forked, fork_trimtab
 from beds.ports import free_port
 from browser.bed import Visitor, wait_until_ready
 from browser.inbox import answer, open_row, panel_of
@@ -33,7 +32,7 @@ class Demo:
     base: str
     folder: Path
     log: Path
-    process: "subprocess.Popen[bytes]"
+    process: Forked
 
     def changes(self) -> list[dict[str, object]]:
         """All that was ever changed in the simulated cluster."""
@@ -60,22 +59,12 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
     """Run `trimtab demo` in a folder of its own until the block ends."""
     port, log = free_port(), folder / "demo.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [
-                Path(sys.executable).with_name("trimtab"),
-                *("demo", "--days", str(days), "--port", str(port)),
-            ],
-            cwd=folder,
-            env=environ
-            | {
-                "TRIMTAB_SIMULATED_FLEET_NODES": str(nodes),
-                "XDG_STATE_HOME": str(folder),
-            }
-            | settings,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
+    environ |= {"TRIMTAB_SIMULATED_FLEET_NODES": str(nodes), "XDG_STATE_HOME": str(folder)}
+    log.touch()
+    process = fork_trimtab(
+        ["demo", "--days", str(days), "--port", str(port)],
+        script=None, folder=folder, environ=environ | settings, log=log,
+    )  # fmt: skip
     running = Demo(f"http://127.0.0.1:{port}", folder, log, process)
     try:
         wait_until_ready(running.base, process, log=log, seconds=300)

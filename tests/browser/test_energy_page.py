@@ -48,9 +48,7 @@ def opened(page: Page, address: str) -> None:
 
     A press during the run that the address starts would be taken for the drawing before it.
     """
-    # On its first day a month may still be without a reading.
-    is_young = utc_now().day == 1 and "month=" not in address
-    page.goto(f"{address}&month=last+month" if is_young else address)
+    page.goto(address)
     expect(page.get_by_text("Method and factors", exact=True)).to_be_visible(timeout=WAIT)
     expect(page.locator(".js-plotly-plot .plot-container").first).to_be_visible(timeout=WAIT)
     Visitor(page).settle()

@@ -21,7 +21,7 @@ from dashboard.api.http.authentication import SIGN_IN_COOKIE
 from data.base.clock import floor_to_slot, utc_now
 from data.store import open_store
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.usefixtures("machine_time")]
 PLAN = "p" * 64
 SIGN_IN = "Sign in to see the fleet."
 ROLES = {

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from beds.demo_store import DEMO_END
 from browser.bed import HOSTILE_JOB
 from factories import (
     NOW,
@@ -43,6 +44,7 @@ def test_html_is_one_file_that_fetches_and_runs_nothing_foreign(
             Path(sys.executable).with_name("trimtab"),
             *("--store", filled_store),
             *("report", "weekly", "--format", "html", "--out", week),
+            *("--now", DEMO_END.isoformat()),
         ],
         check=True,
         cwd=tmp_path,

@@ -19,6 +19,7 @@ from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
+pytestmark = pytest.mark.usefixtures("demo_time")
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)
 SETTINGS = Settings(
     planning=PlanningSettings(slot_minutes=60, horizon_slots=12, history_days=2, budget_seconds=5)

@@ -150,6 +150,7 @@ def test_the_feed_collects_all_the_time_and_plans_when_it_is_due(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("demo_time")
 def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 
 
 def kept_job(now: datetime) -> Collected:
-    """A day of an idle pod, which no other size can be given: the fleet has none at some hours."""
+    """A day of an idle pod, which no other size can be given."""
     facts = SchedulerFacts(state=JobState.RUNNING, workload="pod/kept")
     job = make_job("steady/kept", gpu_count=2, scheduler=facts, platform=Platform.KUBERNETES,
                    first_seen_at=now - timedelta(days=1), last_seen_at=now)  # fmt: skip
@@ -32,7 +32,7 @@ def kept_job(now: datetime) -> Collected:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+def url(demo_time: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two days of a small fleet and of a job that is kept, and one cycle on them."""
     url = f"duckdb:///{tmp_path_factory.mktemp('idle')}/t.duckdb"
     fill(url, nodes=3, days=2, extra=kept_job)

