@@ -352,8 +352,8 @@ def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> Wo
     if not rests.never_worked:
         cycles = float(rests.observed.max(initial=0.0)) / _CYCLE_HOURS
         shape, rate = _UNSEEN
-        unseen = 1.0 - (rate / (rate + log_time)) ** shape
-        chance += (unseen - chance) / (1.0 + cycles**4)
+        prior = 1.0 - (rate / (rate + log_time)) ** shape
+        chance += (prior - chance) / (1.0 + cycles**4)
     return WorkReturn(
         chance=min(max(chance, _FLOOR), 1.0 - _FLOOR),
         ahead_hours=ahead_hours,
