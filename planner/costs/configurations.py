@@ -93,8 +93,8 @@ def _unread(demand: JobDemand, slots: int) -> str:
     most = float(boards.max())
     if most < count - SAME_BOARDS:
         return f"{most:.3g} of its {count} GPUs were read in the last hour; see `trimtab doctor`"
-    whole = demand.past.utilization_ratio[-slots:][boards >= count - SAME_BOARDS]
-    if np.isfinite(whole).any():
+    ratios = demand.past.utilization_ratio[-slots:][boards >= count - SAME_BOARDS]
+    if np.isfinite(ratios).any():
         return ""
     return "the utilization of not all of its GPUs was read in the last hour; see `trimtab doctor`"
 
