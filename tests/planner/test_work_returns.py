@@ -242,10 +242,13 @@ def test_a_longer_horizon_never_lowers_the_chance(
 def test_beyond_all_earlier_rests_the_chance_falls(
     returned: list[float], others: list[Values], beyond: float, more: float
 ) -> None:
-    """The longer it has rested, the longer it goes on; two slots may be how slots were cut."""
-    present = max([1.0, *returned]) + beyond
+    """The longer it has rested, the longer it goes on; two slots may be how slots were cut.
+
+    Of a job that was seen for as long: in its first days what was seen of it gains weight.
+    """
+    present, weeks = max([1.0, *returned]) + beyond, np.arange(1.0, 1200.0)
     chances = [
-        return_of(rests(returned, [], age), others, 24.0).chance
+        return_of(replace(rests(returned, [], age), observed=weeks), others, 24.0).chance
         for age in (present, present + more)
     ]
     assert chances[1] <= chances[0] + 1e-12
