@@ -1,7 +1,7 @@
 """Recorded jobs and when they worked: pods of a service, its clients, servers of a university."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -50,6 +50,15 @@ def servegen_clients(data: Path, *, tuned: bool) -> WorkSet:
             grid = np.arange(slots.min(), int(ends[model]) + 1)
             series[name] = pd.Series(np.isin(grid, slots), index=grid)
     return _on_slots(series, hours=1 / 6, every=5.0, after=24.0)
+
+
+def first_day_of_clients(data: Path, *, tuned: bool) -> WorkSet:
+    """Return the clients of a half, asked at the moments of one day at which pods are."""
+    clients = servegen_clients(data, tuned=tuned)
+    slots = round(1 / clients.slot_hours)
+    first = min(first for first, _work in clients.jobs.values())
+    moments = range(first + 4 * slots, first + 24 * slots, slots // 2)
+    return replace(clients, moments=moments)
 
 
 def university_servers(data: Path) -> WorkSet:

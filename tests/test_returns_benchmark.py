@@ -24,5 +24,5 @@ def test_the_stated_chance_comes_true_better_than_peers_state_it() -> None:
 def test_a_folder_without_the_recordings_is_told(tmp_path: Path) -> None:
     """Each by name, with the folder that was looked at."""
     lines = [line for line in recorded(tmp_path) if line.startswith("Not there")]
-    assert len(lines) == 4
+    assert len(lines) == 6
     assert all(str(tmp_path) in line for line in lines)

@@ -3,7 +3,8 @@
 Also its accelerators that are not read: resources of nodes and pods, and drivers.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory, KubernetesClient
@@ -37,6 +38,7 @@ from data.facts.gpu_resources import (
 from data.settings.sources import KubernetesSettings
 
 _OVER = frozenset({"Succeeded", "Failed"})
+_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([\w.-]{1,100})["']""")
 
 
 def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
@@ -139,9 +141,12 @@ def _claims(inventory: Inventory) -> Finding:
 def unread_accelerators(inventory: Inventory) -> UnreadAccelerators:
     """Return the accelerators of nodes, pods and resource claims that no reader understands."""
     return UnreadAccelerators.of(
-        "pod",
         nodes=_of_nodes(inventory),
-        holders=_of_pods(inventory),
+        holders={
+            "pod": _of_pods(inventory),
+            "claim template": _of_templates(inventory),
+            "device class": _of_classes(inventory),
+        },
         readable=(
             text_in(node, "metadata", "name")
             for node in inventory.of("Node")
@@ -162,9 +167,10 @@ def _of_nodes(inventory: Inventory) -> Iterator[tuple[str, str]]:
 
 def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
     claims = {_label(entry): entry for entry in inventory.of("ResourceClaim")}
+    resources = frozenset(name for name, _class in _class_resources(inventory))
     for document in inventory.of("Pod"):
         if text_in(document, "status", "phase") not in _OVER:
-            for name in _of_pod(document, claims):
+            for name in _of_pod(document, claims, resources):
                 yield name, _label(document)
     for document in inventory.of("ResourceClaim"):
         namespace = text_in(document, "metadata", "namespace")
@@ -174,8 +180,42 @@ def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
                     yield driver, f"{namespace}/{text_in(pod, 'name')}"
 
 
-def _of_pod(pod: Document, claims: Mapping[str, Document]) -> Iterator[str]:
-    yield from _resource_names(pod)
+def _of_templates(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    for document in inventory.of("ResourceClaimTemplate"):
+        for name in unread_requests({"spec": part(document, "spec", "spec")}):
+            yield name, _label(document)
+
+
+def _of_classes(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    yield from _class_resources(inventory)
+    for document in inventory.of("DeviceClass"):
+        for driver in filter(_is_unread_driver, _drivers_of(document)):
+            yield driver, text_in(document, "metadata", "name")
+
+
+def _class_resources(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    """Yield the resources by which pods may ask for a class of accelerators (KEP-5004)."""
+    for document in inventory.of("DeviceClass"):
+        name = text_in(document, "metadata", "name")
+        resource = text_in(document, "spec", "extendedResourceName")
+        counts = any(map(is_accelerator, _drivers_of(document) or (name,)))
+        if resource and counts and not is_read(resource):
+            yield resource, name
+
+
+def _drivers_of(device_class: Document) -> list[str]:
+    """Return the drivers that the selectors of a device class name."""
+    expressions = (
+        text_in(selector, "cel", "expression")
+        for selector in list_in(device_class, "spec", "selectors")
+    )
+    return [match[1] for text in expressions for match in _DRIVER.finditer(text)]
+
+
+def _of_pod(
+    pod: Document, claims: Mapping[str, Document], resources: Collection[str]
+) -> Iterator[str]:
+    yield from _resource_names(pod, resources)
     namespace = text_in(pod, "metadata", "namespace")
     for claim in claims_of(pod):
         yield from unread_requests(claims.get(f"{namespace}/{claim}", {}))
@@ -223,10 +263,11 @@ def _is_unread(name: str, quantity: object) -> bool:
     return is_accelerator(name) and not understood and str(quantity) != "0"
 
 
-def _resource_names(pod: Document) -> Iterator[str]:
+def _resource_names(pod: Document, resources: Collection[str]) -> Iterator[str]:
+    """Yield the accelerator resources of a pod that are not read; all of `resources` are."""
     for section in ("containers", "initContainers"):
         for container in list_in(pod, "spec", section):
             limits = part(container, "resources", "limits")
             for name in limits if isinstance(limits, Mapping) else ():
-                if _is_unread(str(name), limits[name]):
+                if str(name) in resources or _is_unread(str(name), limits[name]):
                     yield str(name)

@@ -60,16 +60,17 @@ KINDS: dict[str, tuple[str, ...]] = {
     },
     "KaiQueue": ("apis/scheduling.run.ai/v2/queues",),
     "VolcanoQueue": ("apis/scheduling.volcano.sh/v1beta1/queues",),
-    "ResourceClaim": (
-        "apis/resource.k8s.io/v1/resourceclaims",
-        "apis/resource.k8s.io/v1beta2/resourceclaims",
-        "apis/resource.k8s.io/v1beta1/resourceclaims",
-    ),
-    "ResourceSlice": (
-        "apis/resource.k8s.io/v1/resourceslices",
-        "apis/resource.k8s.io/v1beta2/resourceslices",
-        "apis/resource.k8s.io/v1beta1/resourceslices",
-    ),
+    **{
+        kind: tuple(
+            f"apis/resource.k8s.io/{version}/{plural}" for version in ("v1", "v1beta2", "v1beta1")
+        )
+        for kind, plural in {
+            "ResourceClaim": "resourceclaims",
+            "ResourceSlice": "resourceslices",
+            "ResourceClaimTemplate": "resourceclaimtemplates",
+            "DeviceClass": "deviceclasses",
+        }.items()
+    },
 }
 """Kind to the paths under which versions of Kubernetes list it, the newest first."""
 
@@ -80,7 +81,7 @@ GROUPS = {
 """Kind to its API group: another group may have a kind of the same name."""
 
 _OF_QUEUES = ("ClusterQueue", "ResourceFlavor", "Cohort", "KaiQueue", "VolcanoQueue")
-WITHOUT_NAMESPACE = ("Node", "ResourceSlice", *_OF_QUEUES)
+WITHOUT_NAMESPACE = ("Node", "ResourceSlice", "DeviceClass", *_OF_QUEUES)
 
 
 def _scheduled_by(name: str) -> "Condition":
@@ -91,6 +92,12 @@ def _scheduled_by(name: str) -> "Condition":
         return any(isinstance(spec, dict) and spec.get("schedulerName") == name for spec in specs)
 
     return is_met
+
+
+def _has_claims(objects: Mapping[str, list[Any]]) -> bool:
+    specs = (pod.get("spec") for pod in objects.get("Pod", ()))
+    claims = any(isinstance(spec, dict) and spec.get("resourceClaims") for spec in specs)
+    return claims or bool(objects.get("ResourceClaim") or objects.get("ResourceSlice"))
 
 
 def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
@@ -132,6 +139,7 @@ ASKED_WHERE: dict[str, Condition] = {
     "Cohort": _in_a_cohort,
     "KaiQueue": _scheduled_by("kai-scheduler"),
     "VolcanoQueue": _scheduled_by("volcano"),
+    **dict.fromkeys(("ResourceClaimTemplate", "DeviceClass"), _has_claims),
 }
 """Kinds that are asked for only where what was listed before them has a use for them."""
 

@@ -15,22 +15,20 @@ _SHOWN = 3
 class UnreadAccelerators:
     """Accelerators that are not read, by resource or driver: their nodes, and their requesters.
 
-    `noun` is what the scheduler calls these. `whole_ratio` is the share of nodes with accelerators
-    of which all are read.
+    `holders` are names by what holds or asks for them, the scheduler's word for a job first.
+    `whole_ratio` is the share of nodes with accelerators of which all are read.
     """
 
-    noun: str
     nodes: Mapping[str, tuple[str, ...]]
-    holders: Mapping[str, tuple[str, ...]]
+    holders: Mapping[str, Mapping[str, tuple[str, ...]]]
     whole_ratio: float
 
     @classmethod
     def of(
         cls,
-        noun: str,
         *,
         nodes: Iterable[tuple[str, str]],
-        holders: Iterable[tuple[str, str]],
+        holders: Mapping[str, Iterable[tuple[str, str]]],
         readable: Iterable[str],
     ) -> "UnreadAccelerators":
         """Return them from pairs of name and holder; `readable` are nodes with boards we read."""
@@ -38,24 +36,26 @@ class UnreadAccelerators:
         unknown = {node for names in by_name.values() for node in names}
         readable_count = sum(node not in unknown for node in readable)
         ratio = readable_count / (readable_count + len(unknown)) if unknown else 1.0
-        return cls(noun=noun, nodes=by_name, holders=grouped(holders), whole_ratio=ratio)
+        by_noun = {noun: grouped(pairs) for noun, pairs in holders.items()}
+        return cls(nodes=by_name, holders=by_noun, whole_ratio=ratio)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """A sentence for each name."""
-        return tuple(
-            " and ".join(filter(None, (held_by("node", nodes), held_by(self.noun, holders))))
-            + f" {'holds' if len(nodes) + len(holders) == 1 else 'hold'} {scrub(name, limit=80)}, "
-            f"which is {NOT_READ}"
-            for name in sorted({*self.nodes, *self.holders})
-            for nodes, holders in [(self.nodes.get(name, ()), self.holders.get(name, ()))]
-        )
+        all_holders = {"node": self.nodes, **self.holders}
+        lines = []
+        for name in sorted({name for names in all_holders.values() for name in names}):
+            holders = {noun: names.get(name, ()) for noun, names in all_holders.items()}
+            parts = " and ".join(filter(None, (held_by(*entry) for entry in holders.items())))
+            verb = "holds" if sum(map(len, holders.values())) == 1 else "hold"
+            lines.append(f"{parts} {verb} {scrub(name, limit=80)}, which is {NOT_READ}")
+        return tuple(lines)
 
     def reason(self, *, nothing_else: bool) -> str:
         """Return a report's sentence on it; `nothing_else`: nor does anything else ask for GPUs."""
         return (
             "; ".join(self.texts)
-            or f"no node offers and no {self.noun} asks for GPUs" * nothing_else
+            or f"no node offers and no {next(iter(self.holders))} asks for GPUs" * nothing_else
         )
 
 

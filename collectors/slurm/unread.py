@@ -17,9 +17,8 @@ _END_OF_NAME = re.compile(r"[:=(]")
 def unread_gres(nodes: Collection[Record], jobs: Collection[Record]) -> UnreadAccelerators:
     """Return the gres of nodes, and of jobs that are not over, that no reader understands."""
     return UnreadAccelerators.of(
-        "job",
         nodes=_of_nodes(nodes),
-        holders=_of_jobs(jobs),
+        holders={"job": _of_jobs(jobs)},
         readable=(text_of(node.get("name")) for node in nodes if gpus_of(node.get("gres"))),
     )
 

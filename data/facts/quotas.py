@@ -1,5 +1,6 @@
 """Limits of schedulers' queues that they enforce, and the use of each."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,6 +67,11 @@ class Quota:
     def key(self) -> tuple[str, ...]:
         """The key that is unique among the rows of a reading."""
         return self.source, self.kind, self.queue, self.per, self.resource, self.flavor
+
+    @property
+    def most(self) -> float:
+        """The devices that it lets its jobs have without borrowing, infinite without a limit."""
+        return math.inf if self.nominal is None else self.nominal
 
     @property
     def place(self) -> tuple[str, QuotaKind, str]:

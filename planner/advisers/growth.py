@@ -111,7 +111,7 @@ def _is_held(proposal: Proposal) -> bool:
 
 def _why_not_grown(proposal: Proposal) -> str:
     """Return the reason of the job itself not to grow, '' where there is none."""
-    job, busy = proposal.job.demand.job, proposal.job.demand.utilization_mean_ratio or 0.0
+    job, busy = proposal.job.demand.job, proposal.job.demand.utilization_mean_ratio
     facts = job.scheduling
     extra = dict(facts.extra)
     keepers = " and ".join(name for name in facts.managed_by if name != ELASTIC_KUEUE)
@@ -123,7 +123,11 @@ def _why_not_grown(proposal: Proposal) -> str:
         (f"{keepers} would undo it", keepers),
         (f"its own words fix its size ({', '.join(sorted(fixed))})", fixed),
         ("its pods may not be on all nodes of their model", names_its_nodes(job)),
-        (f"its boards are busy for {100 * busy:.0f} % of the time only", busy < _BUSY),
+        ("how busy its boards are is not known", busy is None),
+        (
+            f"its boards are busy for {100 * (busy or 0):.0f} % of the time only",
+            (busy or 0) < _BUSY,
+        ),
     )
     return next((reason for reason, holds in reasons if reason and holds), "")
 

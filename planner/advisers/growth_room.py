@@ -269,7 +269,7 @@ def _in_use(quota: Quota) -> float:
 def _beyond(quota: Quota) -> float:
     """Return the use of a queue beyond its nominal quota."""
     # Not max(0.0, …), which would make 0 of NaN.
-    return float(np.maximum(0.0, _in_use(quota) - (quota.nominal or 0.0)))
+    return float(np.maximum(0.0, _in_use(quota) - quota.most))
 
 
 def _shares_with(other: Quota, quota: Quota) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.base.units import MIN_COVERAGE_RATIO
+from data.base.units import MIN_COVERAGE_RATIO, SAME_BOARDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import JobState, WorkloadKind
 from data.records.feasible_changes import counts_below, why_not, why_not_later
@@ -28,8 +28,8 @@ from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_demand import JobDemand
 
 _MAX_SIZES = 6
-_SCALING = 0.85
 _LATELY_HOURS = 1.0
+_SCALING = 0.85
 """Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
 
 
@@ -74,7 +74,29 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
         )
     if demand.memory_mib is None:
         return "its memory use was never reported"
-    return ""
+    return _unread(demand, _lately(planning))
+
+
+def _lately(planning: PlanningSettings) -> int:
+    """Return the slots of the last hour, at least one."""
+    return round(_LATELY_HOURS * 60 / planning.slot_minutes) or 1
+
+
+def _unread(demand: JobDemand, slots: int) -> str:
+    """Return the reason why not all boards of a job were read in its last slots, '' if once.
+
+    What schedulers share out is no board of its own.
+    """
+    count, boards = demand.job.gpu_count, demand.past.allocated_gpus[-slots:]
+    if not len(boards) or demand.share is not None:
+        return ""
+    most = float(boards.max())
+    if most < count - SAME_BOARDS:
+        return f"{most:.3g} of its {count} GPUs were read in the last hour; see `trimtab doctor`"
+    ratios = demand.past.utilization_ratio[-slots:][boards >= count - SAME_BOARDS]
+    if np.isfinite(ratios).any():
+        return ""
+    return "the utilization of not all of its GPUs was read in the last hour; see `trimtab doctor`"
 
 
 def may_grow(demand: JobDemand) -> bool:
@@ -293,8 +315,7 @@ def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]
     """
     law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
     peak = demand.board_max_watts
-    lately = round(_LATELY_HOURS / terms.slot_hours) or 1
-    is_read = np.isfinite(demand.past.power_watts[-lately:]).any()
+    is_read = np.isfinite(demand.past.power_watts[-_lately(terms.planning) :]).any()
     if demand.power_q90 is None or law is None or peak is None or not is_read:
         return []
     watts = demand.power_q90 / count

@@ -33,7 +33,7 @@ class QuotaRoom:
         """
         least, why = math.inf, ""
         for quota in (self.rows[number] for number in self.over(job, job.mig_profile)):
-            free = 0.0 if quota.used is None else max(0.0, (quota.nominal or 0.0) - quota.used)
+            free = 0.0 if quota.used is None else max(0.0, quota.most - quota.used)
             if free < least:
                 least, why = free, allowed_by(quota)
         return least, why

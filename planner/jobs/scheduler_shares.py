@@ -35,8 +35,8 @@ def enforced_shares(
 
     An account of Slurm, or a namespace all of whose local queues lead to cluster queues that no
     other namespace has, and one with a resource quota, which holds within those too. A limit that
-    several tenants share bounds none of them alone, and none bounds a tenant of whose live `jobs`
-    one goes past it.
+    several tenants share, or of unknown size, bounds none of them alone, and none bounds a tenant
+    of whose live `jobs` one goes past it.
     """
     boards = [quota for quota in quotas if quota.resource in _BOARDS and not quota.per]
     owned: dict[str, list[Quota]] = defaultdict(list)
@@ -50,12 +50,14 @@ def enforced_shares(
         owned |= _of_namespaces(boards)
     shares = {
         tenant: EnforcedShare(
-            quota=sum(quota.nominal or 0.0 for quota in limits),
+            quota=sum(quota.most for quota in limits),
             borrowable=sum(_borrowable(quota, boards) for quota in limits),
             where=_where(limits),
         )
         for tenant, limits in owned.items()
-        if limits and not _go_past(limits, quotas, live[tenant])
+        if limits
+        and all(quota.nominal is not None for quota in limits)
+        and not _go_past(limits, quotas, live[tenant])
     }
     for namespace, limits in _of_pods(boards).items() if "namespace" in by else ():
         clusters = {quota.source for quota in limits}
@@ -87,7 +89,7 @@ def _of_pods(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
 
 
 def _admits(quota: Quota) -> float:
-    return max(quota.nominal or 0.0, quota.used or 0.0)
+    return max(quota.most, quota.used or 0.0)
 
 
 def _within_limits(share: EnforcedShare | None, limits: Sequence[Quota]) -> EnforcedShare:

@@ -19,6 +19,13 @@ at this hour, whole days or weeks ago, of which x had work:
 
     chance = (M P + sum of w x) / (M + sum of w n)                                    (2)
 
+All rests of a job that was seen for less than a day are of that day: many of them say no more of a
+night that it was not seen in than one does. Of a job that was seen to work, for D hours in all,
+
+    chance' = (1 - u) chance + u Q,   u = 1 / (1 + (D / C)^4)                          (3)
+
+where Q is P of (1) with the k and b of `_UNSEEN`, and u is 0.16 after a day and 0.01 after two.
+
 Hours off are those of the day in which it did nothing on all of the earlier half of its days; the
 chance that a day has work in them is (x + 0.5) / (n + 1), of the x of n later days that had
 (`hours_off`): days that chose the hours would flatter them.
@@ -56,6 +63,8 @@ _MOST = 10.0
 """Exposure of a job's earlier rests that counts at most: none speaks for all, nor many short
 ones for a long one."""
 _LEAST_HOURS_OFF = 4
+_UNSEEN, _CYCLE_HOURS = (0.5, 0.6), 16.0
+"""k and b of (1) for hours of the day in which a job was not seen, and C of (3)."""
 _FLOOR = 0.01
 """No chance is stated lower, nor higher than what it leaves: a few weeks show no certainty."""
 
@@ -319,7 +328,7 @@ def _by_hour(ages: Values, clock: float, days: int) -> Flags:
 
 
 def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> WorkReturn:
-    """Return the chance by equations (1) and (2); `similar` is that of `similar_rests`."""
+    """Return the chance by equations (1) to (3); `similar` is that of `similar_rests`."""
     mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
     present = np.array([0.0, np.log(age / LEAST)])
     earlier_rests = rests.evidence[:, 0].sum(axis=0) - present
@@ -339,8 +348,14 @@ def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> Wo
         total += _REST * len(reached)
         for weight, with_work in _windows(rests, ahead_hours):
             worked, total = worked + weight * with_work, total + weight
+    chance = worked / total
+    if not rests.never_worked:
+        cycles = float(rests.observed.max(initial=0.0)) / _CYCLE_HOURS
+        shape, rate = _UNSEEN
+        prior = 1.0 - (rate / (rate + log_time)) ** shape
+        chance += (prior - chance) / (1.0 + cycles**4)
     return WorkReturn(
-        chance=min(max(worked / total, _FLOOR), 1.0 - _FLOOR),
+        chance=min(max(chance, _FLOOR), 1.0 - _FLOOR),
         ahead_hours=ahead_hours,
         present=rests.present,
         earlier=len(earlier),

@@ -25,6 +25,8 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 JOBS, SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/statefulsets"
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 GPU = "nvidia.com/gpu"
 
 Lists = dict[str, list[dict[str, Any]]]

@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, only, pod, served, told
+from beds.kubernetes_lists import (
+    CLAIMS,
+    CLASSES,
+    GPU,
+    NODES,
+    PODS,
+    SLICES,
+    TEMPLATES,
+    node,
+    only,
+    pod,
+    served,
+    told,
+)
 from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 
 from collectors.kubernetes.findings import kubernetes_findings
@@ -184,6 +197,66 @@ def test_devices_of_another_driver_are_told_by_its_name(tmp_path: Path) -> None:
     assert unread_texts(found) == [
         f"1 node (n1) and 1 pod (ml/sim) hold gpu.intel.com, which is {NOT_READ}"
     ]
+
+
+def claims_something(**limits: str) -> Any:
+    """A pod that waits for a claim of its own, by which the API is asked for classes."""
+    made = pod("p", at="n1", limits=limits)
+    made["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "big"}]
+    return made
+
+
+def device_class(name: str, driver: str, **spec: Any) -> Any:
+    """A device class whose devices are those of a driver."""
+    selector = {"cel": {"expression": f'device.driver == "{driver}" && true'}}
+    return {"metadata": {"name": name}, "spec": {"selectors": [selector], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ({"exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}, ""),
+        ({"exactly": {"deviceClassName": "dra.net"}}, "dra.net of a claim"),
+        ({"exactly": {"deviceClassName": "big-gpus"}}, "big-gpus of a claim"),
+        ({"exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}, "All"),
+        ({"firstAvailable": [{"deviceClassName": "gpu.nvidia.com"}]}, "firstAvailable"),
+    ],
+)
+def test_a_template_of_claims_that_is_not_understood_is_told(
+    tmp_path: Path, request_: Any, text: str
+) -> None:
+    """Before any pod of it has a claim, so that nothing waits unseen."""
+    template = {
+        "metadata": {"name": "big", "namespace": "ml"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "g", **request_}]}}},
+    }
+    lines = unread_texts(told({PODS: [claims_something()], TEMPLATES: [template]}, tmp_path))
+    assert len(lines) == bool(text)
+    assert all(line.startswith("1 claim template (ml/big) holds ") for line in lines)
+    assert all(text in line for line in lines)
+
+
+def test_a_device_class_that_is_not_understood_is_told(tmp_path: Path) -> None:
+    """By the driver of its devices, and with who asks for them as for a resource (KEP-5004)."""
+    classes = [
+        device_class("gpu.nvidia.com", "gpu.nvidia.com"),
+        device_class("fast-links", "dra.net", extendedResourceName="example.com/link"),
+        device_class("tall", "gpu.example.com"),
+        device_class("wide", "gpu.nvidia.com", extendedResourceName="example.com/wide"),
+    ]
+    pods = [claims_something(**{"example.com/wide": "2", "example.com/link": "1"})]
+    assert unread_texts(told({PODS: pods, CLASSES: classes}, tmp_path)) == [
+        f"1 pod (ml/p) and 1 device class (wide) hold example.com/wide, which is {NOT_READ}",
+        f"1 device class (tall) holds gpu.example.com, which is {NOT_READ}",
+    ]
+
+
+def test_classes_are_asked_for_where_pods_have_claims(tmp_path: Path) -> None:
+    """Elsewhere nobody needs the right to list them."""
+    plain = told({PODS: [pod("p", at="n1", limits={GPU: "1"})]}, tmp_path, CLASSES, TEMPLATES)
+    assert not [line for line in plain.report.warnings if "DeviceClass" in line]
+    claims = told({PODS: [claims_something()]}, tmp_path, CLASSES, TEMPLATES)
+    assert len([line for line in claims.report.warnings if "forbidden" in line]) == 2
 
 
 @pytest.mark.parametrize("label", ["amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"])

@@ -189,6 +189,19 @@ def rests(returned: list[float], unended: list[float], present: float, work: boo
     )
 
 
+@pytest.mark.parametrize("turn", [1.5, 3.0])
+def test_many_rests_of_one_day_are_the_word_of_one_day(turn: float) -> None:
+    """That work always returned before the evening tells little of the night; ten days tell it."""
+    job = make_job()
+
+    def chance_after(hours: float) -> float:
+        frame = history_in_turns(job, 15, turn=turn, busy=0.25, hours=hours, rest=1.0)
+        rows = job_histories(frame)[job.job_id]
+        return return_of(rests_of(rows, slot_hours=0.25, idle_ratio=0.01), [], 4.0).chance
+
+    assert 0.4 < chance_after(16) < 0.75 < 0.95 < chance_after(240)
+
+
 hours = st.floats(0.25, 400.0, allow_nan=False)
 some_rests = st.builds(rests, st.lists(hours, max_size=12), st.lists(hours, max_size=4), hours)
 evidence = st.lists(
@@ -229,10 +242,13 @@ def test_a_longer_horizon_never_lowers_the_chance(
 def test_beyond_all_earlier_rests_the_chance_falls(
     returned: list[float], others: list[Values], beyond: float, more: float
 ) -> None:
-    """The longer it has rested, the longer it goes on; two slots may be how slots were cut."""
-    present = max([1.0, *returned]) + beyond
+    """The longer it has rested, the longer it goes on; two slots may be how slots were cut.
+
+    Of a job that was seen for as long: in its first days what was seen of it gains weight.
+    """
+    present, weeks = max([1.0, *returned]) + beyond, np.arange(1.0, 1200.0)
     chances = [
-        return_of(rests(returned, [], age), others, 24.0).chance
+        return_of(replace(rests(returned, [], age), observed=weeks), others, 24.0).chance
         for age in (present, present + more)
     ]
     assert chances[1] <= chances[0] + 1e-12

@@ -5,6 +5,7 @@ instance is one device of its job; a board's time and energy are split as `rollu
 are the boards of fleet and groups, so that parts and free boards are the boards.
 """
 
+from data.base.units import IDLE_RATIO
 from data.facts.columns import SAMPLES
 
 _ENDS = """
@@ -37,15 +38,17 @@ WITH devices AS (
     GROUP BY 1, 2, 3, 4 HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,
-    avg(utilization) * count(*) AS effective_gpus,
-    avg(utilization) AS utilization_ratio,
-    max(largest) AS utilization_max_ratio,
+    CASE WHEN count(utilization) = count(*) THEN sum(utilization) END AS effective_gpus,
+    CASE WHEN count(utilization) = count(*) THEN avg(utilization) END AS utilization_ratio,
+    CASE WHEN count(utilization) = count(*) OR max(largest) > {IDLE_RATIO}
+        THEN max(largest) END AS utilization_max_ratio,
     count(*)::FLOAT8 AS allocated_gpus,
     max(memory) AS memory_used_mib,
-    avg(power) * count(*) AS power_watts,
+    CASE WHEN count(power) = count(*) THEN sum(power) END AS power_watts,
     sum(samples)::BIGINT AS sample_count
 FROM devices GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this module are put together
+"""Sums of a job are unknown while a device of it is not read; work of others is work of it."""
 
 NEWEST = """
 SELECT sampled_at FROM samples WHERE sampled_at <= :until ORDER BY sampled_at DESC LIMIT 1

@@ -61,6 +61,16 @@ def test_no_fault_of_an_exporter_changes_what_is_at_work(
     assert not failures, "\n".join([line, *map(str, plainest)])
 
 
+def test_a_job_of_which_one_board_tells_no_power_gets_no_cap(tmp_path: Path) -> None:
+    """Its exporter changed the unit: number 738 of seed P14."""
+    job = DrawnJob(
+        number=738, kind="bursts of seconds", fault="unit changes", variant="power in mW",
+        changes_at=0.371, boards=4, fields=("engine", "sm", "power"), program=30, duty=0.22056,
+        period_minutes=30, step_seconds=900,
+    )  # fmt: skip
+    assert judge_exporters([job], tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("fault", "variant", "words"),
     [

@@ -113,7 +113,10 @@ def _of_holders(scenario: Scenario, boards: list[Board], outcome: CycleOutcome) 
         job_id(scenario, name) for board in boards if not board.is_sure for name in board.jobs
     }
     for entry in outcome.recommendations:
-        if entry.job_id in shared:
+        # Idle holders of a board may be told to stop together, each with all the others' names.
+        beside = others.get(entry.job_id, set())
+        together = beside and entry.is_advice and not scenario.percent
+        if entry.job_id in shared and not (together and all(o in entry.change for o in beside)):
             yield f"{entry.action} is proposed for {entry.job_id}, which shares its board"
 
 
