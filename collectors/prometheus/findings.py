@@ -20,8 +20,8 @@ from collectors.readings.metric_names import (
     NEEDED,
     UTILIZATION_PREFERENCE,
     readable_names,
+    unread_metrics,
 )
-from collectors.readings.unread_metrics import unread_metrics
 from collectors.shared.collector import Finding
 from data.base.counts import count_text
 from data.base.errors import CollectorError, scrub

@@ -26,12 +26,12 @@ from collectors.readings.metric_names import (
     NEEDED,
     XIDS,
     readable_names,
+    unread_metrics,
 )
 from collectors.readings.missing_labels import missing_label_warnings
 from collectors.readings.reported_progress import progress_of
 from collectors.readings.serving_metric_names import slot_functions
 from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
-from collectors.readings.unread_metrics import unread_metrics
 from collectors.shared.collector import Finding, Source, Window
 from data.base.clock import floor_to_slot
 from data.base.errors import UnexpectedAnswerError

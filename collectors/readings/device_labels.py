@@ -73,7 +73,7 @@ def in_our_words(metric: str, labels: Labels) -> Labels:
     exporter = EXPORTER_OF.get(metric)
     if exporter is None or not exporter.needs:
         return labels
-    for name, values in exporter.whole.items():
+    for name, values in exporter.modes.items():
         if labels.get(name, "") not in values:
             raise UnreadDeviceError(f"{name}={labels[name]}")
     if not all(labels.get(name, "").strip() for name in exporter.needs) or any(

@@ -12,9 +12,8 @@ import pandas as pd
 
 from collectors.readings.board_xids import xids_of
 from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
-from collectors.readings.metric_names import BY_NAME, INFOS, readable_names
+from collectors.readings.metric_names import BY_NAME, INFOS, readable_names, unread_metrics
 from collectors.readings.missing_labels import missing_label_warnings
-from collectors.readings.unread_metrics import unread_metrics
 from data.base.errors import UnexpectedAnswerError, scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected

@@ -4,6 +4,7 @@ A quantity is a row of FIELDS, most of them a field of DCGM (dcgm_fields.h). exp
 the names, with the unit of each; docs/extending.md says how to add an exporter.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,10 @@ from enum import StrEnum
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
+
+from data.base.counts import count_text
+from data.base.errors import scrub
+from data.facts.gpu_resources import NOT_READ
 
 PERCENT = 0.01
 _UNITS = {
@@ -109,7 +114,7 @@ class Exporter:
     needs: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     only: Mapping[str, list[str]] = field(default_factory=lambda: MappingProxyType({}))
-    whole: Mapping[str, list[str]] = field(default_factory=lambda: MappingProxyType({}))
+    modes: Mapping[str, list[str]] = field(default_factory=lambda: MappingProxyType({}))
     alone: bool = False
 
     def spellings(self, metric: str) -> tuple[str, ...]:
@@ -156,12 +161,12 @@ def names_of(*quantities: str) -> tuple[str, ...]:
 
 def readable_names(names: Iterable[str]) -> frozenset[str]:
     """Return the names that are read of those that one server or recording holds."""
-    known = {name: EXPORTER_OF[name] for name in names if name in EXPORTER_OF}
-    others = any(not exporter.alone for exporter in known.values())
-    first = next((exporter for exporter in EXPORTERS if exporter in known.values()), None)
+    rows = {name: EXPORTER_OF[name] for name in names if name in EXPORTER_OF}
+    others = any(not exporter.alone for exporter in rows.values())
+    first = next((exporter for exporter in EXPORTERS if exporter in rows.values()), None)
     return frozenset(
         name
-        for name, exporter in known.items()
+        for name, exporter in rows.items()
         if not exporter.alone or (not others and exporter is first)
     )
 
@@ -189,3 +194,48 @@ INFO = "nvidia_smi_gpu_info"
 
 UTILIZATION_PREFERENCE = ("sm_active", "gr_engine_active", "gpu_util")
 """SM_ACTIVE before GR_ENGINE_ACTIVE before GPU_UTIL, which one tiny kernel saturates."""
+
+_AMD, _UNKNOWN = "AMD's device-metrics-exporter", "an exporter that is not known"
+_FAMILIES = (
+    (
+        re.compile(
+            r"amd_(?:gpu|smi)_\w+|rocm_\w+|gpu_(?:gfx|umc|mma|vcn|edge|junction|xgmi|ecc|\w*package)_\w+"
+            r"|gpu_\w*(?:vram|gtt)\w*"
+        ),
+        _AMD,
+    ),
+    (re.compile(r"habanalabs_\w+"), "Intel's Gaudi exporter"),
+    (re.compile(r"xpum_\w+"), "Intel's XPU manager"),
+    (re.compile(r"npu_\w+|ascend_\w+"), "Huawei's NPU exporter"),
+    (re.compile(r"neuron(?:core)?_\w+"), "AWS Neuron's monitor"),
+    (re.compile(r"(?:hy_)?dcu_\w+"), "Hygon's DCU exporter"),
+    (re.compile(r"mlu_\w+"), "Cambricon's exporter"),
+    (
+        re.compile(r"hami_\w+|vgpu_\w+|host(?:gpu|core)\w+|gpudevice\w+|nodegpu\w*|nodevgpu\w*"),
+        "HAMi's monitor",
+    ),
+    (re.compile(r"slurm_job_\w*gpu\w*"), "slurm-job-exporter"),
+    (re.compile(r"hw_gpu_\w+"), "OpenTelemetry's hardware metrics"),
+    (re.compile(r"gpu_(?!cache)\w+"), _UNKNOWN),
+)
+"""Names in lower case, and whose they are; the first that fits counts."""
+
+
+def unread_metrics(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each exporter of which no metric of accelerators is read."""
+    by_exporter: dict[str, list[str]] = {}
+    distinct = sorted(set(names))
+    readable = readable_names(distinct)
+    exporters = {EXPORTER_OF[name].name for name in readable}
+    for name in distinct:
+        folded = name.casefold()
+        whose = next((whose for what, whose in _FAMILIES if what.fullmatch(folded)), "")
+        # AMD's names begin as those of an unknown exporter do.
+        is_foreign = whose not in exporters and (whose != _UNKNOWN or _AMD not in exporters)
+        if whose and is_foreign and name not in readable:
+            by_exporter.setdefault(whose, []).append(name)
+    return tuple(
+        f"{count_text(len(metrics), 'metric')} of {whose}, such as {scrub(metrics[0], limit=60)}, "
+        f"{'is' if len(metrics) == 1 else 'are'} {NOT_READ}"
+        for whose, metrics in by_exporter.items()
+    )

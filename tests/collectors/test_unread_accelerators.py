@@ -27,7 +27,7 @@ from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.objects import gpu_resources
 from collectors.readings.exposition_text import read_dcgm_text
-from collectors.readings.unread_metrics import unread_metrics
+from collectors.readings.metric_names import unread_metrics
 from collectors.shared.collector import Window
 from collectors.shared.json_parts import quantity
 from collectors.slurm.backend import SlurmAnswers, read_nodes, read_queue
