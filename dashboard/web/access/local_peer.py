@@ -39,10 +39,10 @@ def peer_uid(scope: Scope) -> int | None:
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return None
-    here, there = (end[0].removeprefix(_MAPPED) for end in (client, server))
-    family = socket.AF_INET6 if ":" in here else socket.AF_INET
+    peer, host = (end[0].removeprefix(_MAPPED) for end in (client, server))
+    family = socket.AF_INET6 if ":" in peer else socket.AF_INET
     with suppress(OSError, AttributeError, struct.error):  # another system, or one that forbids it
-        ends = [socket.inet_pton(family, address) for address in (here, there)]
+        ends = [socket.inet_pton(family, address) for address in (peer, host)]
         ports = [end[1].to_bytes(2) for end in (client, server)]
         parts = (_QUESTION.size, _BY_FAMILY, _REQUEST, 0, 0, family, socket.IPPROTO_TCP, 0, 0)
         question = _QUESTION.pack(*parts, 1 << _ESTABLISHED, *ports, *ends, 0, b"\xff" * 8)
