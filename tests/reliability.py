@@ -44,9 +44,9 @@ _ATTACK_HEAD = """
 ## A fresh attack
 
 In November 2026 a tester who had read these pages, and no code, attacked started servers on two
-cores that other work kept busy; later that month a second one did, with other attacks. What both
-left out, hostile Git and mail servers, power agents, buttons posted by hand and two web processes
-at once, was tried with the code at hand.
+cores that other work kept busy; later that month a second and a third did, with other attacks.
+What they left out, hostile Git and mail servers, power agents, buttons posted by hand and two web
+processes at once, was tried with the code at hand.
 
 | attack | outcome |
 |---|---|

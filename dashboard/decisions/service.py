@@ -328,7 +328,7 @@ class DecisionService:
                 # Noted here: a stop may be over before the worker looks, which then finds it noted.
                 with SWITCH_NOTES:
                     ask(self.store, STOP, by=person.actor, at=at, reason=reason)
-                    note_stop(self.store, state, at=at)
+                    note_stop(self.store, state, at=at, actor=person.actor)
             except TrimtabError as error:  # no applier works without the store either
                 logger.warning("applying is stopped, and the record does not say so yet: %s", error)
 

@@ -57,10 +57,23 @@ def test_a_stop_that_is_over_before_the_worker_looks_is_noted(bench: Bench) -> N
     bench.worker.work_once()
     entries = bench.store.reader.entries(("stopped", "resumed"))
     assert [(entry.event, entry.actor) for entry in entries] == [
-        ("stopped", "Kim"),
+        ("stopped", "Kim (by file)"),
         ("resumed", "Robin"),
     ]
     assert "trouble" in entries[0].detail
+
+
+def test_whoever_stops_without_end_fills_neither_record_nor_mailboxes(bench: Bench) -> None:
+    """Ten notes of one person for one stop, which holds; another person's is noted too."""
+    desk = service_of(bench)
+    for number in range(30):
+        desk.stop(Person(name="Kim"), f"reason {number}")
+    desk.stop(Person(name="Robin"), "trouble")
+    stop(bench.folder / "STOP", by="Robin", reason="said by a file alone")
+    bench.worker.work_once()
+    noted = [entry.actor for entry in bench.store.reader.entries(("stopped",))]
+    assert noted == [*["Kim"] * 10, "Robin", "Robin (by file)"]
+    assert desk.stopped() is not None
 
 
 def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:

@@ -63,6 +63,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+_HANG_UP = """
+import encodings.idna, os, socket, sys  # the account below may not read the library
+os.setgroups([])
+os.setresgid(*3 * [int(sys.argv[2])])
+os.setresuid(*3 * [int(sys.argv[2])])
+for _round in range(200):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=120) as link:
+        link.sendall(b"GET /api/v1/jobs HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+"""
+
+
 def decision(by: str) -> dict[str, str]:
     """Return headers and body of an approval."""
     body = json.dumps({"decision": "reject", "reason": "accepted-risk", "comment": "x"})
@@ -88,6 +99,22 @@ def test_another_account_of_the_machine_is_not_let_in(server: Server) -> None:
     assert [status for status, _headers, _text in replies] == [403] * 8
     assert "account 65534" in replies[0][2]
     assert [status for status, *_ in ask_as_other(server, ("GET", "/livez", {}))] == [200]
+
+
+def cpu_seconds(server: Server) -> float:
+    """Return what the server has used of processors, s."""
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    return sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@_AS_ROOT
+def test_another_account_that_hangs_up_costs_little(server: Server) -> None:
+    """Its request is refused, at a price far below that of a walk over all connections."""
+    before = cpu_seconds(server)
+    words = [sys.executable, "-S", "-c", _HANG_UP, str(urlsplit(server.base).port), str(OTHER)]
+    subprocess.run(words, check=True)
+    assert '"stopped":false' in answer(server, "/api/v1/stop")[1]
+    assert cpu_seconds(server) - before < 4  # 16 while the kernel's tables were read
 
 
 @_AS_ROOT

@@ -120,7 +120,8 @@ def test_a_stop_from_another_folder_reaches_the_server(folder: Path, tmp_path: P
         assert server.end() == 0
     with open_store(f"duckdb:///{folder}/t.duckdb") as store:
         said = [(entry.actor, entry.event) for entry in store.reader.audit()]
-    assert [who for who, event in said if event in ("stopped", "resumed")] == ["Kim", "Kim"], said
+    switched = [who for who, event in said if event in ("stopped", "resumed")]
+    assert switched == ["Kim (by file)", "Kim"], said
     with trimtab(folder, "apply", "stop", "--by", "Kim") as late:
         assert late.ended() == 1
 

@@ -335,6 +335,28 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
     assert load_settings(path, environ={}).settings.planning.slot_minutes == 30
 
 
+def test_line_ends_of_windows_are_line_ends(tmp_path: Path) -> None:
+    """A file with them says what it says without; within a text they are refused as others are."""
+    lines = [
+        "[access]",
+        'mode = "open"  # note',
+        'approvers = """ann,\\',
+        '  bob"""',
+        "[serve]",
+        "port = 8600",
+    ]
+    read = []
+    for end in ("\n", "\r\n"):
+        path = tmp_path / f"{len(end)}.toml"
+        path.write_bytes(end.join([*lines, ""]).encode())
+        read.append(load_settings(path, environ={}).settings)
+    assert read[0] == read[1]
+    assert (read[1].access.approvers, read[1].serve.port) == ("ann,bob", 8600)
+    path.write_bytes(b'[notify]\r\nmail_from = """a@site.example\r\nBcc: b@site.example"""\r\n')
+    with pytest.raises(SettingsError, match=r"notify\.mail_from.*one line"):
+        load_settings(path, environ={})
+
+
 TEXTS = [
     (section, field)
     for section, field in FIELDS

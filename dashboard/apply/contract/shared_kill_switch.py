@@ -7,6 +7,7 @@ back and removes the file of the host where it is done, and leaves a file made b
 """
 
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 
@@ -14,6 +15,7 @@ from dashboard.apply.contract.kill_switch import Stopped, stopped
 from data.store import Store
 
 STOP, RESUME = "stop-asked", "resume-asked"
+_MOST_NOTES = 10
 SWITCH_NOTES = Lock()
 """Held while the switch is looked at and noted: two threads would note one stop twice."""
 
@@ -43,8 +45,17 @@ def last_switch(store: Store) -> str:
     return events[-1].detail if events else ""
 
 
-def note_stop(store: Store, stop: Stopped, *, at: datetime) -> None:
-    """Put a stop into the audit, unless it is the last text there; SWITCH_NOTES is held."""
-    if (text := stop.describe()) != last_switch(store):
-        actor = stop.by or "file"
+def note_stop(store: Store, stop: Stopped, *, at: datetime, actor: str = "") -> None:
+    """Put a stop into the audit, unless it is the last text there; SWITCH_NOTES is held.
+
+    The actor is who asked here or in the record; a name in a file is what its writer put there.
+    Nobody has more than a few notes of one stop, each of which is told by mail.
+    """
+    if not actor and stop == _stored_stop(store):
+        actor = stop.by
+    actor = actor or (f"{stop.by} (by file)" if stop.by else "file")
+    text, events = stop.describe(), store.reader.entries(("stopped", "resumed"))
+    notes = list(takewhile(lambda entry: entry.event == "stopped", reversed(events)))
+    count = sum(entry.actor == actor for entry in notes)
+    if not notes or (notes[0].detail != text and count < _MOST_NOTES):
         store.append_audit(at=at, actor=actor, event="stopped", digest="", detail=text)

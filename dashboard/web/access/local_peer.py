@@ -5,12 +5,12 @@ system, a tunnel of another account), the key in the address that the start prin
 """
 
 import hmac
-import ipaddress
 import os
 import secrets
-import sys
+import socket
+import struct
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import Scope
@@ -18,11 +18,14 @@ from starlette.types import Scope
 KEY = "key"
 """The parameter of the printed address, and the end of the name of its cookie."""
 _START_KEY = secrets.token_urlsafe(24)
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_ESTABLISHED = "01"
-"""Any other state lists a connection that its account may have left, as one of root."""
-_TRIES = 3
-"""The kernel writes its table piece by piece, and may pass over a row while others come and go."""
+_SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
+"""Numbers of the kernel: NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST."""
+_QUESTION = struct.Struct("=IHHII4BI2s2s16s16sI8s")
+"""nlmsghdr and inet_diag_req_v2: one connection by its two ends, without a walk over all."""
+_ANSWER = struct.Struct("=4xH11xB62xI")
+"""Of nlmsghdr and inet_diag_msg: the type, the state and the account."""
+_ESTABLISHED = 1
+"""In any other state its account may have left the connection, which is listed as one of root."""
 _MAPPED = "::ffff:"
 
 
@@ -36,34 +39,20 @@ def peer_uid(scope: Scope) -> int | None:
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return None
-    try:
-        ends = [
-            (_written(client[0], client[1], mapped), _written(server[0], server[1], mapped))
-            for mapped in (False, True)
-        ]
-    except ValueError:
-        return None
-    rows = tuple(f"{local} {remote} {_ESTABLISHED} " for local, remote in ends)
-    for _try in range(_TRIES):
-        for table in _TABLES:
-            try:
-                lines = table.read_text(encoding="ascii").splitlines()
-            except OSError:
-                continue
-            for line in lines:
-                if any(row in line for row in rows):
-                    return int(line.split()[7])
+    peer, host = (end[0].removeprefix(_MAPPED) for end in (client, server))
+    family = socket.AF_INET6 if ":" in peer else socket.AF_INET
+    with suppress(OSError, AttributeError, struct.error):  # another system, or one that forbids it
+        ends = [socket.inet_pton(family, address) for address in (peer, host)]
+        ports = [end[1].to_bytes(2) for end in (client, server)]
+        parts = (_QUESTION.size, _BY_FAMILY, _REQUEST, 0, 0, family, socket.IPPROTO_TCP, 0, 0)
+        question = _QUESTION.pack(*parts, 1 << _ESTABLISHED, *ports, *ends, 0, b"\xff" * 8)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
+            kernel.settimeout(1)
+            kernel.sendto(question, (0, 0))
+            kind, state, uid = _ANSWER.unpack_from(kernel.recv(4096))
+        if (kind, state) == (_BY_FAMILY, _ESTABLISHED):
+            return int(uid)
     return None
-
-
-def _written(address: str, port: int, mapped: bool) -> str:
-    """Return one end as the kernel lists it; `mapped` is IPv4 on a socket of IPv6."""
-    packed = ipaddress.ip_address(address.removeprefix(_MAPPED)).packed
-    if mapped and len(packed) == 4:
-        packed = ipaddress.ip_address(f"{_MAPPED}{address.removeprefix(_MAPPED)}").packed
-    step = -1 if sys.byteorder == "little" else 1
-    words = (packed[start : start + 4][::step].hex() for start in range(0, len(packed), 4))
-    return f"{''.join(words)}:{port:04x}".upper()
 
 
 def is_own_account(uid: int | None) -> bool:
