@@ -41,6 +41,11 @@ short limits pass meanwhile.
 _ENDED = 500
 _IN_USE = timedelta(days=1)
 """A node on which nothing ran for so long is not counted."""
+_UNLIKE = 0.2
+"""Standard deviation of the logarithm by which waits miss that are played with the true lengths.
+
+From queues of a real slurmctld: benchmarks/results/queue_waits.md, seeds 541 and 543.
+"""
 _MOST = 4.0
 """A play is scaled by so much at most: beyond it the scheduler's start is taken for its own."""
 
@@ -149,10 +154,10 @@ class QueueReplay:
             expected=None,
         )
         plays, _shares = self._plays_of([*self._waiting, again], freed)
-        return self._wait(plays[:, -1] - self._now, again, days)
+        return self._wait(plays[:, -1], again, days)
 
     def _plays_of(self, waiting: Sequence[_Waiting], freed: int = -1) -> tuple[Values, Values]:
-        """Return the starts of jobs in line [plays, jobs], and the shares of limits they took.
+        """Return the waits of jobs in line [plays, jobs], and the shares of limits they took.
 
         The run `freed` gives its GPUs back at once.
         """
@@ -171,7 +176,8 @@ class QueueReplay:
             requests = [job.request for job in waiting]
             starts.append(self._play(ends.tolist(), requests, (shares * limits).tolist()))
             all_shares.append(shares)
-        return np.array(starts), np.array(all_shares)
+        waits = np.array(starts) - self._now
+        return waits * rng.lognormal(0.0, _UNLIKE, waits.shape), np.array(all_shares)
 
     def _play(
         self, ends: Sequence[float], requests: Sequence[_Request], lengths: Sequence[float]
@@ -240,10 +246,10 @@ class QueueReplay:
     ) -> Values:
         """Return waits, scaled to the scheduler's where it expects a start."""
         if expected is None:
-            return plays - self._now
+            return plays
         ratio = (expected - self._now) / max(1.0, by_limits - self._now)
         if 1 / _MOST < ratio < _MOST:
-            return (plays - self._now) * ratio
+            return plays * ratio
         return (expected - self._now) * shares
 
     def _wait(self, waits: Values, job: _Waiting, days: float) -> QueueWait:
