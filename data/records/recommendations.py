@@ -260,11 +260,11 @@ class Approval:
 
 def in_named_order(recommendations: Sequence[Recommendation]) -> list[Recommendation]:
     """Return recommendations with those before each that it says are to be applied first."""
-    ordered, waiting = list[Recommendation](), list(recommendations)
-    while waiting:
-        names = {one.name_in_order for one in waiting}
+    ordered, rest = list[Recommendation](), list(recommendations)
+    while rest:
+        names = {entry.name_in_order for entry in rest}
         # Should each of them name another, the first of the list is the first.
-        ready = [one for one in waiting if names.isdisjoint(one.applied_first)] or waiting[:1]
+        ready = [entry for entry in rest if names.isdisjoint(entry.applied_first)] or rest[:1]
         ordered += ready
-        waiting = [one for one in waiting if one not in ready]
+        rest = [entry for entry in rest if entry not in ready]
     return ordered

@@ -68,7 +68,7 @@ class _Waiting:
     expected: float | None
 
 
-class _Run(NamedTuple):
+class _NodeHold(NamedTuple):
     """GPUs in use on each of some nodes until the time limit, in s; `number` tells runs apart."""
 
     latest: float
@@ -89,14 +89,14 @@ class QueueReplay:
         rooms = _rooms(jobs, as_of)
         at = {node: number for number, node in enumerate(rooms)}
         self._free = list(rooms.values())
-        self._runs: list[_Run] = []
+        self._runs: list[_NodeHold] = []
         for number, job in enumerate(running):
             nodes = tuple(at[node] for node in job.scheduling.nodes)
             width = job.gpu_count / max(1, len(nodes))
             for node in nodes:
                 self._free[node] = max(0.0, self._free[node] - width)
             latest = max(self._now, _since(job).timestamp() + _limit(job))
-            self._runs.append(_Run(latest=latest, number=number, nodes=nodes, width=width))
+            self._runs.append(_NodeHold(latest=latest, number=number, nodes=nodes, width=width))
         # As the scheduler goes through them; the order of its expected starts has backfill in it.
         in_order = sorted(in_line, key=lambda job: (-_priority(job), arrival_of(job), job.job_id))
         largest = max(rooms.values(), default=0.0)
@@ -112,15 +112,17 @@ class QueueReplay:
         self._limits = np.array([_limit(job) for job in running])
         so_far = np.array([self._now - _since(job).timestamp() for job in running])
         self._so_far = so_far / np.maximum(self._limits, 1.0)
-        ended = [(_user(job), share) for job in jobs if (share := _share(job)) is not None]
+        past_shares = [(_user(job), share) for job in jobs if (share := _share(job)) is not None]
         self._users = [_user(job) for job in running]
         self._lengths = RunLengths(
-            ended[-_ENDED:],
+            past_shares[-_ENDED:],
             list(zip(self._users, self._so_far.tolist(), strict=True)),
             [job.user for job in self._waiting],
         )
         self._basis = (
-            f"the lengths of {len(ended)} ended runs" if ended else "assumed lengths of runs"
+            f"the lengths of {len(past_shares)} ended runs"
+            if past_shares
+            else "assumed lengths of runs"
         )
         self._plays = max(12, min(_PLAYS, _WORK // max(1, len(running) + len(in_order))))
 
@@ -132,8 +134,8 @@ class QueueReplay:
     def waits(self, days: float) -> dict[str, QueueWait]:
         """Return the remaining wait of each job in line."""
         plays, shares = self._plays_of(self._waiting)
-        told = any(job.expected is not None for job in self._waiting)
-        by_limits = self._plan() if told else [math.inf] * len(self._waiting)
+        has_expected = any(job.expected is not None for job in self._waiting)
+        by_limits = self._plan() if has_expected else [math.inf] * len(self._waiting)
         return {
             job.job_id: self._wait(
                 self._scaled(plays[:, at], by_limits[at], job.expected, shares[:, at]), job, days
@@ -143,23 +145,23 @@ class QueueReplay:
 
     def requeue_waits(self, gpus: int, limit: float, days: float) -> QueueWait:
         """Return the wait of a job that gives so many GPUs back now and asks for them again."""
-        freed = next(
+        returned = next(
             at for at, run in enumerate(self._runs) if round(run.width * len(run.nodes)) == gpus
         )
-        run = self._runs[freed]
+        run = self._runs[returned]
         again = _Waiting(
             job_id="",
-            user=self._users[freed],
+            user=self._users[returned],
             request=_Request(nodes=len(run.nodes), width=run.width, limit=limit),
             expected=None,
         )
-        plays, _shares = self._plays_of([*self._waiting, again], freed)
+        plays, _shares = self._plays_of([*self._waiting, again], returned)
         return self._wait(plays[:, -1], again, days)
 
-    def _plays_of(self, waiting: Sequence[_Waiting], freed: int = -1) -> tuple[Values, Values]:
+    def _plays_of(self, waiting: Sequence[_Waiting], returned: int = -1) -> tuple[Values, Values]:
         """Return the waits of jobs in line [plays, jobs], and the shares of limits they took.
 
-        The run `freed` gives its GPUs back at once.
+        The run `returned` gives its GPUs back at once.
         """
         rng = np.random.default_rng(0)
         running = self._lengths.rows(self._users)
@@ -170,8 +172,8 @@ class QueueReplay:
             law = self._lengths.draw(rng)
             rests = law.shares(running, self._so_far, rng) - self._so_far
             ends = self._now + rests * self._limits
-            if freed >= 0:
-                ends[freed] = self._now
+            if returned >= 0:
+                ends[returned] = self._now
             shares = law.shares(users, np.zeros(len(users)), rng)
             requests = [job.request for job in waiting]
             starts.append(self._play(ends.tolist(), requests, (shares * limits).tolist()))
@@ -199,7 +201,7 @@ class QueueReplay:
                     free[node] += over.width
             for at, nodes in _startable(now, line[:_DEPTH], requests, free, runs):
                 request = requests[at]
-                run = _Run(
+                run = _NodeHold(
                     latest=now + request.limit,
                     number=len(ends) + at,
                     nodes=nodes,
@@ -216,26 +218,34 @@ class QueueReplay:
     def _plan(self) -> list[float]:
         """Return the starts as the scheduler expects them: a whole node is kept for each job."""
         runs, starts = sorted(self._runs), [math.inf] * len(self._waiting)
-        kept: list[tuple[float, float, tuple[int, ...]]] = []
+        reservations: list[tuple[float, float, tuple[int, ...]]] = []
         for at, job in enumerate(self._waiting[:_DEPTH]):
             limit, start, now = job.request.limit, math.inf, self._now
             while now < math.inf:
-                held = {
-                    n for begin, end, on in kept if begin < now + limit and end > now for n in on
+                busy_nodes = {
+                    n
+                    for begin, end, on in reservations
+                    if begin < now + limit and end > now
+                    for n in on
                 }
-                nodes = [node for node in range(len(self._free)) if node not in held]
-                start, found = _by_limits(runs, self._free, nodes, job.request, now)
+                nodes = [node for node in range(len(self._free)) if node not in busy_nodes]
+                start, place = _by_limits(runs, self._free, nodes, job.request, now)
                 next_look = min(
-                    (edge for begin, end, _on in kept for edge in (begin, end) if edge > now),
+                    (
+                        edge
+                        for begin, end, _on in reservations
+                        for edge in (begin, end)
+                        if edge > now
+                    ),
                     default=math.inf,
                 )
-                overlaps = any(
-                    begin < start + limit and end > start and not set(on).isdisjoint(found)
-                    for begin, end, on in kept
+                collides = any(
+                    begin < start + limit and end > start and not set(on).isdisjoint(place)
+                    for begin, end, on in reservations
                 )
-                if start <= next_look and not overlaps:
-                    if found:
-                        kept.append((start, start + limit, found))
+                if start <= next_look and not collides:
+                    if place:
+                        reservations.append((start, start + limit, place))
                     break
                 now = min(next_look, start) if start > now else next_look
             starts[at] = start
@@ -288,30 +298,30 @@ def _startable(
     line: Iterable[int],
     requests: Sequence[_Request],
     free: Sequence[float],
-    runs: Sequence[_Run],
+    runs: Sequence[_NodeHold],
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield who of the line starts now, and where; `free` and `runs` are to follow each."""
-    kept: dict[int, float] = {}
-    refused: set[_Request] = set()
+    reservations: dict[int, float] = {}
+    refusals: set[_Request] = set()
     places, smallest = _KEPT, min(request.width for request in requests)
     for at in line:
         if max(free) < smallest:
             return
         request = requests[at]
         # Within a look room only shrinks: what was refused is refused again.
-        if request in refused and not places:
+        if request in refusals and not places:
             continue
         until = now + request.limit
-        nodes = [node for node in range(len(free)) if until <= kept.get(node, math.inf)]
+        nodes = [node for node in range(len(free)) if until <= reservations.get(node, math.inf)]
         if fits := _best(free, nodes, request):
             yield at, fits
             continue
-        refused.add(request)
+        refusals.add(request)
         if places:
             places -= 1
             start, later = _by_limits(runs, free, nodes, request, now)
-            if all(start + request.limit <= kept.get(node, math.inf) for node in later):
-                kept |= dict.fromkeys(later, start)
+            if all(start + request.limit <= reservations.get(node, math.inf) for node in later):
+                reservations |= dict.fromkeys(later, start)
 
 
 def _best(free: Free, nodes: Iterable[int], request: _Request) -> tuple[int, ...]:
@@ -321,7 +331,7 @@ def _best(free: Free, nodes: Iterable[int], request: _Request) -> tuple[int, ...
 
 
 def _by_limits(
-    runs: Iterable[_Run],
+    runs: Iterable[_NodeHold],
     free: Free,
     nodes: Iterable[int],
     request: _Request,
@@ -329,22 +339,22 @@ def _by_limits(
 ) -> tuple[float, tuple[int, ...]]:
     """Return when and where a request has room if all runs go on to their limits, by `_LOOK`."""
     room = {node: free[node] for node in nodes}
-    found, start = _best(free, room, request), now
+    place, start = _best(free, room, request), now
     first, step = 0.0, _LOOK
-    for run in () if found else runs:
-        own = [node for node in run.nodes if node in room]
-        if not own:
+    for run in () if place else runs:
+        nodes_in_reach = [node for node in run.nodes if node in room]
+        if not nodes_in_reach:
             continue
         first = first or (run.latest // _LOOK + 1) * _LOOK
         if run.latest > first + step:
             if sum(width >= request.width for width in room.values()) >= request.nodes:
                 break
             step *= 2.0 ** math.ceil(math.log2((run.latest - first) / step))
-        for node in own:
+        for node in nodes_in_reach:
             room[node] += run.width
         start = max(now, run.latest)
-    found = found or _best(room, room, request)
-    return (start, found) if found else (math.inf, ())
+    place = place or _best(room, room, request)
+    return (start, place) if place else (math.inf, ())
 
 
 def _request(job: Job, largest: float) -> _Request:

@@ -279,19 +279,17 @@ def test_what_is_to_be_applied_first_is_over_before_the_other_begins(
         for one in (second, first):
             service.approve_and_apply(one.digest, ROBIN)
         worker = Worker(store=store, settings=lambda: settings, appliers=appliers, clock=clock)
-        states = []
-        for _second in range(300):
+        for _step in range(40):
             while worker.work_once():
                 pass
-            now = store.reader.states()
-            states.append((now[first.digest], now[second.digest]))
-            clock.forward(seconds=1)
+            clock.forward(seconds=5)
         held = store.reader.commands(second.digest)[-1]
+        states = store.reader.states()
         begun = {
             one.digest: store.reader.journal(digest=one.digest)[0].at for one in (first, second)
         }
     assert begun[first.digest] < begun[second.digest], held
-    assert states[-1] == (State.APPLIED, State.APPLIED)
+    assert {states[one.digest] for one in (first, second)} == {State.APPLIED}
 
 
 @pytest.mark.slow
