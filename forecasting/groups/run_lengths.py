@@ -80,8 +80,8 @@ class DrawnLengths:
         """Draw the shares of their limits that runs take, each larger than it is so far."""
         shares = np.empty(len(users))
         for user in np.unique(users):
-            own = users == user
-            shares[own] = _longer(self._sums[user], so_far[own], rng)
+            of_user = users == user
+            shares[of_user] = _longer(self._sums[user], so_far[of_user], rng)
         return shares
 
 
