@@ -19,7 +19,6 @@ from data.records.findings import (
     FindingEventKind,
 )
 from data.records.lifecycle import State
-from data.records.recommendations import APPLY_FIRST
 from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
@@ -104,18 +103,16 @@ def findings_now(
     return tuple(
         replace(
             status,
-            apply_first=tuple(references[name] for name in _first(status) if name in references),
+            apply_first=tuple(
+                references[name]
+                for name in (
+                    status.revision.recommendation.applied_first if status.revision else ()
+                )
+                if name in references
+            ),
         )
         for status in statuses
     )
-
-
-def _first(status: FindingStatus) -> list[str]:
-    """Return the names of the changes that a plan wants made before that of a finding."""
-    if status.revision is None:
-        return []
-    factors = dict(status.revision.recommendation.evidence.factors)
-    return factors.get(APPLY_FIRST, "").split(", ")
 
 
 def _kept_back(status: FindingStatus, patterns: tuple[DismissalPattern, ...]) -> FindingStatus:

@@ -1,5 +1,6 @@
 """Recommendations, and the approvals of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -169,6 +170,16 @@ class Recommendation(RecommendationFields):
         return self.job_id or self.job_name
 
     @property
+    def applied_first(self) -> list[str]:
+        """The names of the changes to be made before it, as `TARGET (ACTION)`."""
+        return dict(self.evidence.factors).get(APPLY_FIRST, "").split(", ")
+
+    @property
+    def name_in_order(self) -> str:
+        """The name by which others name it in `applied_first`."""
+        return f"{self.target} ({self.action})"
+
+    @property
     def cluster(self) -> str:
         """The cluster in which it changes something, '' for the store's own."""
         return cluster_in(self.target)
@@ -245,3 +256,15 @@ class Approval:
     approved_at: datetime
     comment: str = ""
     change_digest: str = ""
+
+
+def in_named_order(recommendations: Sequence[Recommendation]) -> list[Recommendation]:
+    """Return recommendations with those before each that it says are to be applied first."""
+    ordered, rest = list[Recommendation](), list(recommendations)
+    while rest:
+        names = {entry.name_in_order for entry in rest}
+        # Should each of them name another, the first of the list is the first.
+        ready = [entry for entry in rest if names.isdisjoint(entry.applied_first)] or rest[:1]
+        ordered += ready
+        rest = [entry for entry in rest if entry not in ready]
+    return ordered

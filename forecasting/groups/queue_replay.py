@@ -1,124 +1,266 @@
 """Starts of waiting jobs: their queue played on from the ends of the jobs that run.
 
 A scheduler expects a start as if every job ran to its time limit, and most end before. So the queue
-is played on many times, in the scheduler's order and with backfill that delays no first job
-(Lifka 1995), while runs last as long as ended jobs did of their limits. Where the scheduler expects
-a start of its own, which knows nodes and priorities, all plays are scaled to it: it is the base.
+is played on many times as Slurm would: in order, node by node, with backfill that delays no job
+before it (Lifka 1995), while runs last as long as those of the queue and of their users do. Where
+the scheduler expects a start itself, which knows more, all plays of the job are scaled by what it
+expects over what the same plan expects here with every run at its limit.
 """
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from data.facts.jobs import Job, JobState
+from data.facts.jobs import OVER, Job, JobState
 from data.facts.queue_waits import EXPECTED_START, PRIORITY, QueueWait
+from forecasting.groups.run_lengths import RunLengths
 
 Values = npt.NDArray[np.float64]
+Free = Sequence[float] | Mapping[int, float]
 
-_PLAYS, _WORK = 60, 60_000
+_PLAYS, _WORK = 40, 40_000
 """Plays of a queue, fewer where plays times jobs exceed this."""
 _DEPTH = 100
 """Jobs in line that are looked at, as Slurm's default_queue_depth."""
+_KEPT = 8
+"""Jobs in line that nodes are kept for while it is played: those after them find none to keep."""
+_LOOK = 30.0
+"""Slurm frees runs in steps when it looks for a start: 30 s after the first, 60 s, 120 s and so on.
+
+From slurm.conf(5), bf_window_linear: starts that it expects lie up to twice as far, and jobs with
+short limits pass meanwhile.
+"""
 _ENDED = 500
-_PRIOR = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Shares of their limits that runs took, beside those that were observed."""
-_SOON = 60.0
+_IN_USE = timedelta(days=1)
+"""A node on which nothing ran for so long is not counted."""
+_UNLIKE = 0.2
+"""Standard deviation of the logarithm by which waits miss that are played with the true lengths.
+
+From queues of a real slurmctld: benchmarks/results/queue_waits.md, seeds 541 and 543.
+"""
 _MOST = 4.0
 """A play is scaled by so much at most: beyond it the scheduler's start is taken for its own."""
 
 
+class _Request(NamedTuple):
+    """GPUs of a job: `width` on each of so many nodes, for `limit` s at most."""
+
+    nodes: int
+    width: float
+    limit: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """A job in line: GPUs, limit in s, the scheduler's expected wait in s, None without one."""
+    """A job in line, and the time at which its scheduler expects its start, in s; None without."""
 
     job_id: str
-    gpus: int
-    limit: float
+    user: str
+    request: _Request
     expected: float | None
 
 
-class QueueReplay:
-    """One queue as of a time. `boards` are all GPUs that were ever held in it at once."""
+class _NodeHold(NamedTuple):
+    """GPUs in use on each of some nodes until the time limit, in s; `number` tells runs apart."""
 
-    def __init__(self, jobs: Iterable[Job], in_line: Sequence[Job], as_of: datetime, boards: float):
+    latest: float
+    number: int
+    nodes: tuple[int, ...]
+    width: float
+
+
+class QueueReplay:
+    """One queue as of a time. Times are in s since 1970."""
+
+    def __init__(self, jobs: Iterable[Job], in_line: Sequence[Job], as_of: datetime) -> None:
         jobs = list(jobs)
         running = [job for job in jobs if job.scheduling.state is JobState.RUNNING]
+        self._now = as_of.timestamp()
         self._limited = all(_limit(job) for job in (*running, *in_line))
-        self._running = [
-            (job.gpu_count, _limit(job), (as_of - _since(job)).total_seconds()) for job in running
-        ]
-        self._free = max(0.0, boards - sum(gpus for gpus, _limit, _for in self._running))
+        self._placed = bool(running) and all(job.scheduling.nodes for job in running)
+        rooms = _rooms(jobs, as_of)
+        at = {node: number for number, node in enumerate(rooms)}
+        self._free = list(rooms.values())
+        self._runs: list[_NodeHold] = []
+        for number, job in enumerate(running):
+            nodes = tuple(at[node] for node in job.scheduling.nodes)
+            width = job.gpu_count / max(1, len(nodes))
+            for node in nodes:
+                self._free[node] = max(0.0, self._free[node] - width)
+            latest = max(self._now, _since(job).timestamp() + _limit(job))
+            self._runs.append(_NodeHold(latest=latest, number=number, nodes=nodes, width=width))
         # As the scheduler goes through them; the order of its expected starts has backfill in it.
         in_order = sorted(in_line, key=lambda job: (-_priority(job), arrival_of(job), job.job_id))
+        largest = max(rooms.values(), default=0.0)
         self._waiting = [
             _Waiting(
                 job_id=job.job_id,
-                gpus=job.gpu_count,
-                limit=_limit(job),
+                user=_user(job),
+                request=_request(job, largest),
                 expected=_expected(job, as_of),
             )
             for job in in_order
         ]
-        ended = [share for job in jobs if (share := _share(job)) is not None]
-        self._shares = np.array([*ended[-_ENDED:], *_PRIOR])
+        self._limits = np.array([_limit(job) for job in running])
+        so_far = np.array([self._now - _since(job).timestamp() for job in running])
+        self._so_far = so_far / np.maximum(self._limits, 1.0)
+        past_shares = [(_user(job), share) for job in jobs if (share := _share(job)) is not None]
+        self._users = [_user(job) for job in running]
+        self._lengths = RunLengths(
+            past_shares[-_ENDED:],
+            list(zip(self._users, self._so_far.tolist(), strict=True)),
+            [job.user for job in self._waiting],
+        )
         self._basis = (
-            f"the lengths of {len(ended)} ended runs" if ended else "assumed lengths of runs"
+            f"the lengths of {len(past_shares)} ended runs"
+            if past_shares
+            else "assumed lengths of runs"
         )
         self._plays = max(12, min(_PLAYS, _WORK // max(1, len(running) + len(in_order))))
 
     @property
     def usable(self) -> bool:
-        """Whether every job has a limit: nothing is known of the end of others."""
-        return self._limited and bool(self._running)
+        """Whether every job has a limit, and every run its nodes: of others no end is known."""
+        return self._limited and self._placed
 
     def waits(self, days: float) -> dict[str, QueueWait]:
         """Return the remaining wait of each job in line."""
-        rng = np.random.default_rng(0)
-        plays = np.array([self._play(self._waiting, rng) for _ in range(self._plays)])
-        longest = _starts(
-            [(limit - elapsed, gpus, limit - elapsed) for gpus, limit, elapsed in self._running],
-            [(job.gpus, job.limit, job.limit) for job in self._waiting],
-            self._free,
-        )
+        plays, shares = self._plays_of(self._waiting)
+        has_expected = any(job.expected is not None for job in self._waiting)
+        by_limits = self._plan() if has_expected else [math.inf] * len(self._waiting)
         return {
             job.job_id: self._wait(
-                _scaled(plays[:, at], longest[at], job.expected, self._shares), job, days
+                self._scaled(plays[:, at], by_limits[at], job.expected, shares[:, at]), job, days
             )
             for at, job in enumerate(self._waiting)
         }
 
     def requeue_waits(self, gpus: int, limit: float, days: float) -> QueueWait:
         """Return the wait of a job that gives so many GPUs back now and asks for them again."""
+        returned = next(
+            at for at, run in enumerate(self._runs) if round(run.width * len(run.nodes)) == gpus
+        )
+        run = self._runs[returned]
+        again = _Waiting(
+            job_id="",
+            user=self._users[returned],
+            request=_Request(nodes=len(run.nodes), width=run.width, limit=limit),
+            expected=None,
+        )
+        plays, _shares = self._plays_of([*self._waiting, again], returned)
+        return self._wait(plays[:, -1], again, days)
+
+    def _plays_of(self, waiting: Sequence[_Waiting], returned: int = -1) -> tuple[Values, Values]:
+        """Return the waits of jobs in line [plays, jobs], and the shares of limits they took.
+
+        The run `returned` gives its GPUs back at once.
+        """
         rng = np.random.default_rng(0)
-        run = _Waiting(job_id="", gpus=gpus, limit=limit, expected=None)
-        plays = [self._play([*self._waiting, run], rng, freed=gpus)[-1] for _ in range(self._plays)]
-        return self._wait(np.array(plays), run, days)
+        running = self._lengths.rows(self._users)
+        users = self._lengths.rows(job.user for job in waiting)
+        limits = np.array([job.request.limit for job in waiting])
+        starts, all_shares = [], []
+        for _ in range(self._plays):
+            law = self._lengths.draw(rng)
+            rests = law.shares(running, self._so_far, rng) - self._so_far
+            ends = self._now + rests * self._limits
+            if returned >= 0:
+                ends[returned] = self._now
+            shares = law.shares(users, np.zeros(len(users)), rng)
+            requests = [job.request for job in waiting]
+            starts.append(self._play(ends.tolist(), requests, (shares * limits).tolist()))
+            all_shares.append(shares)
+        waits = np.array(starts) - self._now
+        return waits * rng.lognormal(0.0, _UNLIKE, waits.shape), np.array(all_shares)
 
     def _play(
-        self, waiting: Sequence[_Waiting], rng: np.random.Generator, freed: int = 0
+        self, ends: Sequence[float], requests: Sequence[_Request], lengths: Sequence[float]
     ) -> list[float]:
-        running = []
-        # Ended runs are a sample: each play takes another of it, so that few of them say little.
-        lengths = rng.choice(self._shares, len(self._shares))
-        for gpus, limit, elapsed in self._running:
-            if gpus == freed:
-                freed = -1
-                running.append((0.0, gpus, 0.0))
-                continue
-            longer = lengths[lengths * limit > elapsed]
-            share = rng.choice(longer) if len(longer) else 1.0
-            running.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
-        shares = rng.choice(lengths, len(waiting))
-        drawn = [
-            (job.gpus, job.limit, share * job.limit)
-            for job, share in zip(waiting, shares, strict=True)
-        ]
-        return _starts(running, drawn, self._free)
+        """Return the start of each job in line; infinite: never.
+
+        The scheduler has just looked: nobody starts before something ends.
+        """
+        free, runs = list(self._free), sorted(self._runs)
+        heap = [(end, run.number, run) for end, run in zip(ends, self._runs, strict=True)]
+        heapq.heapify(heap)
+        starts, line = [math.inf] * len(requests), list(range(len(requests)))
+        while heap and line:
+            now = heap[0][0]
+            while heap and heap[0][0] <= now:
+                over = heapq.heappop(heap)[2]
+                runs.remove(over)
+                for node in over.nodes:
+                    free[node] += over.width
+            for at, nodes in _startable(now, line[:_DEPTH], requests, free, runs):
+                request = requests[at]
+                run = _NodeHold(
+                    latest=now + request.limit,
+                    number=len(ends) + at,
+                    nodes=nodes,
+                    width=request.width,
+                )
+                starts[at] = now
+                for node in nodes:
+                    free[node] -= run.width
+                insort(runs, run)
+                heapq.heappush(heap, (now + lengths[at], run.number, run))
+            line = [at for at in line if starts[at] == math.inf]
+        return starts
+
+    def _plan(self) -> list[float]:
+        """Return the starts as the scheduler expects them: a whole node is kept for each job."""
+        runs, starts = sorted(self._runs), [math.inf] * len(self._waiting)
+        reservations: list[tuple[float, float, tuple[int, ...]]] = []
+        for at, job in enumerate(self._waiting[:_DEPTH]):
+            limit, start, now = job.request.limit, math.inf, self._now
+            while now < math.inf:
+                busy_nodes = {
+                    n
+                    for begin, end, on in reservations
+                    if begin < now + limit and end > now
+                    for n in on
+                }
+                nodes = [node for node in range(len(self._free)) if node not in busy_nodes]
+                start, place = _by_limits(runs, self._free, nodes, job.request, now)
+                next_look = min(
+                    (
+                        edge
+                        for begin, end, _on in reservations
+                        for edge in (begin, end)
+                        if edge > now
+                    ),
+                    default=math.inf,
+                )
+                collides = any(
+                    begin < start + limit and end > start and not set(on).isdisjoint(place)
+                    for begin, end, on in reservations
+                )
+                if start <= next_look and not collides:
+                    if place:
+                        reservations.append((start, start + limit, place))
+                    break
+                now = min(next_look, start) if start > now else next_look
+            starts[at] = start
+        return starts
+
+    def _scaled(
+        self, plays: Values, by_limits: float, expected: float | None, shares: Values
+    ) -> Values:
+        """Return waits, scaled to the scheduler's where it expects a start."""
+        if expected is None:
+            return plays
+        ratio = (expected - self._now) / max(1.0, by_limits - self._now)
+        if 1 / _MOST < ratio < _MOST:
+            return plays * ratio
+        return (expected - self._now) * shares
 
     def _wait(self, waits: Values, job: _Waiting, days: float) -> QueueWait:
         waits = waits[np.isfinite(waits)]
@@ -132,70 +274,105 @@ class QueueReplay:
         )  # fmt: skip
 
 
-def _starts(
-    began: Iterable[tuple[float, float, float]],
-    waiting: Sequence[tuple[float, float, float]],
-    free: float,
-) -> list[float]:
-    """Return the start of each waiting job, s from now; infinite: never.
-
-    `began` are (end, GPUs, end by limit), `waiting` in order (GPUs, limit, length). The scheduler
-    has just looked: nobody starts before something ends.
-    """
-    running = [(end, at, gpus, latest) for at, (end, gpus, latest) in enumerate(began)]
-    heapq.heapify(running)
-    starts, line, number = [np.inf] * len(waiting), list(range(len(waiting))), len(running)
-    while running and line:
-        now = running[0][0]
-        while running and running[0][0] <= now:
-            free += heapq.heappop(running)[2]
-        first, spare, shadow = True, 0.0, np.inf
-        for at in line[:_DEPTH]:
-            gpus, limit, length = waiting[at]
-            passes = first or now + limit <= shadow or gpus <= spare
-            if gpus <= free and passes:
-                starts[at] = now
-                free -= gpus
-                spare -= gpus if now + limit > shadow else 0.0
-                heapq.heappush(running, (now + length, number, gpus, now + limit))
-                number += 1
-            elif first:
-                first, spare, shadow = False, *_shadow(running, gpus, free)
-        line = [at for at in line if starts[at] == np.inf]
-    return starts
+def _rooms(jobs: Iterable[Job], as_of: datetime) -> dict[str, float]:
+    """Return the GPUs of each node: as many as were ever held on one with the same boards."""
+    steps: dict[str, list[tuple[datetime, float]]] = defaultdict(list)
+    models: dict[str, str] = {}
+    for job in jobs:
+        facts, begin = job.scheduling, _since(job)
+        end = facts.ended_at or (as_of if facts.state is JobState.RUNNING else job.last_seen_at)
+        for node in facts.nodes:
+            width = job.gpu_count / len(facts.nodes)
+            steps[node] += [(begin, width), (max(begin, end), -width)]
+            if end >= as_of - _IN_USE:
+                models[node] = job.gpu_model
+    most: dict[str, float] = defaultdict(float)
+    for node, model in models.items():
+        # Of one moment what ends comes before what starts.
+        most[model] = max(most[model], *np.cumsum([width for _at, width in sorted(steps[node])]))
+    return {node: most[model] for node, model in sorted(models.items())}
 
 
-def _shadow(
-    running: Iterable[tuple[float, int, float, float]], gpus: float, free: float
-) -> tuple[float, float]:
-    """Return the GPUs to spare beside the first job in line, and when it starts by the limits."""
-    for latest, _number, width in sorted(
-        (latest, number, width) for _, number, width, latest in running
-    ):
-        free += width
-        if free >= gpus:
-            return free - gpus, latest
-    return 0.0, np.inf
+def _startable(
+    now: float,
+    line: Iterable[int],
+    requests: Sequence[_Request],
+    free: Sequence[float],
+    runs: Sequence[_NodeHold],
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield who of the line starts now, and where; `free` and `runs` are to follow each."""
+    reservations: dict[int, float] = {}
+    refusals: set[_Request] = set()
+    places, smallest = _KEPT, min(request.width for request in requests)
+    for at in line:
+        if max(free) < smallest:
+            return
+        request = requests[at]
+        # Within a look room only shrinks: what was refused is refused again.
+        if request in refusals and not places:
+            continue
+        until = now + request.limit
+        nodes = [node for node in range(len(free)) if until <= reservations.get(node, math.inf)]
+        if fits := _best(free, nodes, request):
+            yield at, fits
+            continue
+        refusals.add(request)
+        if places:
+            places -= 1
+            start, later = _by_limits(runs, free, nodes, request, now)
+            if all(start + request.limit <= reservations.get(node, math.inf) for node in later):
+                reservations |= dict.fromkeys(later, start)
 
 
-def _scaled(plays: Values, longest: float, expected: float | None, shares: Values) -> Values:
-    """Return plays of a wait, scaled towards the scheduler's with every run at its limit."""
-    if expected is None:
-        return plays
-    if (
-        not np.isfinite(longest)
-        or not longest > _SOON
-        or not 1 / _MOST < expected / longest < _MOST
-    ):
-        return expected * np.resize(shares, len(plays))
-    # Half of the difference (of the logarithm): it comes from nodes that do not fit, and shrinks as
-    # runs end early. Set on 74 jobs of a real slurmctld: error 12 s; of all of it 34, of none 14.
-    return plays * math.sqrt(expected / longest)
+def _best(free: Free, nodes: Iterable[int], request: _Request) -> tuple[int, ...]:
+    """Return the fullest nodes with room for a request, none where they are too few."""
+    room = sorted((free[node], node) for node in nodes if free[node] >= request.width)
+    return tuple(node for _free, node in room[: request.nodes] * (len(room) >= request.nodes))
+
+
+def _by_limits(
+    runs: Iterable[_NodeHold],
+    free: Free,
+    nodes: Iterable[int],
+    request: _Request,
+    now: float,
+) -> tuple[float, tuple[int, ...]]:
+    """Return when and where a request has room if all runs go on to their limits, by `_LOOK`."""
+    room = {node: free[node] for node in nodes}
+    place, start = _best(free, room, request), now
+    first, step = 0.0, _LOOK
+    for run in () if place else runs:
+        nodes_in_reach = [node for node in run.nodes if node in room]
+        if not nodes_in_reach:
+            continue
+        first = first or (run.latest // _LOOK + 1) * _LOOK
+        if run.latest > first + step:
+            if sum(width >= request.width for width in room.values()) >= request.nodes:
+                break
+            step *= 2.0 ** math.ceil(math.log2((run.latest - first) / step))
+        for node in nodes_in_reach:
+            room[node] += run.width
+        start = max(now, run.latest)
+    place = place or _best(room, room, request)
+    return (start, place) if place else (math.inf, ())
+
+
+def _request(job: Job, largest: float) -> _Request:
+    """Return what a job asks of nodes of which the largest has so many GPUs."""
+    nodes = job.extra.get("nodes_requested", "")
+    count = max(
+        int(nodes) if nodes.isdecimal() else 1, math.ceil(job.gpu_count / max(1.0, largest))
+    )
+    return _Request(nodes=count, width=job.gpu_count / count, limit=_limit(job))
 
 
 def _limit(job: Job) -> float:
     """Return a job's time limit in s, 0 where it has none."""
     return job.scheduling.time_limit_seconds or 0.0
+
+
+def _user(job: Job) -> str:
+    return job.scheduling.user or job.owner
 
 
 def _priority(job: Job) -> float:
@@ -213,14 +390,14 @@ def _since(job: Job) -> datetime:
 
 def _expected(job: Job, as_of: datetime) -> float | None:
     start = job.extra.get(EXPECTED_START, "")
-    return max(0.0, (datetime.fromisoformat(start) - as_of).total_seconds()) if start else None
+    at = datetime.fromisoformat(start) if start else as_of
+    return at.timestamp() if at > as_of else None
 
 
 def _share(job: Job) -> float | None:
     """Return the share of its limit that an ended run took, None where that is not known."""
     facts = job.scheduling
-    ended = facts.state in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
-    if not (ended and facts.started_at and facts.ended_at and facts.time_limit_seconds):
+    if not (facts.state in OVER and facts.started_at and facts.ended_at and _limit(job)):
         return None
     seconds = (facts.ended_at - facts.started_at).total_seconds()
-    return min(1.0, max(0.0, seconds / facts.time_limit_seconds))
+    return min(1.0, max(0.0, seconds / _limit(job)))

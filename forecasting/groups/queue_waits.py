@@ -181,7 +181,7 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
         if queue is None:
             waits |= {job.job_id: QueueWait(days=_DAYS) for job in running}
             continue
-        replay = _replay_of(members, as_of, queue)
+        replay = _replay_of(members, as_of)
         played: dict[int, QueueWait] = {}
         for job in running:
             if replay.usable and job.gpu_count not in played:
@@ -208,7 +208,7 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
         if not waiting:
             continue
         queue = _queue_of(members, as_of)
-        replay = None if queue is None else _replay_of(members, as_of, queue)
+        replay = None if queue is None else _replay_of(members, as_of)
         played = replay.waits(_DAYS) if replay is not None and replay.usable else {}
         jobs_ahead, gpus_ahead = 0, 0.0
         for job in sorted(waiting, key=lambda job: (arrival_of(job), job.job_id)):
@@ -228,7 +228,7 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
     return tuple(places)
 
 
-def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueReplay:
+def _replay_of(members: Iterable[Job], as_of: datetime) -> QueueReplay:
     gone = as_of - _LATE
     members = [
         job
@@ -236,7 +236,7 @@ def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueR
         if job.scheduling.state is not JobState.RUNNING or job.last_seen_at >= gone
     ]
     in_line = [job for job in members if _waits(job, as_of) and _in_line(job) and job.gpu_count]
-    return QueueReplay(members, in_line, as_of, queue.boards)
+    return QueueReplay(members, in_line, as_of)
 
 
 def _in_line(job: Job) -> bool:

@@ -30,7 +30,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.records.lifecycle import OPEN, State
-from data.records.recommendations import Recommendation
+from data.records.recommendations import Recommendation, in_named_order
 from data.settings.all_settings import PlanningSettings, Settings
 from data.settings.apply import ApplySettings
 from data.settings.energy import EnergySettings
@@ -62,21 +62,6 @@ class OlderJobs:
         )
         held = found.allocations.assign(started_at=found.allocations["started_at"] - PAST)
         return replace(found, jobs=jobs, allocations=held)
-
-
-def in_named_order(proposals: Sequence[Recommendation]) -> list[Recommendation]:
-    """Return proposals with those before each that it says are to be applied first."""
-    ordered, left = list[Recommendation](), list(proposals)
-    while left:
-        names = {f"{one.target} ({one.action})" for one in left}
-        ready = [one for one in left if names.isdisjoint(_named_first(one))] or left[:1]
-        ordered += ready
-        left = [one for one in left if one not in ready]
-    return ordered
-
-
-def _named_first(one: Recommendation) -> list[str]:
-    return dict(one.evidence.factors).get("apply first", "").split(", ")
 
 
 BY_HAND = "where its manifest is kept"

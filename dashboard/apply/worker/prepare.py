@@ -18,7 +18,7 @@ from data.settings.apply import change_windows, next_opening
 from data.store import StoreReader
 from data.store.engine.record_json import from_json
 
-_DAY = timedelta(hours=24)
+_DAY, _PAUSE = timedelta(hours=24), timedelta(seconds=15)
 
 
 def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
@@ -31,7 +31,24 @@ def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
     outside, limits = _outside_window(task), task.settings().apply
     if outside is not None or prepared:
         return outside
-    return why_wait(task.store.reader, task.command, limits, task.clock())
+    return _earlier_change(task) or why_wait(task.store.reader, task.command, limits, task.clock())
+
+
+def _earlier_change(task: Task) -> CommandHold | None:
+    """Return the hold until what is to be applied first is over, where somebody asked for it."""
+    reader, recommendation, now = task.store.reader, task.recommendation, task.clock()
+    under_way = [
+        digest
+        for digest, state in reader.states().items()
+        if state is State.APPLYING and digest != recommendation.digest
+    ]
+    for stored in reader.recommendations_of(under_way, now=now).values():
+        other = stored.recommendation
+        is_first = other.name_in_order in recommendation.applied_first
+        if is_first and recommendation.name_in_order not in other.applied_first:
+            reason = f"waits for {stored.reference}, which is to be applied first"
+            return CommandHold(reason=reason, until=now + _PAUSE)
+    return None
 
 
 def _outside_window(task: Task) -> CommandHold | None:

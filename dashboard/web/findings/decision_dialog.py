@@ -29,7 +29,7 @@ from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
 from data.records.findings import DismissalReason
-from data.records.recommendations import Range, Recommendation
+from data.records.recommendations import Range, Recommendation, in_named_order
 from data.store import StoredRecommendation
 
 _ASKED, _TOLD = "decision-asked", "decision-told"
@@ -183,7 +183,8 @@ def _parted(
             refused.append((stored.reference, why))
         else:
             allowed.append(stored)
-    return allowed, refused
+    order = in_named_order([stored.recommendation for stored in allowed])
+    return sorted(allowed, key=lambda stored: order.index(stored.recommendation)), refused
 
 
 def _summary(

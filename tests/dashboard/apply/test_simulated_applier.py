@@ -22,8 +22,14 @@ from data.base.errors import ChangeRefusedError, SettingsError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.records.commands import Person
+from data.records.lifecycle import State
 from data.records.plans import Configuration
-from data.records.recommendations import Recommendation, Savings
+from data.records.recommendations import (
+    APPLY_FIRST,
+    Recommendation,
+    Savings,
+    in_named_order,
+)
 from data.settings.all_settings import Settings
 from data.settings.apply import (
     ApplySettings,
@@ -236,6 +242,54 @@ def saved_in_truth(cluster: SimulatedCluster) -> float:
         for fleet in (unchanged, cluster.fleet())
     ]
     return float(watts[0] - watts[1]) * hours / 1000
+
+
+def test_what_is_to_be_applied_first_is_over_before_the_other_begins(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """Whoever asks for both in the other order; each asked for alone begins at once."""
+    first, _same, other = proposals(cluster)[0], *proposals(cluster)[3:5]
+    factors = ((APPLY_FIRST, f"c/gone (reclaim), {first.name_in_order}"), *other.evidence.factors)
+    second = replace(other, evidence=replace(other.evidence, factors=factors))
+    assert in_named_order([second, first]) == in_named_order([first, second]) == [first, second]
+    clock = Clock(NOW)
+    settings = Settings(
+        simulated_fleet=SimulatedFleetSettings(enabled=True, state_file=str(cluster.path)),
+        apply=ApplySettings(
+            enabled=True, max_namespace_share_ratio=1, stop_file=str(tmp_path / "STOP")
+        ),
+    )
+    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
+        fill(store, cluster, clock)
+        store.keep_cycle(
+            cycle_id="c",
+            started_at=NOW,
+            finished_at=NOW,
+            forecasts=(),
+            plan=make_plan(plan_id=first.plan_id, created_at=NOW),
+            recommendations=(first, second),
+        )
+
+        def appliers(chosen: Settings) -> tuple[SimulatedApplier, ...]:
+            return tuple(build_appliers(chosen, clock=clock))  # type: ignore[arg-type]
+
+        service = DecisionService(
+            store=store, settings=lambda: settings, appliers=appliers, clock=clock
+        )
+        for one in (second, first):
+            service.approve_and_apply(one.digest, ROBIN)
+        worker = Worker(store=store, settings=lambda: settings, appliers=appliers, clock=clock)
+        for _step in range(40):
+            while worker.work_once():
+                pass
+            clock.forward(seconds=5)
+        held = store.reader.commands(second.digest)[-1]
+        states = store.reader.states()
+        begun = {
+            one.digest: store.reader.journal(digest=one.digest)[0].at for one in (first, second)
+        }
+    assert begun[first.digest] < begun[second.digest], held
+    assert {states[one.digest] for one in (first, second)} == {State.APPLIED}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed, running_slurm
@@ -62,11 +63,14 @@ def target_of(settings: Settings) -> SlurmTarget:
     return SlurmTarget(settings.slurm, settings.submit, load_gpu_catalogue())
 
 
-def proposal_of(settings: Settings, folder: Path) -> SubmissionProposal:
+def proposal_of(settings: Settings, folder: Path, **stated: Any) -> SubmissionProposal:
     """A job that writes who it is."""
     who = folder / "who"
     job = make_job(
-        launcher="none", command=["/bin/sh", "-c", f"/usr/bin/id -un > {who}"], workdir=str(folder)
+        launcher="none",
+        command=["/bin/sh", "-c", f"/usr/bin/id -un > {who}"],
+        workdir=str(folder),
+        **stated,
     )
     return propose(
         job, target_of(settings), settings=settings.submit, peaks=(), by="ada", now=utc_now()
@@ -104,6 +108,24 @@ def test_the_user_of_the_cluster_submits_nothing(bed: SlurmBed, store: Store) ->
     assert bed.run("squeue", "-h") == ""
     allowed = settings_of(bed, allow_slurm_operator=True)
     assert target_of(allowed).why_not() == ""
+
+
+@pytest.mark.parametrize("stated", [None, 8.0])
+def test_who_asks_for_no_memory_is_told_the_default_of_the_site(
+    bed: SlurmBed, monkeypatch: pytest.MonkeyPatch, stated: float | None
+) -> None:
+    """Where no node says what it has; the script then asks for what the job states, or nothing."""
+    settings, folder = settings_of(bed, allow_slurm_operator=True), open_folder(bed)
+    fleet = target_of(settings).fleet()
+    assert not proposal_of(settings, folder).warnings
+    blind = replace(fleet, nodes=tuple(replace(node, memory_mib=None) for node in fleet.nodes))
+    monkeypatch.setattr(SlurmTarget, "fleet", lambda _target: blind)
+    host = {} if stated is None else {"host": {"memory_gib_per_gpu": stated}}
+    proposal = proposal_of(settings, folder, **host)
+    assert ("--mem" in proposal.manifest.text) is (stated is not None)
+    assert ["site's default (DefMemPerCPU=100)" in line for line in proposal.warnings] == (
+        [True] if stated is None else []
+    )
 
 
 @as_root
