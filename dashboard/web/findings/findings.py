@@ -5,10 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.common.escaping import markdown
-from dashboard.resources.plan_rows import of_autoscalers
-from dashboard.web.access.identity import current_role, current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
     choose_rows,
@@ -19,6 +16,7 @@ from dashboard.web.findings.finding_list import (
 )
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.findings.idle_bar import plan_in_scope, show_idle_bar, show_idle_jobs
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
 from dashboard.web.frame.page import (
@@ -26,18 +24,14 @@ from dashboard.web.frame.page import (
     empty_state,
     export,
     finding,
-    number,
-    table,
     tense,
 )
 from data.base.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
-from data.records.plans import Plan
 from planner.proposals.portfolio import worth_of
 
-_SHOWN_ROWS = 200
 _WORTH_A_WORD = 0.5
 
 
@@ -112,28 +106,6 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
     )
 
 
-def show_idle(plan: Plan) -> None:
-    """Show how much of what is idle the findings free, and why the rest stays."""
-    idle = idle_sum(plan)
-    if not (sentence := idle.sentence()):
-        return
-    st.header("From idle to freed")
-    st.write(markdown(sentence))
-    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
-    st.caption(
-        f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "
-        f"{number(plan.cost, plan.currency)} instead of "
-        f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified gap of "
-        f"{100 * plan.gap_ratio:.2f} % to the lower bound."
-    )
-    with st.expander("Each job, and why what stays idle stays"):
-        rows = pd.DataFrame(idle_rows(plan), columns=list(IDLE_COLUMNS))
-        amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
-        table(rows[:_SHOWN_ROWS], "idle", every=lambda: rows, headings=amounts)
-        if len(rows) > _SHOWN_ROWS:
-            st.caption(f"The first {_SHOWN_ROWS} of {len(rows)}; the files hold all.")
-
-
 if not empty_state():
     world = current_world()
     every = every_row()
@@ -141,6 +113,9 @@ if not empty_state():
     costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     answer(looked_at, currency)
+    plan = plan_in_scope()
+    if plan is not None:
+        show_idle_bar(plan)
     rows = choose_rows(looked_at)
     query = st.query_params.get("finding", "")
     if rows:
@@ -166,8 +141,7 @@ if not empty_state():
         total = count_text(len(every), "finding")
         st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")
         export("findings", lambda: export_of(every))
-    plan = world.reader.latest_plan()
-    # An owner sees their own jobs; the plan is of everybody's.
-    if plan is not None and current_role() != "owner":
-        show_idle(plan)
-        drawer("The plan over time", "over-time", partial(show_plan, plan))
+    whole = world.reader.latest_plan()
+    if plan is not None and whole is not None:
+        show_idle_jobs(plan)
+        drawer("The plan over time", "over-time", partial(show_plan, whole))

@@ -17,9 +17,9 @@ from dashboard.web.fleet.xid_section import board_xid_section
 from dashboard.web.frame.address_filters import choose, choose_page
 from dashboard.web.frame.page import chart, empty_state, figures, finding, number, table, way
 from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.overview.usage import usage_now
 from data.base.clock import utc_now
 from data.base.counts import count_text
-from data.base.units import IDLE_RATIO
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.columns import ACTIVITY
 from data.facts.gpu_resources import NOT_READ
@@ -201,11 +201,18 @@ if not empty_state():
     boards = boards_now(end)
     busy = boards[boards["allocated_ratio"] > 0]
     silent = int(boards["power_watts"].isna().sum())
-    idle = busy[busy["work"] < 100 * IDLE_RATIO]
-    finding(
-        f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
-        f"{len(busy):,} held in the last hour, {len(idle):,} of them idle."
+    now = usage_now(end)
+    usage = (
+        "none allocated in the last 24 h"
+        if now is None
+        else f"{now['allocated_gpus']:,.1f} allocated, {now['used_gpus']:,.1f} in use, "
+        f"{now['idle_allocated_gpus']:,.1f} allocated but idle"
     )
+    # A filter narrows the table to jobs; of all of them the total is that of every other page.
+    total = len(boards) if now is None or current_scope().chosen else int(now["boards"])
+    mute = f", and {len(boards) - total} silent," if total < len(boards) else ""
+    on = count_text(boards["node"].nunique(), "node")
+    finding(f"{count_text(total, 'GPU')}{mute} on {on}: {usage}.")
     figures(
         {
             "held boards in use, mean": number(busy["work"].mean(), "%"),

@@ -146,8 +146,8 @@ class ServiceReader(FactReader):
 
         Slowed in a share of at least `throttled`; at `hot` or `hot_memory` °C at least: gpu_uuid,
         node, gpu_index, and health as `boards` has it. `unwell_at` is the first such slot of the
-        day before `end`. `peers_celsius` is the mean of the other boards of its model at work (25 %),
-        unknown for a board that was not.
+        day before `end`. `peers_celsius` is the mean of the other boards of its model that were
+        in use for a quarter of the time, unknown for a board that was not.
         """
         return self._frame(
             board_activity.UNWELL,
