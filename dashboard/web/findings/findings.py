@@ -27,52 +27,23 @@ from dashboard.web.frame.page import (
     tense,
 )
 from data.base.counts import count_text
-from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
 from planner.proposals.portfolio import worth_of
 
-_WORTH_A_WORD = 0.5
-
-
-def _waiting(count: int) -> str:
-    return tense(
-        f"{count_text(count, 'finding waits', 'findings wait')} for a decision",
-        f"{count_text(count, 'finding')} would have been made",
-    )
-
-
-def _memory(count: int) -> str:
-    """Return the number that keep a job from running out of memory: no saving counts them."""
-    if not count:
-        return ""
-    what = count_text(count, "of them keeps a job", "of them keep jobs")
-    return f" {what} from running out of GPU memory."
-
-
-def _cost_note(cost: float, currency: str) -> str:
-    """Return the reason for a sum below one row: some changes serve jobs, and cost."""
-    if cost < _WORTH_A_WORD:
-        return ""
-    return f", {cost:,.0f} {currency} already taken off for changes that serve jobs and cost"
-
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
-    """Open with what waits for a decision and what it is worth."""
+    """Open with what waits for a decision and what it is worth; advice is in no sum."""
     waiting = [row.revision for row in rows if row.status.state == "open"]
-    worth, cost = worth_of([entry for entry in waiting if not entry.is_advice])
-    advised, _cost = worth_of([entry for entry in waiting if entry.is_advice])
-    by_hand = (
-        f"; advice that people follow by hand {tense('is', 'was')} worth {advised:,.0f} {currency}"
-        if advised >= _WORTH_A_WORD
-        else ""
-    )
+    worth, _cost = worth_of(entry for entry in waiting if not entry.is_advice)
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
-    urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
+    waits = tense(
+        f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
+        f"{count_text(len(waiting), 'finding')} would have been made",
+    )
     finding(
-        f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
-        f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
-        f"{tense('', ' after')}{_cost_note(cost, currency)}{by_hand}.{_memory(urgent)}"
+        f"{waits}; together they {tense('would save', 'would have saved')} {worth:,.0f} {currency} "
+        f"over the {tense('next ', '')}{hours:g} h{tense('', ' after')}."
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
@@ -116,6 +87,7 @@ if not empty_state():
     plan = plan_in_scope()
     if plan is not None:
         show_idle_bar(plan)
+        show_idle_jobs(plan)
     rows = choose_rows(looked_at)
     query = st.query_params.get("finding", "")
     if rows:
@@ -143,5 +115,4 @@ if not empty_state():
         export("findings", lambda: export_of(every))
     whole = world.reader.latest_plan()
     if plan is not None and whole is not None:
-        show_idle_jobs(plan)
         drawer("The plan over time", "over-time", partial(show_plan, whole))

@@ -13,15 +13,14 @@ from dashboard.accounting.savings.idle_bridge import (
     idle_rows,
 )
 from dashboard.charts.palette import FREE, IDLE, PROPOSED
-from dashboard.resources.plan_rows import of_autoscalers
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.frame.page import number, table, tense, way
+from dashboard.web.frame.page import table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import Plan
 
-_SHOWN, _DAY_HOURS, _SHOWN_ROWS = 0.05, 24, 200
+_SHOWN, _DAY_HOURS = 0.05, 24
 _STRIPES = f"repeating-linear-gradient(135deg, {PROPOSED} 0 6px, #e6bcd3 6px 12px)"
 _FILLS = {
     Segment.NOW: PROPOSED,
@@ -40,8 +39,10 @@ def plan_in_scope() -> Plan | None:
     """Return the latest plan with the jobs that are looked at; None for owners and before one."""
     plan, jobs = current_world().reader.latest_plan(), scoped_jobs()
     # An owner sees their own jobs; the plan is of everybody's.
-    if plan is None or current_role() == "owner" or jobs is None:
-        return None if current_role() == "owner" else plan
+    if plan is None or current_role() == "owner":
+        return None
+    if jobs is None:
+        return plan
     mine = tuple(job for job in plan.jobs if job.job_id in jobs)
     return replace(plan, jobs=mine, unread_gpus=0.0, unread_jobs=0)
 
@@ -90,20 +91,12 @@ def show_idle_bar(plan: Plan) -> None:
 def show_idle_jobs(plan: Plan) -> None:
     """Show the jobs of the part that the address names, and why each is as it is."""
     word = st.query_params.get("idle", "")
-    if word not in [*Segment, "all"]:
-        way("findings", "Each job, and why what stays idle stays", idle="all")
+    if word not in list(Segment):
         return
-    segment = Segment(word) if word != "all" else None
-    st.header(f"Idle GPUs: {segment.title if segment else 'all jobs'}")
-    rows = [row for row in idle_rows(plan) if segment is None or row.part(segment) >= _SHOWN]
+    segment = Segment(word)
+    st.header(f"Idle GPUs: {segment.title}")
+    rows = [row for row in idle_rows(plan) if row.part(segment) >= _SHOWN]
     frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))
     amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
-    links = {"job": "jobs?job="}
-    table(frame[:_SHOWN_ROWS], "idle", every=lambda: frame, headings=amounts, links=links)
-    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
-    st.caption(
-        (f"The first {_SHOWN_ROWS} of {len(frame)}; the files hold all. " * (len(frame) > 200))
-        + f"The plan costs {number(plan.cost, plan.currency)} instead of "
-        f"{number(plan.cost_of_now, plan.currency)} for {today}, at most "
-        f"{100 * plan.gap_ratio:.2f} % above the best plan."
-    )
+    table(frame, "idle", headings=amounts, links={"job": "jobs?job="}, most=8)
+    way("findings", "Close", icon=":material/close:", idle="")

@@ -215,13 +215,13 @@ if not empty_state():
     finding(f"{count_text(total, 'GPU')}{mute} on {on}: {usage}.")
     figures(
         {
-            "held boards in use, mean": number(busy["work"].mean(), "%"),
-            "held boards' memory, mean": number(busy["memory"].mean(), "%"),
-            "power of all boards": (
+            "utilization of allocated GPUs": number(busy["work"].mean(), "%"),
+            "memory of allocated GPUs": number(busy["memory"].mean(), "%"),
+            "power of all GPUs": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
                 f"{count_text(silent, 'board')} did not report it" if silent else "",
             ),
-            "boards with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
+            "GPUs with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }
     )
     cells = st.columns([2, 2, 3], vertical_alignment="bottom")

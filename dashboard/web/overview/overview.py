@@ -6,15 +6,15 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
+from dashboard.accounting.cost.prices import left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
-from dashboard.accounting.energy.statement import EsgStatement, GroupBy
+from dashboard.accounting.energy.statement import GroupBy
 from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
-from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
+from dashboard.web.findings.finding_rows import STATES, choice_of_state, chosen_rows
 from dashboard.web.findings.idle_bar import idle_answer, plan_in_scope, show_idle_bar
 from dashboard.web.frame.page import (
     UNKNOWN,
@@ -40,18 +40,6 @@ _TOP = 5
 world = current_world()
 reader = world.reader
 settings = world.settings.settings
-
-
-def idle_cost(by_model: EsgStatement) -> Rent:
-    """Return the cost of the idle GPU-hours."""
-    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in by_model.groups]
-    prices = price_list(settings, load_gpu_catalogue())
-    return prices.rent(hours, by_model.start, by_model.end)
-
-
-def waiting_rows() -> list[InboxRow]:
-    """Return the findings that wait for a decision, of the jobs that are looked at."""
-    return chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
 
 
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan | None) -> None:
@@ -85,7 +73,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 def show_findings() -> None:
     """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
-    rows = waiting_rows()
+    rows = chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
     if rows:
         findings_table(rows[:_TOP], "top-findings")
     else:
@@ -120,7 +108,9 @@ if not empty_state():
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
     ).total
     statement = day.total
-    rent = idle_cost(day).sentence(settings.energy.currency, left_out_of_prices(settings))
+    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in day.groups]
+    cost = price_list(settings, load_gpu_catalogue()).rent(hours, day.start, day.end)
+    rent = cost.sentence(settings.energy.currency, left_out_of_prices(settings))
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
