@@ -17,23 +17,13 @@ _NAMED, _LENGTH, _WHOLE = 3, 160, 600
 _MINUTE = 60
 
 
-def _name_of(fact: UrgentFact) -> str:
-    # What a code means stands before the colon or semicolon; Admin has the rest.
-    brief = re.split(r"[:;] ", fact.what, maxsplit=1)[0]
-    text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
+def _text_of(fact: UrgentFact, *, whole: bool) -> str:
+    # What a code means stands before the colon or semicolon; Admin has the rest, not for owners.
+    what = f"{fact.what}. {fact.next_step}" if whole else re.split(r"[:;] ", fact.what)[0]
+    text = markdown(f"{fact.about}: {what}", limit=_WHOLE if whole else _LENGTH)
     if fact.tenant:
         return f"{text} ([Account](account?tenant={quote(fact.tenant, safe='')}))"
-    return text + _way_to(fact)
-
-
-def _text_of(fact: UrgentFact) -> str:
-    # To an owner, who has no page Admin.
-    text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
-    return text + _way_to(fact)
-
-
-def _way_to(fact: UrgentFact) -> str:
-    return f" ([{fact.finding}](findings?finding={fact.finding}))" if fact.finding else ""
+    return text + (f" ([{fact.finding}](findings?finding={fact.finding}))" * bool(fact.finding))
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:
@@ -56,7 +46,7 @@ def alert_pill() -> None:
     if not facts:
         return
     with st.popover(count_text(len(facts), "alert"), icon=":material/warning:", width="content"):
-        lines = [*map(_text_of if is_owner else _name_of, facts[:_NAMED])]
+        lines = [_text_of(fact, whole=is_owner) for fact in facts[:_NAMED]]
         if len(facts) > _NAMED:
             lines.append(f"and {len(facts) - _NAMED} more")
         ways = ["[what to do](admin)"]

@@ -31,9 +31,6 @@ _TITLES = {
     Quantity.POWER: "GPU power",
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
-_SHOWN = 70
-"""Jobs on a page, each with a row for each of its three quantities."""
-_SKIPPED_SHOWN = 200
 _TO_JOB = {"job": "jobs?job="}
 
 
