@@ -15,7 +15,7 @@ STYLE = """<style>
 /* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
 @media (max-width: 640px) { .modebar { display: none } }
 /* The header is one line at every width: the age of the data is cut, choices are scrolled to. */
-.st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem }
+.st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem; overflow-x: auto }
 .st-key-header > * { flex-shrink: 0 }
 .st-key-header > :first-child { flex-shrink: 1; min-width: 6rem; overflow: hidden }
 .st-key-header > :first-child p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
@@ -23,7 +23,7 @@ STYLE = """<style>
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding: 0.5rem 1rem 1rem; gap: 0.5rem }
   /* The button that opens the list of pages lies left of it. */
-  .st-key-header, .st-key-tabs { flex-wrap: nowrap !important; overflow-x: auto }
+  .st-key-tabs { flex-wrap: nowrap !important; overflow-x: auto }
   .st-key-header { padding-left: 2.5rem }
   [data-testid="stHeader"] { background: none; pointer-events: none }
   [data-testid="stHeader"] button { pointer-events: auto }

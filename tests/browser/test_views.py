@@ -16,7 +16,6 @@ from dashboard.web.frame.navigation import MOVED, PAGES
 pytestmark = pytest.mark.browser
 
 WEB = Path(__file__).parents[2] / "dashboard/web"
-IMAGES = Path(__file__).parents[2] / "docs/images"
 RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
 

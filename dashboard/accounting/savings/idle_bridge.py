@@ -27,12 +27,12 @@ class Segment(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Its name for people."""
-        return _TITLES[self]
+        return _WORDS[self]
 
 
-_TITLES = {
+_WORDS = {
     Segment.NOW: "can be freed now",
     Segment.AFTER: "after a change you can make",
     Segment.NEEDED: "needed",

@@ -69,7 +69,7 @@ def show_idle_bar(plan: Plan) -> None:
     if not shown:
         return
     bar = "".join(
-        f'<a href="findings?idle={segment}" aria-label="{gpus:.1f} GPUs {segment.title}" '
+        f'<a href="findings?idle={segment}" aria-label="{gpus:.1f} GPUs {segment.words}" '
         f'style="{_PART};background:{_FILLS[segment]};flex:{gpus:.3f} 1 0">{gpus:.1f}</a>'
         for segment, gpus in shown.items()
     )
@@ -80,7 +80,7 @@ def show_idle_bar(plan: Plan) -> None:
             hours = [(models[row.job], _DAY_HOURS * row.part(segment)) for row in mine]
             worth = prices.rent(hours, **day).text(plan.currency)
             with st.container(gap=None, width=240):
-                way("findings", f"{segment.title} · {gpus:,.1f} GPUs", idle=segment)
+                way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · rent {worth} a day")
     st.caption(
         f"GPUs that jobs hold and are forecast not to use, mean of the plan of "
@@ -94,7 +94,7 @@ def show_idle_jobs(plan: Plan) -> None:
     if word not in list(Segment):
         return
     segment = Segment(word)
-    st.header(f"Idle GPUs: {segment.title}")
+    st.header(f"Idle GPUs: {segment.words}")
     rows = [row for row in idle_rows(plan) if row.part(segment) >= _SHOWN]
     frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))
     amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
