@@ -226,17 +226,17 @@ def _changes(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     for digest, row in {row.digest: row for row in journal}.items():
         if states.get(digest) != row.event:
             continue
-        stored = reader.recommendation(digest, now=now)
+        revision = reader.recommendation(digest, now=now)
         yield UrgentFact(
             key=f"change:{digest}:{row.event}",
             kind=AlertKind.CHANGE,
-            about=stored.recommendation.target,
+            about=revision.recommendation.target,
             what=f"{_FAILURES[row.event]}: {row.detail}",
             next_step="What to do: open the finding, look at the target.",
             at=row.at,
             happened=True,
             until=row.at + _WEEK,
-            finding=stored.reference,
+            finding=revision.reference,
             digest=digest,
         )
 

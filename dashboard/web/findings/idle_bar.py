@@ -20,7 +20,7 @@ from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import Plan
 
-_SHOWN, _DAY_HOURS = 0.05, 24
+_SHOWN, _LEAST, _DAY_HOURS = 0.05, 0.005, 24
 _STRIPES = f"repeating-linear-gradient(135deg, {PROPOSED} 0 6px, #e6bcd3 6px 12px)"
 _FILLS = {
     Segment.NOW: PROPOSED,
@@ -65,18 +65,18 @@ def show_idle_bar(plan: Plan) -> None:
     day = {"start": plan.created_at, "end": plan.created_at + pd.Timedelta(days=1)}
     parts = {segment: sum(row.part(segment) for row in rows) for segment in Segment}
     parts[Segment.UNKNOWN] += plan.unread_gpus
-    shown = {segment: gpus for segment, gpus in parts.items() if gpus >= _SHOWN}
-    if not shown:
+    amounts = {segment: gpus for segment, gpus in parts.items() if gpus >= _SHOWN}
+    if not amounts:
         return
     bar = "".join(
         f'<a href="findings?idle={segment}" aria-label="{gpus:.1f} GPUs {segment.words}" '
         f'style="{_PART};background:{_FILLS[segment]};flex:{gpus:.3f} 1 0">{gpus:.1f}</a>'
-        for segment, gpus in shown.items()
+        for segment, gpus in amounts.items()
     )
     st.html(f'<div style="{_BAR}">{bar}</div>')
     with st.container(horizontal=True, key="idle-parts"):
-        for segment, gpus in shown.items():
-            mine = [row for row in rows if row.part(segment) >= _SHOWN]
+        for segment, gpus in amounts.items():
+            mine = [row for row in rows if row.part(segment) >= _LEAST]
             hours = [(models[row.job], _DAY_HOURS * row.part(segment)) for row in mine]
             worth = prices.rent(hours, **day).text(plan.currency)
             with st.container(gap=None, width=240):
@@ -95,7 +95,7 @@ def show_idle_jobs(plan: Plan) -> None:
         return
     segment = Segment(word)
     st.header(f"Idle GPUs: {segment.words}")
-    rows = [row for row in idle_rows(plan) if row.part(segment) >= _SHOWN]
+    rows = [row for row in idle_rows(plan) if row.part(segment) >= _LEAST]
     frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))
     amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
     table(frame, "idle", headings=amounts, links={"job": "jobs?job="}, most=8)
