@@ -48,8 +48,8 @@ VIEWS = {
     "settings": "admin?tab=settings",
 }
 """What is on the sheets, with its address."""
-PICTURED = ("overview", "plan")
-"""Of these, the ones that README and docs/ show; the demo gives two more."""
+PICTURED = {"overview": "", "plan": ".st-key-over-time"}
+"""Of these, the ones that README and docs/ show, and the part of them; the demo gives two more."""
 SHEETS = Path(__file__).parents[2] / "dist" / "pages"
 """A sheet of each page of each fleet: by width from left to right, light above dark; not kept."""
 WIDTHS = (1440, 800, 390)
@@ -79,8 +79,8 @@ def keep(picture: Image.Image, name: str) -> None:
     assert path.stat().st_size <= MAX_BYTES, f"{path} is too large: take less of the page"
 
 
-def take(page: Page, name: str, folder: Path) -> None:
-    """Take the page as high as what is on it, up to a limit."""
+def take(page: Page, name: str, folder: Path, part: str = "") -> None:
+    """Take the page as high as what is on it, up to a limit, or a part of it."""
     main = page.get_by_test_id("stMain")
     needed = main.evaluate(
         "main => main.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
@@ -88,18 +88,22 @@ def take(page: Page, name: str, folder: Path) -> None:
     page.set_viewport_size({"width": WIDTH, "height": min(max(needed, 760), TALLEST)})
     Visitor(page).settle()
     raw = folder / f"{name}.png"
-    page.screenshot(path=raw)
-    keep(Image.open(raw), name)
+    if part:
+        page.locator(part).screenshot(path=raw)
+    else:
+        page.screenshot(path=raw)
+    picture = Image.open(raw)
+    keep(picture.crop((0, 0, picture.width, min(picture.height, TALLEST))), name)
 
 
 def test_the_views_that_are_shown(
     pictured_server: Server, visitor: Visitor, tmp_path: Path
 ) -> None:
     """Those of a fleet like the demo's that a page of the documentation shows, in light."""
-    for name in PICTURED:
+    for name, part in PICTURED.items():
         visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
         visitor.open(f"{pictured_server.base}/{VIEWS[name]}")
-        take(visitor.page, name, tmp_path)
+        take(visitor.page, name, tmp_path, part)
 
 
 def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:

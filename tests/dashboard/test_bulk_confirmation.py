@@ -37,7 +37,7 @@ def test_a_roll_back_shows_its_own_change(tmp_path: Path) -> None:
         cycle(store, 0, one, at=NOW)
         register_world(store, Settings())
         text = {
-            wish: "\n".join(entry.value for entry in confirmation(wish).markdown)
+            wish: "".join(entry.value.replace("\\", "") for entry in confirmation(wish).markdown)
             for wish in ("approve", "roll-back")
         }
     now, then = one.now.describe(), one.proposed.describe()

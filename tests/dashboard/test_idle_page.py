@@ -96,7 +96,7 @@ def test_a_part_of_the_bar_opens_its_jobs(url: str, monkeypatch: pytest.MonkeyPa
         for segment in (Segment.NOW, Segment.NEEDED):
             app = page_at("findings", idle=segment).run()
             assert not app.exception
-            (listed,) = [part.value for part in app.dataframe if "because" in part.value.columns]
+            (listed,) = [part.value for part in app.dataframe if "peaks" in part.value.columns]
             mine = [row for row in idle_rows(plan) if row.part(segment) >= 0.005]
             assert len(listed) == len(mine) > 0
             bar = "".join(str(part.body) for part in app.get("html"))
