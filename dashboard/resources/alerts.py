@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.common.figures import figure_text, range_text
 from data.base.counts import count_text
+from data.base.errors import NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.facts.fleet import SourceState
 from data.records.actions import FOR_MEMORY
@@ -219,19 +220,23 @@ def _sources(reader: StoreReader) -> Iterator[UrgentFact]:
 
 def _changes(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     """Yield the changes of the last week of which the cluster or the record needs a person."""
-    journal = [row for row in reader.journal(events=tuple(_FAILURES)) if now - row.at < _WEEK]
+    failures = reader.journal(events=tuple(map(str, _FAILURES)))
+    journal = [row for row in failures if now - row.at < _WEEK]
     if not journal:
         return
     states = reader.states([row.digest for row in journal])
     for digest, row in {row.digest: row for row in journal}.items():
         if states.get(digest) != row.event:
             continue
-        revision = reader.recommendation(digest, now=now)
+        try:
+            revision = reader.recommendation(digest, now=now)
+        except NotKnownError:  # no longer kept
+            continue
         yield UrgentFact(
             key=f"change:{digest}:{row.event}",
             kind=AlertKind.CHANGE,
             about=revision.recommendation.target,
-            what=f"{_FAILURES[row.event]}: {row.detail}",
+            what=f"{_FAILURES[State(row.event)]}: {row.detail}",
             next_step="What to do: open the finding, look at the target.",
             at=row.at,
             happened=True,
