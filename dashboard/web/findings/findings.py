@@ -113,6 +113,6 @@ if not empty_state():
         total = count_text(len(every), "finding")
         st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")
         export("findings", lambda: export_of(every))
-    whole = world.reader.latest_plan()
-    if plan is not None and whole is not None:
-        drawer("The plan over time", "over-time", partial(show_plan, whole))
+    latest_plan = world.reader.latest_plan()
+    if plan is not None and latest_plan is not None:
+        drawer("The plan over time", "over-time", partial(show_plan, latest_plan))
