@@ -16,6 +16,8 @@ import pytest
 from beds.api_clients import LOCAL, clients
 from beds.page_world import page_at, register_world
 from beds.stated_time import clock_at
+from factories import NOW as CREATED
+from factories import make_collected, make_samples
 from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
@@ -209,6 +211,20 @@ def test_no_figure_has_two_values(
     assert collection.differences() == []
     twice = [name for name, places in collection.figures.items() if len(places) > 1]
     assert len(twice) >= (5 if state == NO_PLAN else 9), collection.figures
+
+
+def test_three_minutes_say_nothing_of_the_day_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody watched is unknown: a dash, and no zero; what is known of now is said."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(make_collected(make_samples(gpus=2, minutes=3)))
+        register_world(store, Settings(), clock=lambda: CREATED)
+        said = words_of(page_at("overview").run())
+    assert "— the day before" in said
+    assert re.search(USAGE, said)
+    assert "no plan has been made yet" in said
 
 
 def test_a_difference_is_seen() -> None:

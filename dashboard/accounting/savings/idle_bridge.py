@@ -57,14 +57,15 @@ class IdleRow:
 
     def part(self, segment: Segment) -> float:
         """Return the GPUs of it that a segment of the bar counts."""
-        if self.idle is None:
-            return self.held if segment is Segment.UNKNOWN else 0.0
-        amounts = {
-            Segment.NOW: self.freed,
-            Segment.AFTER: self.after,
-            Segment.NEEDED: (self.peaks or 0.0) + self.stays,
-        }
-        return amounts.get(segment) or 0.0
+        match segment:
+            case Segment.UNKNOWN:
+                return self.held if self.idle is None else 0.0
+            case Segment.NOW:
+                return self.freed or 0.0
+            case Segment.AFTER:
+                return self.after or 0.0
+            case Segment.NEEDED:
+                return 0.0 if self.idle is None else (self.peaks or 0.0) + self.stays
 
 
 IDLE_COLUMNS = tuple(field.name for field in fields(IdleRow))

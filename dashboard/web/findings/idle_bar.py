@@ -1,17 +1,13 @@
 """The bar of idle GPUs: what can be freed now, after a change, and what is needed; by job."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.cost.prices import price_list
-from dashboard.accounting.savings.idle_bridge import (
-    IDLE_COLUMNS,
-    IdleSum,
-    Segment,
-    idle_rows,
-)
+from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
 from dashboard.charts.palette import FREE, IDLE, PROPOSED
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import table, tense, way
@@ -77,8 +73,10 @@ def show_idle_bar(plan: Plan) -> None:
     with st.container(horizontal=True, key="idle-parts"):
         for segment, gpus in amounts.items():
             mine = [row for row in rows if row.part(segment) >= _LEAST]
-            hours = [(models[row.job], _DAY_HOURS * row.part(segment)) for row in mine]
-            worth = prices.rent(hours, **day).text(plan.currency)
+            hours: dict[str, float] = defaultdict(float)
+            for row in mine:
+                hours[models[row.job]] += _DAY_HOURS * row.part(segment)
+            worth = prices.rent(hours.items(), **day).text(plan.currency)
             with st.container(gap=None, width=240):
                 way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · rent {worth} a day")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.accounting.cost.prices import left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
-from dashboard.accounting.energy.statement import GroupBy
+from dashboard.accounting.energy.statement import GroupBy, Holder
 from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
@@ -106,7 +106,9 @@ if not empty_state():
     day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
     before = make_statement(
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
-    ).total
+    )
+    is_watched = any(row.board_hours for row in before.rows if row.holder is not Holder.MISSING)
+    past = number(before.total.idle_gpu_hours if is_watched else None, "GPU-h")
     statement = day.total
     hours = [(row.key, row.idle_gpu_hours or 0.0) for row in day.groups]
     cost = price_list(settings, load_gpu_catalogue()).rent(hours, day.start, day.end)
@@ -121,7 +123,7 @@ if not empty_state():
             ),
             "idle while allocated, last 24 h": (
                 number(statement.idle_gpu_hours, "GPU-h"),
-                f"{rent}; {number(before.idle_gpu_hours, 'GPU-h')} the day before",
+                f"{rent}; {past} the day before",
             ),
             "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
             "emissions, last 24 h": statement.location_kgco2e,
