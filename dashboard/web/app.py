@@ -14,11 +14,11 @@ from dashboard.web.frame.welcome import welcome
 STYLE = """<style>
 /* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
 @media (max-width: 640px) { .modebar { display: none } }
-/* The header is one line at every width: the age of the data is cut, choices are scrolled to. */
+/* The header is one line at every width: where it is narrow the age of the data is its end. */
 .st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem; overflow-x: auto }
 .st-key-header > * { flex-shrink: 0 }
-.st-key-header > :first-child { flex-shrink: 1; min-width: 6rem; overflow: hidden }
-.st-key-header > :first-child p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
+.st-key-header > :first-child { flex-shrink: 1; min-width: 12rem }
+@media (max-width: 1000px) { .st-key-header > :first-child { order: 1; min-width: 24rem } }
 [data-testid="stMainBlockContainer"] { padding-inline: 1.5rem }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding: 0.5rem 1rem 1rem; gap: 0.5rem }
