@@ -123,3 +123,10 @@ def test_links_inside_the_repository_resolve(document: Path) -> None:
             if anchor not in {slug(heading) for heading in headings}:
                 broken.append(link)
     assert broken == []
+
+
+def test_every_picture_is_shown() -> None:
+    """By the README or a document: what nobody sees is out of date before anybody knows."""
+    pictures = {path.name for path in (ROOT / "docs/images").iterdir()}
+    text = "".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    assert {name for name in pictures if f"images/{name})" not in text} == set()

@@ -17,7 +17,7 @@ _HEAT = (
     ("temperature_celsius", "temperature of the GPU", PROBLEM),
     ("memory_temperature_celsius", "of its memory", PROPOSED),
 )
-_PANEL_PIXELS = 140
+_PANEL_PIXELS = 110
 
 
 def board_history(history: pd.DataFrame) -> go.Figure:

@@ -1,16 +1,21 @@
-"""Alerts: conditions that cannot wait for a decision of next week.
+"""Alerts: what a person must do within the day, in one list for every page, command and message.
 
-Jobs that run out of memory, boards that failed or are slowed, and budgets that the month exceeds.
+Hardware and heat, sources that failed, changes that failed, jobs that run out of memory, and
+budgets that the month exceeds.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from dashboard.common.figures import figure_text, range_text
+from data.base.counts import count_text
+from data.base.errors import NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
+from data.facts.fleet import SourceState
 from data.records.actions import FOR_MEMORY
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
@@ -22,13 +27,34 @@ if TYPE_CHECKING:
     from dashboard.accounting.cost.budgets import BudgetRow
     from dashboard.accounting.cost.cost_cache import CostBook
 
-_XID_SINCE = timedelta(days=7)
+_WEEK = timedelta(days=7)
+_FAILURES = {
+    State.FAILING: "its change fails",
+    State.UNKNOWN: "nobody knows whether its change was made",
+    State.ROLLBACK_REFUSED: "its change could not be rolled back",
+}
 _SLOWED, _SLOWED_SINCE = 0.5, timedelta(hours=1)
 """A board that is slowed for so much of an hour loses work that somebody waits for."""
+HOT_CELSIUS, HOT_MEMORY_CELSIUS = 85.0, 95.0
+"""Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
+_TOO_HOT, _ABOVE_PEERS = 5.0, 10.0
+"""Degrees above what is hot, or above the peers of a hot one: at work all of a model may be hot."""
 MEMORY_FAILS = "memory cannot be repaired"
 _COOL = "check fans, airflow and power supplies of the node"
+_RESET = "drain the node and reset the board; what ran on it may have wrong results"
 REPLACE = "a row of it could not be replaced: drain the node and have the board exchanged"
 _DAY, _MONTH = timedelta(days=1), timedelta(days=32)
+
+
+class AlertKind(StrEnum):
+    """The part of the site that an alert is about."""
+
+    HARDWARE = "hardware"
+    HEAT = "heat"
+    SOURCE = "source"
+    CHANGE = "change"
+    MEMORY = "memory"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +62,20 @@ class UrgentFact:
     """One thing that is urgent.
 
     `key` names it for as long as it lasts. `at` is when it is expected, or about when it was first
-    shown (`happened`). `finding` and `digest` name the recommendation that helps, '' where none
-    does. `tenant` is whose budget it is about, '' of all else.
+    shown (`happened`); it ends by `until` unless it is seen again, None: when its cause ends.
+    `owner` is whose job it is about, '' of none. `finding` and `digest` name the recommendation
+    that helps, '' where none does. `tenant` is whose budget it is about, '' of all else.
     """
 
     key: str
+    kind: AlertKind
     about: str
     what: str
     next_step: str
     at: datetime | None
     happened: bool
+    until: datetime | None = None
+    owner: str = ""
     finding: str = ""
     digest: str = ""
     tenant: str = ""
@@ -80,6 +110,8 @@ def urgent_facts(
     facts = (
         *_failed_boards(reader, now),
         *_unwell_boards(reader, now),
+        *_sources(reader),
+        *_changes(reader, now),
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
@@ -88,7 +120,7 @@ def urgent_facts(
 
 def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     """Yield the boards whose latest code says that nothing runs on them as it should."""
-    xids = reader.board_xids(since=now - _XID_SINCE)
+    xids = reader.board_xids(since=now - _WEEK)
     if xids.empty:
         return
     holders: dict[str, set[str]] = defaultdict(set)
@@ -104,11 +136,13 @@ def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
         text = f"; {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} it" * bool(names)
         yield UrgentFact(
             key=f"xid:{uuid}:{code}",
+            kind=AlertKind.HARDWARE,
             about=f"GPU {row['gpu_index']} of {row['node']}",
             what=f"XID {code}, {meaning.what}{text}",
             next_step=f"What to do: {meaning.next_step}.",
             at=row["first_seen_at"].to_pydatetime(),
             happened=True,
+            until=row["last_seen_at"].to_pydatetime() + _WEEK,
         )
 
 
@@ -122,18 +156,93 @@ def slowed_text(board: Mapping[Any, Any]) -> str:
 
 
 def _unwell_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
-    """Yield the boards that heat or a power brake slows, or whose memory cannot be repaired."""
+    """Yield the boards that are too hot or slowed, or whose memory fails or has lost data."""
     latest = reader.latest_sample_at() or now
-    window = {"start": latest - _SLOWED_SINCE, "end": latest}
-    for board in reader.unwell_boards(**window, throttled=_SLOWED).to_dict("records"):
-        fails = board["remap_failed"] > 0
+    boards = reader.unwell_boards(
+        start=latest - _SLOWED_SINCE,
+        end=latest,
+        throttled=_SLOWED,
+        hot=HOT_CELSIUS,
+        hot_memory=HOT_MEMORY_CELSIUS,
+    )
+    for board in boards.to_dict("records"):
+        for key, kind, what, to_do in _ills(board):
+            yield UrgentFact(
+                key=f"{key}:{board['gpu_uuid']}",
+                kind=kind,
+                about=f"GPU {board['gpu_index']} of {board['node']}",
+                what=what,
+                next_step=f"What to do: {to_do}.",
+                at=board["unwell_at"].to_pydatetime(),
+                happened=True,
+                until=latest + _SLOWED_SINCE,
+            )
+
+
+def _ills(board: Mapping[Any, Any]) -> Iterator[tuple[str, AlertKind, str, str]]:
+    """Yield what ails a board, the worst of memory and of heat each: key, kind, what, what to do.
+
+    Heat that slows it is one thing: the text says how hot the board is.
+    """
+    if board["remap_failed"] > 0:
+        yield "memory-fails", AlertKind.HARDWARE, f"its {MEMORY_FAILS}", REPLACE
+    elif (errors := board["uncorrected_errors"]) > 0:
+        text = f"its memory lost data: {count_text(int(errors), 'uncorrectable error')}"
+        yield "memory-lost", AlertKind.HARDWARE, text, _RESET
+    if board["throttled_ratio"] >= _SLOWED:
+        yield "slowed", AlertKind.HEAT, f"its clocks are slowed {slowed_text(board)}", _COOL
+        return
+    gpu, memory = board["temperature_celsius"], board["memory_temperature_celsius"]
+    above = gpu - board["peers_celsius"]
+    if gpu >= HOT_CELSIUS + _TOO_HOT or (gpu >= HOT_CELSIUS and above >= _ABOVE_PEERS):
+        peers = f", {above:.0f} °C above its peers at work" if above >= 1 else ""
+        yield "hot", AlertKind.HEAT, f"it is at {gpu:.0f} °C{peers}", _COOL
+    elif memory >= HOT_MEMORY_CELSIUS + _TOO_HOT:
+        yield "hot", AlertKind.HEAT, f"its memory is at {memory:.0f} °C", _COOL
+
+
+def _sources(reader: StoreReader) -> Iterator[UrgentFact]:
+    """Yield the sources that failed in the latest collection; to an owner they are not named."""
+    if isinstance(reader, OwnedReader):
+        return
+    for report in reader.source_reports():
+        if report.state is SourceState.FAILED:
+            yield UrgentFact(
+                key=f"source:{report.source}",
+                kind=AlertKind.SOURCE,
+                about=report.source,
+                what=f"its latest collection failed: {report.reason}",
+                next_step="What to do: run `trimtab doctor`, mend the source.",
+                at=report.complete_until or report.window_start,
+                happened=True,
+            )
+
+
+def _changes(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the changes of the last week of which the cluster or the record needs a person."""
+    failures = reader.journal(events=tuple(map(str, _FAILURES)))
+    journal = [row for row in failures if now - row.at < _WEEK]
+    if not journal:
+        return
+    states = reader.states([row.digest for row in journal])
+    for digest, row in {row.digest: row for row in journal}.items():
+        if states.get(digest) != row.event:
+            continue
+        try:
+            revision = reader.recommendation(digest, now=now)
+        except NotKnownError:  # no longer kept
+            continue
         yield UrgentFact(
-            key=f"{'memory-fails' if fails else 'slowed'}:{board['gpu_uuid']}",
-            about=f"GPU {board['gpu_index']} of {board['node']}",
-            what=f"its {MEMORY_FAILS}" if fails else f"its clocks are slowed {slowed_text(board)}",
-            next_step=f"What to do: {REPLACE if fails else _COOL}.",
-            at=window["start"].replace(minute=0, second=0, microsecond=0),
+            key=f"change:{digest}:{row.event}",
+            kind=AlertKind.CHANGE,
+            about=revision.recommendation.target,
+            what=f"{_FAILURES[State(row.event)]}: {row.detail}",
+            next_step="What to do: open the finding, look at the target.",
+            at=row.at,
             happened=True,
+            until=row.at + _WEEK,
+            finding=revision.reference,
+            digest=digest,
         )
 
 
@@ -152,10 +261,11 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
         if stored.recommendation.action in FOR_MEMORY and stored.state == State.PROPOSED
     }
     for finding in expected:
-        yield _runs_out(finding, helps.get(finding.job_id))
+        job = reader.job(finding.job_id)
+        yield _runs_out(finding, helps.get(finding.job_id), "" if job is None else job.owner)
 
 
-def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None) -> UrgentFact:
+def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None, owner: str) -> UrgentFact:
     when = "" if finding.at is None else f" from {finding.at:%Y-%m-%d %H:%M} UTC"
     what = f"it may run out of GPU memory{when}"
     if finding.probability is not None:
@@ -163,11 +273,13 @@ def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None) -> Urg
     remedies = "; ".join(advice.text for advice in finding.advice)
     return UrgentFact(
         key=f"memory:{finding.job_id}",
+        kind=AlertKind.MEMORY,
         about=finding.job_id,
         what=what,
         next_step=f"What helps: {remedies or 'nothing that is known here'}.",
         at=finding.at,
         happened=False,
+        owner=owner,
         finding="" if helps is None else helps.reference,
         digest="" if helps is None else helps.recommendation.digest,
     )
@@ -189,9 +301,11 @@ def _budgets(reader: StoreReader, settings: Settings, now: datetime) -> Iterator
     # Without samples of this month nothing is known of it.
     if book is None or book.this_month != month_of(settings, now):
         return
+    month_end = month_of(settings, book.this_month + _MONTH)
     for row in book.tenants:
         if row.spent_at is not None and row.per_month is not None:
-            yield _exceeded(row, row.spent_at, row.per_month, book)
+            fact = _exceeded(row, row.spent_at, row.per_month, book)
+            yield replace(fact, until=month_end)
 
 
 def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook") -> UrgentFact:
@@ -200,6 +314,7 @@ def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook"
     when = "is spent since" if is_spent else f"will be spent in {(at - book.at) / _DAY:.1f} d, on"
     ahead = f"; {range_text(row.month_end)} are forecast for the month" if row.month_end else ""
     return UrgentFact(
+        kind=AlertKind.BUDGET,
         key=f"budget:{calendar.name_of(book.this_month)[:7]}:{row.tenant}",
         about=row.tenant,
         what=f"its budget of {figure_text(per_month)} {currency} {when} {at:%Y-%m-%d %H:%M} UTC"
@@ -207,5 +322,6 @@ def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook"
         next_step="What to do: the page Account says which jobs it went to.",
         at=at.replace(second=0, microsecond=0),
         happened=is_spent,
+        owner=row.tenant,
         tenant=row.tenant,
     )

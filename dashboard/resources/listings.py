@@ -173,7 +173,7 @@ LISTINGS: Mapping[str, Listing] = {
         empty=NO_SAMPLES,
     ),
     "urgent": Listing(
-        about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
+        about="Alerts: hardware, heat, failed sources and changes, memory that runs out, budgets",
         kind=UrgentRow,
         read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
         key=lambda fact: fact.order,

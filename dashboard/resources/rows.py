@@ -141,13 +141,19 @@ def source_row(report: SourceReport) -> SourceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrgentRow:
-    """What cannot wait. `at` is when it is expected, or was first shown where it `happened`."""
+    """What cannot wait. `at` is when it is expected, or was first shown where it `happened`.
 
+    It ends by `until`, None: when its cause ends. `owner` is whose job or budget it is about.
+    """
+
+    kind: str
     about: str
     what: str
     next_step: str
     at: datetime | None
     happened: bool
+    until: datetime | None
+    owner: str
     finding: str
 
 

@@ -14,17 +14,35 @@ from dashboard.web.frame.welcome import welcome
 STYLE = """<style>
 /* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
 @media (max-width: 640px) { .modebar { display: none } }
+/* The header is one line at every width: where it is narrow the age of the data is its end. */
+.st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem; overflow-x: auto }
+.st-key-header > * { flex-shrink: 0 }
+.st-key-header > :first-child { flex-shrink: 1; min-width: 12rem }
+@media (max-width: 1000px) { .st-key-header > :first-child { order: 1; min-width: 24rem } }
+[data-testid="stMainBlockContainer"] { padding-inline: 1.5rem }
+@media (max-width: 640px) {
+  [data-testid="stMainBlockContainer"] { padding: 0.5rem 1rem 1rem; gap: 0.5rem }
+  /* The button that opens the list of pages lies left of it. */
+  .st-key-tabs { flex-wrap: nowrap !important; overflow-x: auto }
+  .st-key-header { padding-left: 2.5rem }
+  [data-testid="stHeader"] { background: none; pointer-events: none }
+  [data-testid="stHeader"] button { pointer-events: auto }
+  [data-testid="stLayoutWrapper"]:has(> * > * > [data-testid="stMetric"])
+    { width: calc(50% - 0.5rem) !important; flex-basis: auto !important }
+}
 /* A tab is a link to the page that is open: only the open one, which is text, is marked. */
 .st-key-tabs { border-bottom: 1px solid rgba(128, 128, 128, 0.3); gap: 0 1rem }
 .st-key-tabs a { background: none !important; padding-inline: 0 }
 .st-key-tabs a p { font-weight: 400 !important }
 .st-key-tabs p { margin: 0; padding-block: 0.25rem; font-size: 0.9rem }
 .st-key-tabs [data-testid="stMarkdownContainer"] { margin-bottom: 0 }
+.st-key-idle-parts a { background: none !important; padding-inline: 0 }
+.st-key-idle-parts a p { font-weight: 400 !important }
 /* Streamlit cuts the words of a link that is wider than its place. */
 [data-testid="stSidebar"] [data-testid="stPageLink"] a { height: auto }
 [data-testid="stSidebar"] [data-testid="stPageLink"] p { white-space: normal }
 </style>"""
-st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
+st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=200)
 role = current_role()
 words = st.query_params.to_dict()
 rows = {row.view: row for row in pages_of(role)}

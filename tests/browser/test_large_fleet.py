@@ -24,7 +24,7 @@ WIDTHS = {"light": (1280, 1920), "dark": (1920, 1280)}
 """px: where a view is opened, and what its window is then made."""
 VIEWS = [
     ("", r"of {boards} GPUs are allocated", 1),
-    ("fleet", r"{boards} boards on {nodes} nodes", 3),
+    ("fleet", r"{boards} GPUs on {nodes} nodes", 2),
     ("jobs", r"[\d,]+ jobs run; ", 0),
     ("?week-ahead=true", r"of {boards} GPUs are allocated", 4),
     ("findings?over-time=true", r"finding", 3),

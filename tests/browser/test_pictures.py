@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from io import BytesIO
@@ -11,9 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-import pypdfium2
 import pytest
-from beds.demo_store import DEMO_END
 from beds.stated_time import ahead_of_the_machine, clock_ahead
 from beds.stores import Stores
 from browser.bed import Server, Visitor, running_server
@@ -48,18 +44,19 @@ VIEWS = {
     "new_job": "new_job",
     "health": "admin",
     "quality": "admin?tab=quality",
+    "savings": "account?tab=savings",
+    "audit": "admin?tab=audit",
     "settings": "admin?tab=settings",
 }
-"""What is pictured, with its address."""
-MORE = {"savings": "account?tab=savings", "audit": "admin?tab=audit"}
-"""On the sheets too; the demo gives their pictures."""
+"""What is on the sheets, with its address."""
+PICTURED = {"overview": "", "plan": ".st-key-over-time"}
+"""Of these, the ones that README and docs/ show, and the part of them; the demo gives two more."""
 SHEETS = Path(__file__).parents[2] / "dist" / "pages"
 """A sheet of each page of each fleet: by width from left to right, light above dark; not kept."""
 WIDTHS = (1440, 800, 390)
 WIDTH = 1280
 TALLEST = 1700
 MAX_BYTES = 250_000
-REPORT_PAGES = 2
 
 
 def job_of(url: str) -> str:
@@ -83,8 +80,8 @@ def keep(picture: Image.Image, name: str) -> None:
     assert path.stat().st_size <= MAX_BYTES, f"{path} is too large: take less of the page"
 
 
-def take(page: Page, name: str, folder: Path) -> None:
-    """Take the page as high as what is on it, up to a limit."""
+def take(page: Page, name: str, folder: Path, part: str = "") -> None:
+    """Take the page as high as what is on it, up to a limit, or a part of it."""
     main = page.get_by_test_id("stMain")
     needed = main.evaluate(
         "main => main.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
@@ -92,44 +89,33 @@ def take(page: Page, name: str, folder: Path) -> None:
     page.set_viewport_size({"width": WIDTH, "height": min(max(needed, 760), TALLEST)})
     Visitor(page).settle()
     raw = folder / f"{name}.png"
-    page.screenshot(path=raw)
-    keep(Image.open(raw), name)
+    if part:
+        page.locator(part).screenshot(path=raw)
+    else:
+        page.screenshot(path=raw)
+    picture = Image.open(raw)
+    keep(picture.crop((0, 0, picture.width, min(picture.height, TALLEST))), name)
 
 
-def test_every_view(
-    pictured_store: str, pictured_server: Server, visitor: Visitor, tmp_path: Path
+def test_the_views_that_are_shown(
+    pictured_server: Server, visitor: Visitor, tmp_path: Path
 ) -> None:
-    """Every view of a fleet like the demo's, in light."""
-    job = job_of(pictured_store)
-    for name, address in VIEWS.items():
+    """Those of a fleet like the demo's that a page of the documentation shows, in light."""
+    for name, part in PICTURED.items():
         visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
-        visitor.open(f"{pictured_server.base}/{address.format(job=job)}")
-        take(visitor.page, name, tmp_path)
-
-
-def test_one_view_in_the_dark(pictured_server: Server, browser: Browser, tmp_path: Path) -> None:
-    """The overview as people see it whose system is dark."""
-    with browser.new_context(
-        color_scheme="dark", viewport={"width": WIDTH, "height": 1000}
-    ) as context:
-        visitor = Visitor(context.new_page())
-        visitor.open(pictured_server.base)
-        take(visitor.page, "overview-dark", tmp_path)
+        visitor.open(f"{pictured_server.base}/{VIEWS[name]}")
+        take(visitor.page, name, tmp_path, part)
 
 
 def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
-    """The guide, the preview of a change to the simulated cluster, and what it saved."""
+    """The preview of a change to the simulated cluster, and what it saved."""
     with running_demo(tmp_path, nodes=8, days=7) as demo:
         visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
-        visitor.open(demo.base)
-        take(visitor.page, "demo", tmp_path)
         _apply_the_first(demo, visitor, lambda: take(visitor.page, "demo-change", tmp_path))
         visitor.go("Account", "Savings")
         measured = visitor.page.get_by_text(re.compile("1 of 1 applied change measured"))
         expect(measured).to_be_visible(timeout=240_000)
         take(visitor.page, "savings", tmp_path)
-        visitor.go("Admin", "Audit")
-        take(visitor.page, "audit", tmp_path)
 
 
 def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]) -> None:
@@ -142,32 +128,6 @@ def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]
     panel.get_by_role("button", name="Approve and apply").click()
     answer(visitor, name="Robin")
     visitor.settle()
-
-
-def test_the_weekly_report(pictured_store: str, browser: Browser, tmp_path: Path) -> None:
-    """The report of the week as HTML, and the first pages of the PDF."""
-    for kind in ("html", "pdf"):
-        subprocess.run(
-            [
-                Path(sys.executable).with_name("trimtab"),
-                *("--store", pictured_store),
-                *("report", "weekly", "--format", kind, "--out", tmp_path / f"week.{kind}"),
-                *("--now", DEMO_END.isoformat()),
-            ],
-            check=True,
-            cwd=tmp_path,
-            env={name: value for name, value in os.environ.items() if "TRIMTAB" not in name},
-            capture_output=True,
-        )
-    with browser.new_context(viewport={"width": 1000, "height": TALLEST}, offline=True) as context:
-        page = context.new_page()
-        page.goto((tmp_path / "week.html").as_uri())
-        page.wait_for_selector("svg[role=img]")
-        page.screenshot(path=tmp_path / "week.png")
-    keep(Image.open(tmp_path / "week.png"), "report-html")
-    document = pypdfium2.PdfDocument(tmp_path / "week.pdf")
-    for number in range(min(REPORT_PAGES, len(document))):
-        keep(document[number].render(scale=1.4).to_pil(), f"report-pdf-{number + 1}")
 
 
 def real_pods(folder: Path) -> str:
@@ -214,7 +174,7 @@ def test_sheets_to_look_at(
     folder.mkdir(parents=True, exist_ok=True)
     job = job_of(url)
     with running_server(url, tmp_path, port=own_port) as server:
-        for view, path in (VIEWS | MORE).items():
+        for view, path in VIEWS.items():
             address = f"{server.base}/{path.format(job=job)}"
             rows = [shots(browser, address, mode) for mode in ("light", "dark")]
             tiled(rows).save(folder / f"{view}.png")

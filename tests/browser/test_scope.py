@@ -24,7 +24,7 @@ NOTE = "The chosen namespace does not change this page."
 def gpu_hours(visitor: Visitor) -> float:
     """The GPU-hours of the sentence of Jobs."""
     said = visitor.page.locator("h1").inner_text()
-    found = re.search(r"of ([\d,.]+) GPU-hours", said)
+    found = re.search(r"of their ([\d,.]+) GPU-hours", said)
     assert found, said
     return float(found[1].replace(",", ""))
 

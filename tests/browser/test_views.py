@@ -16,16 +16,15 @@ from dashboard.web.frame.navigation import MOVED, PAGES
 pytestmark = pytest.mark.browser
 
 WEB = Path(__file__).parents[2] / "dashboard/web"
-IMAGES = Path(__file__).parents[2] / "docs/images"
 RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
 
 VIEWS = [
-    ("Overview", "", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ are in use; \d+ finding", 1),
+    ("Overview", "", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ are in use; of [\d.]+ that", 1),
     ("Findings", "", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 1),
-    ("Jobs", "Jobs", r"\d+ jobs? runs?; [\d,.]+ of [\d,.]+ GPU-hours", 0),
+    ("Jobs", "Jobs", r"\d+ jobs? runs?; [\d,.]+ of their [\d,.]+ GPU-hours", 0),
     ("Jobs", "Services", r"[\d,]+ inference services? runs? on [\d,]+ replicas?; ", 2),
-    ("Fleet", "GPUs", r"\d+ boards on \d+ nodes: \d+ held in the last hour, \d+ of them", 2),
+    ("Fleet", "GPUs", r"\d+ GPUs on \d+ nodes: [\d.]+ allocated, [\d.]+ in use, [\d.]+ alloc", 1),
     ("Fleet", "Racks and power", r"The fleet gives off [\d.]+ kW of heat; no rack is known", 0),
     ("Account", "Costs", r"20\d\d so far costs [\d,.]+ EUR, [\d,.]+ EUR of it idle GPUs", 1),
     ("Account", "Savings", r"Nothing was applied in \w+ 20\d\d", 0),

@@ -69,12 +69,62 @@ def test_memory_that_fails_and_slow_clocks_are_told_apart(store: Store) -> None:
     assert told["uncorrectable memory errors"] == [("3", "2 errors since the driver was loaded")]
     assert [place for place, _why in told["memory cannot be repaired"]] == ["3"]
     facts = urgent_facts(store.reader, now=NOW, settings=Settings())
-    assert [(fact.about, fact.happened) for fact in facts] == [
-        ("GPU 3 of node-1", True),
-        ("GPU 2 of node-1", True),
+    assert [(fact.about, fact.happened, fact.kind) for fact in facts] == [
+        ("GPU 3 of node-1", True, "hardware"),
+        ("GPU 2 of node-1", True, "heat"),
     ]
     assert "exchanged" in facts[0].text
     assert f"clocks are slowed {slow}" in facts[1].text
+
+
+def heat_alerts(store: Store) -> list[tuple[str, str]]:
+    """The boards that are alerts for their heat, and why."""
+    facts = urgent_facts(store.reader, now=NOW, settings=Settings())
+    return [(fact.about, fact.what) for fact in facts if fact.kind == "heat"]
+
+
+def test_a_board_at_94_degrees_is_an_alert_and_one_as_hot_as_its_peers_is_not(
+    store: Store,
+) -> None:
+    """Far above what is hot always; hot alone where its model's other boards at work are cooler."""
+    keep(store, temperature_celsius=(94.0, 86.0, 70.0, 74.0))
+    assert heat_alerts(store) == [
+        ("GPU 0 of node-1", "it is at 94 °C, 17 °C above its peers at work")
+    ]
+    (fact,) = urgent_facts(store.reader, now=NOW, settings=Settings())
+    assert fact.at == HOUR["start"]
+    assert fact.until == NOW + timedelta(hours=1)
+    assert "fans" in fact.next_step
+
+
+def test_a_hot_board_among_cool_ones_is_an_alert(store: Store) -> None:
+    """At 86 °C, where the others are at 60 °C."""
+    keep(store, temperature_celsius=(60.0, 60.0, 86.0))
+    assert heat_alerts(store) == [
+        ("GPU 2 of node-1", "it is at 86 °C, 26 °C above its peers at work")
+    ]
+
+
+def test_a_model_that_is_warm_at_work_is_no_alert(store: Store) -> None:
+    """All boards at 87 °C: the page of the fleet tells it, nobody is called."""
+    keep(store, temperature_celsius=(87.0, 87.0, 87.0))
+    assert len(seen(store)["GPU is hot"]) == 3
+    assert heat_alerts(store) == []
+
+
+def test_hot_memory_and_lost_data_are_alerts(store: Store) -> None:
+    """Memory at 101 °C, and errors that could not be corrected."""
+    keep(
+        store,
+        temperature_celsius=(60.0, 60.0),
+        memory_temperature_celsius=(101.0, 96.0),
+        uncorrected_errors=(0.0, 2.0),
+    )
+    facts = urgent_facts(store.reader, now=NOW, settings=Settings())
+    assert {fact.about: (str(fact.kind), fact.what) for fact in facts} == {
+        "GPU 0 of node-1": ("heat", "its memory is at 101 °C"),
+        "GPU 1 of node-1": ("hardware", "its memory lost data: 2 uncorrectable errors"),
+    }
 
 
 def test_what_no_exporter_tells_is_unknown_and_no_trouble(store: Store) -> None:

@@ -1,9 +1,13 @@
 """The picture of energy: stacked by who, in order of time, and plain about what is not known."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import plotly.graph_objects as go
 
 from dashboard.charts.energy_stack import StackPart, energy_stack
 from dashboard.charts.palette import FREE, NAMELESS
+from dashboard.web.account.energy_parts import measured_of
 
 
 def stacked(*parts: tuple[str, str, str, float | None], **measured: float | None) -> go.Figure:
@@ -100,3 +104,14 @@ def test_a_click_on_a_bar_names_its_group_and_on_several_none() -> None:
         "3 others": "",
         "(not allocated)": "",
     }
+
+
+def test_a_month_begins_with_its_first_reading() -> None:
+    """Days before it are no bars of unknown energy; a day without readings after it is one."""
+    measured = (0.0, 0.0, 12.0, 0.0, 24.0)
+    rows = [
+        SimpleNamespace(start=day, board_hours=24.0, measured_hours=hours)
+        for day, hours in enumerate(measured)
+    ]
+    statement: Any = SimpleNamespace(rows=rows, calendar=SimpleNamespace(name_of=str))
+    assert list(measured_of(statement)) == [("2", 0.5), ("3", 0.0), ("4", 1.0)]

@@ -10,7 +10,13 @@ from beds.page_world import page_at, register_world
 from browser.conftest import fill
 from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
 
-from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_sum, why_kept
+from dashboard.accounting.savings.idle_bridge import (
+    IDLE_COLUMNS,
+    Segment,
+    idle_rows,
+    idle_sum,
+    why_kept,
+)
 from dashboard.cli import main
 from data.base.clock import utc_now
 from data.facts.collected import Collected
@@ -78,6 +84,24 @@ def test_the_page_of_a_job_says_why_nothing_is_recommended_for_it(
         assert not app.exception
         said = "\n".join(str(entry.value).replace("\\", "") for entry in app.markdown)
     assert f"({kept.idle.cause}: {kept.idle.reason})" in said
+
+
+def test_a_part_of_the_bar_opens_its_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job of the plan with GPUs in it; together they are what the bar says."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    with open_store(url) as store:
+        plan = store.reader.latest_plan()
+        assert plan is not None
+        register_world(store, Settings())
+        for segment in (Segment.NOW, Segment.NEEDED):
+            app = page_at("findings", idle=segment).run()
+            assert not app.exception
+            (listed,) = [part.value for part in app.dataframe if "peaks" in part.value.columns]
+            mine = [row for row in idle_rows(plan) if row.part(segment) >= 0.005]
+            assert len(listed) == len(mine) > 0
+            bar = "".join(str(part.body) for part in app.get("html"))
+            total = sum(row.part(segment) for row in mine)
+            assert f'aria-label="{total:.1f} GPUs {segment.words}"' in bar
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
 from data.base.clock import utc_now
 from data.facts.columns import XIDS, check_frame
+from data.facts.fleet import SourceState
 from data.facts.jobs import OwnNames
 from data.records.actions import Action
 from data.records.memory import MemoryOutlook
@@ -131,6 +132,24 @@ def test_nothing_is_urgent_where_nothing_is_known(store_url: str) -> None:
     """An empty store has no news."""
     with open_store(store_url) as empty:
         assert urgent_facts(empty.reader, now=NOW, settings=Settings()) == ()
+
+
+def test_a_source_that_failed_is_an_alert_until_it_answers(store: Store) -> None:
+    """With its reason; to nobody who sees their own jobs alone."""
+    answer = make_collected(make_samples(minutes=1), ())
+    nothing = answer.samples.iloc[:0]
+    for number, state in enumerate((SourceState.FAILED, SourceState.RAN)):
+        report = replace(answer.report, state=state, reason="connection refused")
+        store.keep(replace(answer, batch_id=f"later-{number}", report=report, samples=nothing))
+        facts = urgent_facts(store.reader, now=NOW, settings=Settings())
+        sources = [fact.text for fact in facts if fact.kind == "source"]
+        is_down = state is SourceState.FAILED
+        assert len(sources) == is_down
+        assert all("connection refused" in text for text in sources)
+        own = OwnedReader(
+            store.reader_for_pages(), OwnNames(owners=frozenset({"x"}), users=frozenset())
+        )
+        assert urgent_facts(own, now=NOW, settings=Settings()) == ()
 
 
 def test_what_keeps_a_job_alive_is_listed_before_what_saves(store: Store) -> None:

@@ -22,13 +22,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dashboard.apply.contract.kill_switch import resume, stop
 from dashboard.apply.contract.wording import STATE_WORDS
 from dashboard.apply.worker.progress import progress_of
+from dashboard.resources.alerts import urgent_facts
 from data.base.errors import StalePlanError
 from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 LIVES = int(os.environ.get("TRIMTAB_WORKER_LIVES", examples(10)))
 MOODS = ("", "busy*2", "refuse*1", "cut*1", "lost*1", "deaf*1", "quota*1", "pending", "crashing",
          "unreadable", "down")  # fmt: skip
+
+FAILURES = {State.FAILING, State.UNKNOWN, State.ROLLBACK_REFUSED}
 
 
 class Lives(RuleBasedStateMachine):
@@ -135,6 +139,15 @@ class Lives(RuleBasedStateMachine):
     def words_for_all(self) -> None:
         """Whatever the state, it has words, and the record of it is whole."""
         assert all(STATE_WORDS[state] for state in self.states.values())
+
+    @precondition(lambda self: set(self.states.values()) & FAILURES)
+    @invariant()
+    def every_failure_is_an_alert(self) -> None:
+        """Whoever is on call reads of it, with the finding; of no other change."""
+        store, now = self.bench.store, self.bench.clock()
+        facts = urgent_facts(store.reader, now=now, settings=Settings())
+        alerts = {fact.digest for fact in facts if fact.kind == "change" and fact.finding}
+        assert alerts == {digest for digest, state in self.states.items() if state in FAILURES}
 
     def teardown(self) -> None:
         """Once the trouble is over every command ends, and the original can be restored."""

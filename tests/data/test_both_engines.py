@@ -51,7 +51,9 @@ QUESTIONS = {
     "fleet history by the hour": lambda reader: reader.fleet_history(**WINDOW, slot_seconds=3600),
     "group history": lambda reader: reader.group_history(**WINDOW, slot_seconds=3600),
     "boards": lambda reader: reader.boards(**WINDOW),
-    "unwell boards": lambda reader: reader.unwell_boards(**WINDOW, throttled=0.0),
+    "unwell boards": lambda reader: reader.unwell_boards(
+        **WINDOW, throttled=0.0, hot=0.0, hot_memory=0.0
+    ),
     "board history": lambda reader: reader.board_history(
         reader.boards(**WINDOW)["gpu_uuid"].iloc[0], **WINDOW, **_SLOT
     ),

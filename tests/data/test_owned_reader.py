@@ -168,7 +168,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             lambda r, n=named: r.job_hours((n,), start=end - DAY)  # type: ignore[misc]
         )
         asked.setdefault("unwell_boards", []).append(
-            lambda r: r.unwell_boards(**span, throttled=0.0)  # type: ignore[misc]
+            lambda r: r.unwell_boards(**span, throttled=0.0, hot=0.0, hot_memory=0.0)  # type: ignore[misc]
         )
         traced = TracedRange(**span, gpu_uuid=f"GPU-{tenant}-0")
         of_a_job = TracedRange(**span, job_id=named)

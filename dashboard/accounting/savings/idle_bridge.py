@@ -7,6 +7,7 @@ or needed, for peaks or by a constraint that is told.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import TypeVar
 
 from data.base.counts import count_text
@@ -15,6 +16,28 @@ from data.records.plans import IdleCause, IdleGpus, Plan
 
 _SHOWN_GPUS = 0.05
 _Name = TypeVar("_Name", bound=str)
+
+
+class Segment(StrEnum):
+    """A part of the bar of idle GPUs, as addresses call it."""
+
+    NOW = "now"
+    AFTER = "after"
+    NEEDED = "needed"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """Its name for people."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Segment.NOW: "can be freed now",
+    Segment.AFTER: "after a change you can make",
+    Segment.NEEDED: "needed",
+    Segment.UNKNOWN: "allocated, not judged yet",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +54,18 @@ class IdleRow:
     change: str
     because: str
     reason: str
+
+    def part(self, segment: Segment) -> float:
+        """Return the GPUs of it that a segment of the bar counts."""
+        match segment:
+            case Segment.UNKNOWN:
+                return self.held if self.idle is None else 0.0
+            case Segment.NOW:
+                return self.freed or 0.0
+            case Segment.AFTER:
+                return self.after or 0.0
+            case Segment.NEEDED:
+                return 0.0 if self.idle is None else (self.peaks or 0.0) + self.stays
 
 
 IDLE_COLUMNS = tuple(field.name for field in fields(IdleRow))

@@ -105,12 +105,18 @@ def _amount(row: StatementRow, quantity: str) -> Range | None:
 
 
 def measured_of(statement: EsgStatement) -> Iterator[tuple[str, float | None]]:
-    """Yield every period in order with the share of its board-time of which energy is known."""
+    """Yield every period in order with the share of its board-time of which energy is known.
+
+    From the first that was measured on: before it nobody watched, and no bar is missing.
+    """
+    is_watched = False
     for start, group in groupby(statement.rows, key=attrgetter("start")):
         rows = list(group)
         expected = sum(row.board_hours for row in rows)
         measured = sum(row.measured_hours for row in rows)
-        yield statement.calendar.name_of(start), measured / expected if expected else None
+        is_watched = is_watched or measured > 0
+        if is_watched:
+            yield statement.calendar.name_of(start), measured / expected if expected else None
 
 
 def rows_shown(statement: EsgStatement) -> pd.DataFrame:

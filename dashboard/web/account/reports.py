@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.forecast_band import fleet_timeline
-from dashboard.common.figures import range_text
 from dashboard.common.rights import role_of
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
 from dashboard.reports.week.editions import WHOLE, Edition, own_edition
@@ -63,14 +62,6 @@ def report_of(week: Week) -> WeeklyReport:
     )
 
 
-def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
-    """Show rows as a table, or say why there are none."""
-    if rows:
-        table(pd.DataFrame(rows), name)
-    else:
-        st.write(empty)
-
-
 if not empty_state():
     newest = current_month().end
     weeks = {
@@ -101,50 +92,20 @@ if not empty_state():
     if not report.fleet.empty:
         chart(fleet_timeline(report.fleet), "fleet")
     st.header("Allocated but idle")
-    show(
-        [
-            {
-                "namespace": row.shown_names[0],
-                "owner": row.shown_names[1],
-                "GPU-hours held": row.gpu_hours,
-                "idle GPU-hours": row.idle_gpu_hours,
-                "idle (%)": 100 * row.idle_ratio,
-                f"cost of idle GPUs{report.left_out_of_prices} ({report.currency})": row.rent,
-                "models without a price": ", ".join(row.unpriced_models),
-                "largest job": row.largest_job,
-            }
-            for row in report.waste
-        ],
-        "held-and-idle",
-        "Nothing was allocated but idle.",
-    )
-    st.header("The week ahead")
-    show(
-        [
-            {
-                "day": f"{entry.day}",
-                "GPUs wanted": range_text(entry.wanted),
-                "GPUs in use": range_text(entry.used),
-                "peak wanted, q90": entry.peak_wanted,
-                "at": "" if entry.peak_at is None else week.text(entry.peak_at),
-            }
-            for entry in report.ahead
-        ],
-        "week-ahead",
-        "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
-    )
-    st.header("Decisions")
-    show(
-        [
-            {
-                "when": week.text(entry.at),
-                "who": entry.actor,
-                "what": entry.event,
-                "recommendation": entry.digest[:12],
-                "remark": entry.detail,
-            }
-            for entry in report.decided
-        ],
-        "decided",
-        "Nobody approved, rejected or applied anything in this week.",
-    )
+    rows = [
+        {
+            "namespace": row.shown_names[0],
+            "owner": row.shown_names[1],
+            "GPU-hours held": row.gpu_hours,
+            "idle GPU-hours": row.idle_gpu_hours,
+            "idle (%)": 100 * row.idle_ratio,
+            f"cost of idle GPUs{report.left_out_of_prices} ({report.currency})": row.rent,
+            "models without a price": ", ".join(row.unpriced_models),
+            "largest job": row.largest_job,
+        }
+        for row in report.waste
+    ]
+    if rows:
+        table(pd.DataFrame(rows), "held-and-idle")
+    else:
+        st.write(report.no_waste)

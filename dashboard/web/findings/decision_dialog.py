@@ -192,6 +192,8 @@ def _summary(
 ) -> None:
     """Show the result to expect: in all, by risk, and one line a finding."""
     items = [stored.recommendation for stored in allowed]
+    back = row.wish is WishKind.ROLL_BACK
+    verbs = ("It gives up", "Together they give up") if back else ("It saves", "Together they save")
     if items:
         money = _sum([item.savings.cost for item in items], items[0].savings.horizon_hours)
         energy = _sum([item.savings.energy_kwh for item in items], items[0].savings.horizon_hours)
@@ -203,8 +205,7 @@ def _summary(
         st.markdown(
             markdown(
                 f"{count_text(len(items), 'change')} will be {row.done}. "
-                f"{'It saves' if len(items) == 1 else 'Together they save'} {money} and {energy} "
-                f"a day. Risk: {risks}."
+                f"{verbs[len(items) > 1]} {money} and {energy} a day. Risk: {risks}."
             )
         )
     # Whoever confirms has seen each name: a long list scrolls.
@@ -213,8 +214,10 @@ def _summary(
         for stored in allowed:
             item = stored.recommendation
             stops = " · its work is interrupted" if row.changes and interrupts(item) else ""
-            what = f"{item.target}: {item.now.describe()} → {item.summary}{stops}"
-            st.markdown(markdown(f"{stored.reference} {what}"))
+            before, after = item.now.describe(), item.summary
+            if back:
+                before, after = item.proposed.describe() or after, before
+            st.markdown(markdown(f"{stored.reference} {item.target}: {before} → {after}{stops}"))
         for name, why in refused:
             st.warning(markdown(f"{name} is refused: {sentence(why)}"))
 

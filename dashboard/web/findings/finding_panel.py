@@ -68,7 +68,8 @@ def finding_panel(row: InboxRow) -> None:
         if stored.state in OPEN:
             under_way(stored)
         show_outcome(stored)
-        st.markdown(markdown(worth_text(revision)))
+        if not revision.is_advice:
+            st.markdown(markdown(worth_text(revision)))
         st.caption(markdown(blast_text(row)))
         if row.status.apply_first:
             st.caption(f"Apply {', '.join(row.status.apply_first)} first.")
@@ -179,8 +180,12 @@ def _why_and_change(stored: StoredRecommendation) -> None:
         if revision.job_id:
             show_demand(revision, "open")
     with change:
-        st.markdown("**What changes**")
-        change_panel(stored)
+        if revision.is_advice:
+            st.markdown("**What to do**")
+            st.write(markdown(revision.change or revision.summary))
+        else:
+            st.markdown("**What changes**")
+            change_panel(stored)
 
 
 def _details(stored: StoredRecommendation, number: int) -> None:

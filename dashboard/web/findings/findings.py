@@ -5,10 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
-from dashboard.common.escaping import markdown
-from dashboard.resources.plan_rows import of_autoscalers
-from dashboard.web.access.identity import current_role, current_world
+from dashboard.web.access.identity import current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
     choose_rows,
@@ -19,6 +16,7 @@ from dashboard.web.findings.finding_list import (
 )
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.findings.idle_bar import plan_in_scope, show_idle_bar, show_idle_jobs
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
 from dashboard.web.frame.page import (
@@ -26,59 +24,26 @@ from dashboard.web.frame.page import (
     empty_state,
     export,
     finding,
-    number,
-    table,
     tense,
 )
 from data.base.counts import count_text
-from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
-from data.records.plans import Plan
 from planner.proposals.portfolio import worth_of
-
-_SHOWN_ROWS = 200
-_WORTH_A_WORD = 0.5
-
-
-def _waiting(count: int) -> str:
-    return tense(
-        f"{count_text(count, 'finding waits', 'findings wait')} for a decision",
-        f"{count_text(count, 'finding')} would have been made",
-    )
-
-
-def _memory(count: int) -> str:
-    """Return the number that keep a job from running out of memory: no saving counts them."""
-    if not count:
-        return ""
-    what = count_text(count, "of them keeps a job", "of them keep jobs")
-    return f" {what} from running out of GPU memory."
-
-
-def _cost_note(cost: float, currency: str) -> str:
-    """Return the reason for a sum below one row: some changes serve jobs, and cost."""
-    if cost < _WORTH_A_WORD:
-        return ""
-    return f", {cost:,.0f} {currency} already taken off for changes that serve jobs and cost"
 
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
-    """Open with what waits for a decision and what it is worth."""
+    """Open with what waits for a decision and what it is worth; advice is in no sum."""
     waiting = [row.revision for row in rows if row.status.state == "open"]
-    worth, cost = worth_of([entry for entry in waiting if not entry.is_advice])
-    advised, _cost = worth_of([entry for entry in waiting if entry.is_advice])
-    by_hand = (
-        f"; advice that people follow by hand {tense('is', 'was')} worth {advised:,.0f} {currency}"
-        if advised >= _WORTH_A_WORD
-        else ""
-    )
+    worth, _cost = worth_of(entry for entry in waiting if not entry.is_advice)
     hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
-    urgent = sum(entry.action in FOR_MEMORY for entry in waiting)
+    waits = tense(
+        f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
+        f"{count_text(len(waiting), 'finding')} would have been made",
+    )
     finding(
-        f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
-        f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
-        f"{tense('', ' after')}{_cost_note(cost, currency)}{by_hand}.{_memory(urgent)}"
+        f"{waits}; together they {tense('would save', 'would have saved')} {worth:,.0f} {currency} "
+        f"over the {tense('next ', '')}{hours:g} h{tense('', ' after')}."
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
@@ -112,28 +77,6 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
     )
 
 
-def show_idle(plan: Plan) -> None:
-    """Show how much of what is idle the findings free, and why the rest stays."""
-    idle = idle_sum(plan)
-    if not (sentence := idle.sentence()):
-        return
-    st.header("From idle to freed")
-    st.write(markdown(sentence))
-    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
-    st.caption(
-        f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "
-        f"{number(plan.cost, plan.currency)} instead of "
-        f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified gap of "
-        f"{100 * plan.gap_ratio:.2f} % to the lower bound."
-    )
-    with st.expander("Each job, and why what stays idle stays"):
-        rows = pd.DataFrame(idle_rows(plan), columns=list(IDLE_COLUMNS))
-        amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
-        table(rows[:_SHOWN_ROWS], "idle", every=lambda: rows, headings=amounts)
-        if len(rows) > _SHOWN_ROWS:
-            st.caption(f"The first {_SHOWN_ROWS} of {len(rows)}; the files hold all.")
-
-
 if not empty_state():
     world = current_world()
     every = every_row()
@@ -141,6 +84,10 @@ if not empty_state():
     costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     answer(looked_at, currency)
+    plan = plan_in_scope()
+    if plan is not None:
+        show_idle_bar(plan)
+        show_idle_jobs(plan)
     rows = choose_rows(looked_at)
     query = st.query_params.get("finding", "")
     if rows:
@@ -166,8 +113,6 @@ if not empty_state():
         total = count_text(len(every), "finding")
         st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")
         export("findings", lambda: export_of(every))
-    plan = world.reader.latest_plan()
-    # An owner sees their own jobs; the plan is of everybody's.
-    if plan is not None and current_role() != "owner":
-        show_idle(plan)
-        drawer("The plan over time", "over-time", partial(show_plan, plan))
+    latest_plan = world.reader.latest_plan()
+    if plan is not None and latest_plan is not None:
+        drawer("The plan over time", "over-time", partial(show_plan, latest_plan))

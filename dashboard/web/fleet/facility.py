@@ -8,8 +8,8 @@ import streamlit as st
 from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.common.escaping import markdown
+from dashboard.resources.alerts import HOT_CELSIUS
 from dashboard.web.access.identity import current_world
-from dashboard.web.fleet.node_health import HOT_CELSIUS
 from dashboard.web.frame.page import (
     UNKNOWN,
     empty_state,

@@ -17,9 +17,9 @@ from dashboard.web.fleet.xid_section import board_xid_section
 from dashboard.web.frame.address_filters import choose, choose_page
 from dashboard.web.frame.page import chart, empty_state, figures, finding, number, table, way
 from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.overview.usage import usage_now
 from data.base.clock import utc_now
 from data.base.counts import count_text
-from data.base.units import IDLE_RATIO
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.columns import ACTIVITY
 from data.facts.gpu_resources import NOT_READ
@@ -91,21 +91,17 @@ def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
     return rows.assign(cell=rows.groupby("rank").cumcount())
 
 
-def legend(measure: MapMeasure) -> str:
-    """Return the meaning of the colours where the scale beside the map does not say it."""
-    if measure.column != "work":
-        return ""
-    return "Grey: nobody holds it; orange to blue: held, from idle to busy. "
-
-
 def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     """Show the whole fleet, then a page of nodes, then one board of them."""
     nodes = int(rows["rank"].max()) + 1
+    # The scale beside the map says what other colours mean.
+    legend = "Grey: nobody holds it; orange to blue: held, from idle to busy. "
+    legend *= measure.column == "work"
     if nodes > _NODES:
         chart(fleet_image(rows, measure), "fleet-image", opens=search_for)
         st.caption(
             f"All {nodes:,} nodes in this order, left to right and down; below, {_NODES} of them. "
-            f"{legend(measure)}A click on a node shows it alone."
+            f"{legend}A click on a node shows it alone."
         )
     first = choose_page(nodes, _NODES) if nodes > _NODES else 0
     page = rows[(rows["rank"] >= first) & (rows["rank"] < first + _NODES)].copy()
@@ -113,7 +109,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     chart(fleet_map(page, measure), "fleet-map", opens=open_board)
     st.caption(
         "Of the last hour: means, of memory and temperature the largest. "
-        f"{legend(measure)}A cross: not reported. A click on a board opens it below."
+        f"{legend}A cross: not reported. A click on a board opens it below."
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
@@ -128,9 +124,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
         most=8,
     )
-    uuid = st.query_params.get("gpu", "")
-    here = [page, rows[rows["gpu_uuid"] == uuid]]  # the board of an address may be elsewhere
-    show_board(pd.concat(here).drop_duplicates("gpu_uuid"), end)
+    show_board(rows, end)
 
 
 def open_board(gpu: str) -> None:
@@ -143,20 +137,15 @@ def search_for(node: str) -> None:
     st.session_state["q"] = node
 
 
-def show_board(page: pd.DataFrame, end: datetime) -> None:
-    """Show the past of one board."""
-    ids = page["gpu_uuid"].tolist()
-    names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
-    query = st.query_params.get("gpu", "")
-    if query and query not in ids:
-        st.warning(markdown(f"Board {query} is not among these."))
-    gpu = st.selectbox(
-        "One GPU",
-        ids,
-        index=ids.index(query) if query in ids else 0,
-        format_func=lambda entry: names[entry],
-    )
-    st.query_params["gpu"] = gpu
+def show_board(rows: pd.DataFrame, end: datetime) -> None:
+    """Show the past of the board that the address names."""
+    gpu = st.query_params.get("gpu", "")
+    mine = rows[rows["gpu_uuid"] == gpu]
+    if mine.empty:
+        if gpu:
+            st.warning(markdown(f"Board {gpu} is not among these."))
+        return
+    st.header(markdown(f"{mine['node'].iloc[0]} · GPU {mine['gpu_index'].iloc[0]} · {gpu}"))
     days = current_scope().days
     history = reader.board_history(
         gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
@@ -201,20 +190,27 @@ if not empty_state():
     boards = boards_now(end)
     busy = boards[boards["allocated_ratio"] > 0]
     silent = int(boards["power_watts"].isna().sum())
-    idle = busy[busy["work"] < 100 * IDLE_RATIO]
-    finding(
-        f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
-        f"{len(busy):,} held in the last hour, {len(idle):,} of them idle."
+    now = usage_now(end)
+    usage = (
+        "none allocated in the last 24 h"
+        if now is None
+        else f"{now['allocated_gpus']:,.1f} allocated, {now['used_gpus']:,.1f} in use, "
+        f"{now['idle_allocated_gpus']:,.1f} allocated but idle"
     )
+    # A filter narrows the table to jobs; of all of them the total is that of every other page.
+    total = len(boards) if now is None or current_scope().chosen else int(now["boards"])
+    mute = f", and {len(boards) - total} silent," if total < len(boards) else ""
+    on = count_text(boards["node"].nunique(), "node")
+    finding(f"{count_text(total, 'GPU')}{mute} on {on}: {usage}.")
     figures(
         {
-            "held boards in use, mean": number(busy["work"].mean(), "%"),
-            "held boards' memory, mean": number(busy["memory"].mean(), "%"),
-            "power of all boards": (
+            "utilization of allocated GPUs": number(busy["work"].mean(), "%"),
+            "memory of allocated GPUs": number(busy["memory"].mean(), "%"),
+            "power of all GPUs": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
                 f"{count_text(silent, 'board')} did not report it" if silent else "",
             ),
-            "boards with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
+            "GPUs with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }
     )
     cells = st.columns([2, 2, 3], vertical_alignment="bottom")

@@ -6,14 +6,18 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.resources.alerts import MEMORY_FAILS, REPLACE, slowed_text
+from dashboard.resources.alerts import (
+    HOT_CELSIUS,
+    HOT_MEMORY_CELSIUS,
+    MEMORY_FAILS,
+    REPLACE,
+    slowed_text,
+)
 from data.base.counts import count_text
 from data.catalogue.xid_table import meaning_of
 from data.facts.fleet import Node
 
 _COLUMNS = ["what", "where", "since or why"]
-HOT_CELSIUS, _HOT_MEMORY_CELSIUS = 85.0, 95.0
-"""Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
 _SLOWED = 0.1
 """Of an hour; less is a short peak."""
 
@@ -81,7 +85,7 @@ def _unwell(boards: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
             yield "clocks are slowed", place, slowed_text(board)
         for name, limit, what in (
             ("temperature_celsius", HOT_CELSIUS, "GPU is hot"),
-            ("memory_temperature_celsius", _HOT_MEMORY_CELSIUS, "memory is hot"),
+            ("memory_temperature_celsius", HOT_MEMORY_CELSIUS, "memory is hot"),
         ):
             if board[name] >= limit:
                 yield what, place, f"{board[name]:.0f} °C in the last hour, hot from {limit:.0f} °C"

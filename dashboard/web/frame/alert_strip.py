@@ -12,29 +12,18 @@ from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import table
 from data.base.clock import floor_to_slot
 from data.base.counts import count_text
-from data.facts.fleet import SourceState
 
 _NAMED, _LENGTH, _WHOLE = 3, 160, 600
 _MINUTE = 60
 
 
-def _name_of(fact: UrgentFact) -> str:
-    # What a code means stands before the colon or semicolon; Admin has the rest.
-    brief = re.split(r"[:;] ", fact.what, maxsplit=1)[0]
-    text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
+def _text_of(fact: UrgentFact, *, whole: bool) -> str:
+    # What a code means stands before the colon or semicolon; Admin has the rest, not for owners.
+    what = f"{fact.what}. {fact.next_step}" if whole else re.split(r"[:;] ", fact.what)[0]
+    text = markdown(f"{fact.about}: {what}", limit=_WHOLE if whole else _LENGTH)
     if fact.tenant:
         return f"{text} ([Account](account?tenant={quote(fact.tenant, safe='')}))"
-    return text + _way_to(fact)
-
-
-def _text_of(fact: UrgentFact) -> str:
-    # To an owner, who has no page Admin.
-    text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
-    return text + _way_to(fact)
-
-
-def _way_to(fact: UrgentFact) -> str:
-    return f" ([{fact.finding}](findings?finding={fact.finding}))" if fact.finding else ""
+    return text + (f" ([{fact.finding}](findings?finding={fact.finding}))" * bool(fact.finding))
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:
@@ -54,33 +43,17 @@ def alert_pill() -> None:
     The page below stays where it is.
     """
     facts, is_owner = urgent_now(), current_role() == "owner"
-    failed = [] if is_owner else _failed_sources()
-    count = len(facts) + len(failed)
-    if not count:
+    if not facts:
         return
-    label = count_text(count, "alert")
-    with st.popover(label, icon=":material/warning:", width="content"):
-        lines = [*map(_text_of if is_owner else _name_of, facts[:_NAMED])]
+    with st.popover(count_text(len(facts), "alert"), icon=":material/warning:", width="content"):
+        lines = [_text_of(fact, whole=is_owner) for fact in facts[:_NAMED]]
         if len(facts) > _NAMED:
             lines.append(f"and {len(facts) - _NAMED} more")
-        if facts:
-            ways = ["[what to do](admin)"]
-            if not all(fact.tenant for fact in facts):
-                ways.insert(0, "[in Findings](findings?urgent=yes)")
-            further = "" if is_owner else f" — {' · '.join(ways)}"
-            st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
-        if failed:
-            names = markdown(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
-            st.warning(f"{names} [Health](admin)")
-
-
-def _failed_sources() -> list[str]:
-    """Return the sources that failed in the last collection."""
-    return [
-        report.source
-        for report in current_world().reader.source_reports()
-        if report.state is SourceState.FAILED
-    ]
+        ways = ["[what to do](admin)"]
+        if any(fact.finding for fact in facts):
+            ways.insert(0, "[in Findings](findings?urgent=yes)")
+        further = "" if is_owner else f" — {' · '.join(ways)}"
+        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
 
 
 def urgent_section() -> None:
@@ -92,6 +65,8 @@ def urgent_section() -> None:
             "why": fact.what,
             "next_step": fact.next_step,
             "since or expected": fact.at,
+            "until": fact.until,
+            "owner": fact.owner,
         }
         for fact in urgent_now()
     ]

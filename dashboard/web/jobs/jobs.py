@@ -119,6 +119,7 @@ def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
         finding(
             f"{running}{suffix}; "
             f"{number(page_one.idle_gpu_hours, '').strip()} of "
+            f"{'their' if filters.running else 'all'} "
             f"{number(page_one.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
     first = choose_page(page_one.found, _PAGE)

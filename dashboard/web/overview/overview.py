@@ -1,19 +1,21 @@
 """Waste of now, and what should be approved today."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
+from dashboard.accounting.cost.prices import left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
-from dashboard.accounting.energy.statement import EsgStatement, GroupBy
+from dashboard.accounting.energy.statement import GroupBy, Holder
+from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
-from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
+from dashboard.web.findings.finding_rows import STATES, choice_of_state, chosen_rows
+from dashboard.web.findings.idle_bar import idle_answer, plan_in_scope, show_idle_bar
 from dashboard.web.frame.page import (
     UNKNOWN,
     chart,
@@ -26,59 +28,13 @@ from dashboard.web.frame.page import (
     way,
 )
 from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.overview.usage import usage_now, usage_over
 from dashboard.web.overview.week_ahead import show_week_ahead
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
-from data.records.actions import FOR_MEMORY
+from data.records.plans import Plan
 from data.records.recommendations import Range
-
-_RECENT, _HOUR = timedelta(minutes=30), timedelta(hours=1)
-
-
-def usage_over(start: datetime, end: datetime) -> pd.DataFrame:
-    """Return the columns of `StoreReader.fleet_history` by the hour.
-
-    Of chosen jobs nothing is free or of nobody, and `boards` are those that they held; an hour that
-    is not over yet is left out.
-    """
-    reader, jobs = current_world().reader, scoped_jobs()
-    if jobs is None:
-        return reader.fleet_history(start=start, end=end, slot_seconds=3600)
-    hours = reader.job_hours(tuple(sorted(jobs)), start=start)
-    hours = hours[hours["slot_start"] + _HOUR <= end]
-    amounts = ["gpu_hours", "used_gpu_hours", "idle_gpu_hours", "energy_kwh"]
-    sums = hours.groupby("slot_start", as_index=False)[amounts].sum(min_count=1)
-    allocated = sums["gpu_hours"].fillna(0.0)
-    used, idle = sums["used_gpu_hours"].fillna(0.0), sums["idle_gpu_hours"].fillna(0.0)
-    return pd.DataFrame(
-        {
-            "slot_start": sums["slot_start"],
-            "boards": allocated,
-            "allocated_gpus": allocated,
-            "used_gpus": used,
-            "idle_allocated_gpus": idle,
-            "unknown_gpus": (allocated - used - idle).clip(lower=0.0),
-            "unattributed_gpus": 0.0,
-            "free_gpus": 0.0,
-            "power_watts": 1000 * sums["energy_kwh"],
-        }
-    )
-
-
-def usage_now(end: datetime) -> "pd.Series[float] | None":
-    """Return the newest slot of it that is whole, None when there is none."""
-    reader = current_world().reader
-    if scoped_jobs() is not None:
-        hours = usage_over(end - timedelta(days=1), end)
-        return None if hours.empty else hours.iloc[-1]
-    recent = reader.fleet_history(start=end - _RECENT, end=end, slot_seconds=300)
-    if recent.empty:  # five-minute roll-ups are kept for a shorter time than hourly ones
-        recent = usage_over(end - timedelta(days=1), end)
-    # The last five minutes may have begun only: boards whose readings are to come are not free.
-    newest: pd.Series[float] = recent[recent["boards"] >= recent["boards"].max()].iloc[-1]
-    return newest
-
 
 _TOP = 5
 world = current_world()
@@ -86,28 +42,8 @@ reader = world.reader
 settings = world.settings.settings
 
 
-def idle_cost(by_model: EsgStatement) -> Rent:
-    """Return the cost of the idle GPU-hours."""
-    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in by_model.groups]
-    prices = price_list(settings, load_gpu_catalogue())
-    return prices.rent(hours, by_model.start, by_model.end)
-
-
-def waiting_rows() -> list[InboxRow]:
-    """Return the findings that wait for a decision, of the jobs that are looked at."""
-    return chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
-
-
-def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
-    """Open with what is held and in use, and what the findings would free of it."""
-    stored = [row.revision for row in waiting_rows()]
-    freed = sum(
-        revision.savings.gpu_hours.central / revision.savings.horizon_hours
-        for revision in stored
-        if revision.savings.gpu_hours
-        and revision.action not in FOR_MEMORY
-        and not revision.action.spec.of_node  # an emptied node frees no job's GPU
-    )
+def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan | None) -> None:
+    """Open with what is allocated and in use, and what of the rest can be freed."""
     are, unseen = tense("are", "were"), now["unknown_gpus"]
     unknown = f", of {unseen:,.1f} nobody reported utilization" if unseen > 0.05 else ""
     if now["unattributed_gpus"] > 0.05:
@@ -115,19 +51,14 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     all_of_them = count_text(
         now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
     )
-    would = tense("would free", "would have freed")
-    savings = (
-        "no plan has been made yet"
-        if reader.last_cycle() is None
-        else f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}"
-    )
     usage = (
-        f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
+        f"{now['allocated_gpus']:,.1f} of {all_of_them} allocated"
         if jobs is None
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
-    finding(f"{usage}, {now['used_gpus']:,.1f} {are} in use{unknown}; {savings}.")
+    rest = "no plan has been made yet" if plan is None else idle_answer(idle_sum(plan))
+    finding(f"{usage}, {now['used_gpus']:,.1f} {are} in use{unknown}; {rest}.")
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
@@ -142,7 +73,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 def show_findings() -> None:
     """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
-    rows = waiting_rows()
+    rows = chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
     if rows:
         findings_table(rows[:_TOP], "top-findings")
     else:
@@ -166,7 +97,8 @@ if not empty_state():
     if now is None:
         finding(f"No job of {current_scope().describe()} held a GPU in the last 24 h.")
         st.stop()
-    answer(now, jobs)
+    plan = plan_in_scope()
+    answer(now, jobs, plan)
     boards = {gpu.gpu_uuid: gpu.gpu_model for gpu in reader.gpus(start=day_ago, end=end)}
     for unknown in load_gpu_catalogue().lacking(boards.values()):
         st.warning(markdown(f"Unknown boards: {unknown}"), icon="⚠️")
@@ -174,9 +106,13 @@ if not empty_state():
     day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
     before = make_statement(
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
-    ).total
+    )
+    is_watched = any(row.board_hours for row in before.rows if row.holder is not Holder.MISSING)
+    past = number(before.total.idle_gpu_hours if is_watched else None, "GPU-h")
     statement = day.total
-    rent = idle_cost(day).sentence(settings.energy.currency, left_out_of_prices(settings))
+    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in day.groups]
+    cost = price_list(settings, load_gpu_catalogue()).rent(hours, day.start, day.end)
+    rent = cost.sentence(settings.energy.currency, left_out_of_prices(settings))
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
@@ -187,12 +123,14 @@ if not empty_state():
             ),
             "idle while allocated, last 24 h": (
                 number(statement.idle_gpu_hours, "GPU-h"),
-                f"{rent}; {number(before.idle_gpu_hours, 'GPU-h')} the day before",
+                f"{rent}; {past} the day before",
             ),
             "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
+    if plan is not None:
+        show_idle_bar(plan)
     show_findings()
     st.header("GPUs in use over time")
     days = current_scope().days

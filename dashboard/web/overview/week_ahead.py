@@ -31,9 +31,6 @@ _TITLES = {
     Quantity.POWER: "GPU power",
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
-_SHOWN = 70
-"""Jobs on a page, each with a row for each of its three quantities."""
-_SKIPPED_SHOWN = 200
 _TO_JOB = {"job": "jobs?job="}
 
 
@@ -54,7 +51,17 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
 def show_week_ahead(end: datetime) -> None:
     """Show the need of the fleet, and of its services and recurring jobs, as forecast."""
     _show_groups(end)
-    _show_workloads()
+    jobs = scoped_jobs()
+    lasting = ahead_table()
+    if jobs is not None and not lasting.empty:
+        lasting = lasting[lasting["job"].isin(jobs)]
+    if not lasting.empty:
+        st.header("Services and recurring jobs")
+        table(lasting, "workloads", links=_TO_JOB)
+        st.caption(
+            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
+            "prices. A job's page has its week by the hour and its month by the day."
+        )
 
 
 def _show_groups(end: datetime) -> None:
@@ -132,18 +139,3 @@ def _show_groups(end: datetime) -> None:
             )
         else:
             st.info("Not tested yet: the history is too short.")
-
-
-def _show_workloads() -> None:
-    """List the services and recurring jobs, largest first."""
-    jobs = scoped_jobs()
-    lasting = ahead_table()
-    if jobs is not None and not lasting.empty:
-        lasting = lasting[lasting["job"].isin(jobs)]
-    if not lasting.empty:
-        st.header("Services and recurring jobs")
-        table(lasting, "workloads", links=_TO_JOB)
-        st.caption(
-            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
-            "prices. A job's page has its week by the hour and its month by the day."
-        )

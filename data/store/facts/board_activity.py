@@ -47,12 +47,32 @@ FROM told GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this package are put together
 
 
+_IS_UNWELL = (
+    "throttled_ratio >= :throttled OR remap_failed > 0 OR uncorrected_errors > 0 "
+    "OR temperature_celsius >= :hot OR memory_temperature_celsius >= :hot_memory"
+)
 UNWELL = f"""
-WITH unwell AS (
+WITH health AS (
     SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
-    HAVING avg(throttled_ratio) >= :throttled OR max(remap_failed) > 0
+), unwell AS (
+    SELECT * FROM health WHERE {_IS_UNWELL}
+), first_slots AS (
+    SELECT gpu_uuid, min(slot_start) AS unwell_at FROM board_activity
+    WHERE slot_start >= :day_before AND slot_start < :end AND ({_IS_UNWELL})
+        AND gpu_uuid IN (SELECT gpu_uuid FROM unwell) GROUP BY gpu_uuid
+), models AS (
+    SELECT gpu_uuid, arg_max(gpu_model, last_at) AS gpu_model FROM five_minute
+    WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
+    HAVING 4 * sum(used_board_seconds) >= sum(board_seconds)
+), peers AS (
+    SELECT gpu_model, sum(temperature_celsius) AS heat, count(temperature_celsius) AS boards
+    FROM health JOIN models ON models.gpu_uuid = health.gpu_uuid GROUP BY gpu_model
 ), {PLACES}
-SELECT unwell.gpu_uuid, node, gpu_index, {HEALTH_NAMES}
+SELECT unwell.gpu_uuid, node, gpu_index, unwell_at,
+    (heat - temperature_celsius) / nullif(boards - 1, 0) AS peers_celsius, {HEALTH_NAMES}
 FROM unwell JOIN places ON places.gpu_uuid = unwell.gpu_uuid
+    LEFT JOIN first_slots ON first_slots.gpu_uuid = unwell.gpu_uuid
+    LEFT JOIN models ON models.gpu_uuid = unwell.gpu_uuid
+    LEFT JOIN peers ON peers.gpu_model = models.gpu_model
 ORDER BY node, gpu_index, unwell.gpu_uuid
 """  # noqa: S608

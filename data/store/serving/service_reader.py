@@ -139,13 +139,25 @@ class ServiceReader(FactReader):
         """
         return self._frame(board_activity.BY_JOB, start=start, end=end)
 
-    def unwell_boards(self, *, start: datetime, end: datetime, throttled: float) -> pd.DataFrame:
-        """Return the boards that heat or a power brake slows, or whose memory fails.
+    def unwell_boards(
+        self, *, start: datetime, end: datetime, throttled: float, hot: float, hot_memory: float
+    ) -> pd.DataFrame:
+        """Return the boards that are hot or slowed, or whose memory has errors, in [start, end).
 
-        Those slowed in a share of at least `throttled` of [start, end), or with a row of memory
-        that could not be replaced: gpu_uuid, node, gpu_index, and health as `boards` has it.
+        Slowed in a share of at least `throttled`; at `hot` or `hot_memory` °C at least: gpu_uuid,
+        node, gpu_index, and health as `boards` has it. `unwell_at` is the first such slot of the
+        day before `end`. `peers_celsius` is the mean of the other boards of its model that were
+        in use for a quarter of the time, unknown for a board that was not.
         """
-        return self._frame(board_activity.UNWELL, start=start, end=end, throttled=throttled)
+        return self._frame(
+            board_activity.UNWELL,
+            start=start,
+            end=end,
+            day_before=end - timedelta(days=1),
+            throttled=throttled,
+            hot=hot,
+            hot_memory=hot_memory,
+        )
 
     def job_progress(self, job_id: str, *, end: datetime) -> tuple[ProgressReport, ...]:
         """Return the progress reports of a job in the week up to `end`, by time."""

@@ -1,0 +1,100 @@
+"""The bar of idle GPUs: what can be freed now, after a change, and what is needed; by job."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.accounting.cost.prices import price_list
+from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
+from dashboard.charts.palette import FREE, IDLE, PROPOSED
+from dashboard.web.access.identity import current_role, current_world
+from dashboard.web.frame.page import table, tense, way
+from dashboard.web.frame.scope import scoped_jobs
+from data.base.counts import count_text
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.plans import Plan
+
+_SHOWN, _LEAST, _DAY_HOURS = 0.05, 0.005, 24
+_STRIPES = f"repeating-linear-gradient(135deg, {PROPOSED} 0 6px, #e6bcd3 6px 12px)"
+_FILLS = {
+    Segment.NOW: PROPOSED,
+    Segment.AFTER: _STRIPES,
+    Segment.NEEDED: IDLE,
+    Segment.UNKNOWN: FREE,
+}
+_BAR = "display:flex;gap:2px;height:44px;border-radius:6px;overflow:hidden"
+_PART = (
+    "display:flex;align-items:center;min-width:44px;padding-left:8px;color:#111;"
+    "font-weight:600;text-decoration:none"
+)
+
+
+def plan_in_scope() -> Plan | None:
+    """Return the latest plan with the jobs that are looked at; None for owners and before one."""
+    plan, jobs = current_world().reader.latest_plan(), scoped_jobs()
+    # An owner sees their own jobs; the plan is of everybody's.
+    if plan is None or current_role() == "owner":
+        return None
+    if jobs is None:
+        return plan
+    mine = tuple(job for job in plan.jobs if job.job_id in jobs)
+    return replace(plan, jobs=mine, unread_gpus=0.0, unread_jobs=0)
+
+
+def idle_answer(total: IdleSum) -> str:
+    """Return in words what of the idle GPUs can be freed."""
+    after = sum(gpus for _change, gpus, _jobs in total.after)
+    further = f", {after:,.1f} after a change" if after >= _SHOWN else ""
+    return (
+        f"of {total.idle:,.1f} that {tense('are', 'were')} forecast to be idle, "
+        f"{total.freed:,.1f} can be freed now{further}"
+    )
+
+
+def show_idle_bar(plan: Plan) -> None:
+    """Show the bar, each part with its GPUs, jobs and worth; a part opens its jobs."""
+    rows = idle_rows(plan)
+    models = {job.job_id: job.now.gpu_model for job in plan.jobs}
+    prices = price_list(current_world().settings.settings, load_gpu_catalogue())
+    day = {"start": plan.created_at, "end": plan.created_at + pd.Timedelta(days=1)}
+    parts = {segment: sum(row.part(segment) for row in rows) for segment in Segment}
+    parts[Segment.UNKNOWN] += plan.unread_gpus
+    amounts = {segment: gpus for segment, gpus in parts.items() if gpus >= _SHOWN}
+    if not amounts:
+        return
+    bar = "".join(
+        f'<a href="findings?idle={segment}" aria-label="{gpus:.1f} GPUs {segment.words}" '
+        f'style="{_PART};background:{_FILLS[segment]};flex:{gpus:.3f} 1 0">{gpus:.1f}</a>'
+        for segment, gpus in amounts.items()
+    )
+    st.html(f'<div style="{_BAR}">{bar}</div>')
+    with st.container(horizontal=True, key="idle-parts"):
+        for segment, gpus in amounts.items():
+            mine = [row for row in rows if row.part(segment) >= _LEAST]
+            hours: dict[str, float] = defaultdict(float)
+            for row in mine:
+                hours[models[row.job]] += _DAY_HOURS * row.part(segment)
+            worth = prices.rent(hours.items(), **day).text(plan.currency)
+            with st.container(gap=None, width=240):
+                way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
+                st.caption(f"{count_text(len(mine), 'job')} · rent {worth} a day")
+    st.caption(
+        f"GPUs that jobs hold and are forecast not to use, mean of the plan of "
+        f"{plan.created_at:%Y-%m-%d %H:%M} UTC."
+    )
+
+
+def show_idle_jobs(plan: Plan) -> None:
+    """Show the jobs of the part that the address names, and why each is as it is."""
+    word = st.query_params.get("idle", "")
+    if word not in list(Segment):
+        return
+    segment = Segment(word)
+    st.header(f"Idle GPUs: {segment.words}")
+    rows = [row for row in idle_rows(plan) if row.part(segment) >= _LEAST]
+    frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))
+    amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
+    table(frame, "idle", headings=amounts, links={"job": "jobs?job="}, most=8)
+    way("findings", "Close", icon=":material/close:", idle="")

@@ -1,0 +1,236 @@
+"""A figure that stands in several places is the same in each: pages, API, commands, report.
+
+Of drawn fleets, and of fleets in unhappy states, every figure is collected by its name and time.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from contextlib import redirect_stdout
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from beds.api_clients import LOCAL, clients
+from beds.page_world import page_at, register_world
+from beds.stated_time import clock_at
+from factories import NOW as CREATED
+from factories import make_collected, make_samples
+from starlette.testclient import TestClient
+from streamlit.testing.v1 import AppTest
+
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.cli import main
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import make_weekly_report
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings.all_settings import Settings
+from data.settings.store import StoreSettings
+from data.store import StoreReader, open_store
+
+pytestmark = pytest.mark.slow
+NOW = datetime(2026, 3, 4, 14, tzinfo=UTC)
+HAPPY, SILENT_NODE, NO_PLAN = "happy", "a node is silent", "no plan"
+NUMBER = r"([\d,]+(?:\.\d+)?)"
+USAGE = rf"{NUMBER} of {NUMBER} GPUs? (?:is|are) allocated, {NUMBER} are in use"
+FLEET = rf"{NUMBER} GPUs?.* on .*: {NUMBER} allocated, {NUMBER} in use, {NUMBER} allocated but idle"
+IDLE = rf"of {NUMBER} that are forecast to be idle, {NUMBER} can be freed now"
+SENTENCE = (
+    rf"{NUMBER} are forecast to be idle: {NUMBER} are free now.*?; {NUMBER} after a change.*?"
+    rf"{NUMBER} are needed"
+)
+HOURS = rf"{NUMBER} of all {NUMBER} GPU-hours of the last 24 h were idle"
+ROUNDING = {"GPUs": 0.051, "GPU-h": 0.0051}
+"""One decimal of GPUs; three digits of GPU-hours, in parts of the figure."""
+
+Place = tuple[str, float]
+Figures = dict[tuple[str, str], list[Place]]
+
+
+def draw(url: str, seed: int, state: str) -> Settings:
+    """Keep two days of a drawn fleet, and run a cycle on them."""
+    settings = Settings(store=StoreSettings(url=url))
+    world = build_world(settings)
+    source = SimulatedFleetCollector(
+        fleet=SimulatedFleet(seed=seed, nodes=2 + seed % 3), step_seconds=300
+    )
+    told = source.collect(Window(start=NOW - timedelta(days=2), end=NOW))
+    assert told.samples is not None
+    if state == SILENT_NODE:
+        late = told.samples["sampled_at"] > NOW - timedelta(minutes=40)
+        silent = late & (told.samples["node"] == told.samples["node"].min())
+        told = replace(told, samples=told.samples[~silent].reset_index(drop=True))
+    with world.store as store:
+        store.keep(told)
+        if state != NO_PLAN:
+            run_cycle(world, now=NOW)
+    return settings
+
+
+def figure(text: str) -> float:
+    """The number that a text holds."""
+    return float(text.replace(",", ""))
+
+
+class Collection:
+    """Every figure by name and time, with where it stands."""
+
+    def __init__(self) -> None:
+        self.figures: Figures = defaultdict(list)
+
+    def take(self, where: str, pattern: str, text: str, *names: str) -> None:
+        """Take the numbers of a pattern as these figures; without a match nothing is said."""
+        match = re.search(pattern, text)
+        for name, value in zip(names, match.groups() if match else (), strict=bool(match)):
+            self.note(where, name, figure(value))
+
+    def note(self, where: str, name: str, value: float) -> None:
+        """Take one figure, `name` being what it is and its time."""
+        self.figures[tuple(name.split(", ", 1))].append((where, value))  # type: ignore[index]
+
+    def differences(self) -> list[str]:
+        """The figures that have two values."""
+        wrong = []
+        for (name, time), places in self.figures.items():
+            values = [value for _where, value in places]
+            unit = "GPU-h" if "GPU-h" in name else "GPUs"
+            room = ROUNDING[unit] * (max(values) if unit == "GPU-h" else 1) * 2
+            if max(values) - min(values) > room:
+                wrong.append(f"{name} ({time}): {places}")
+        return wrong
+
+
+def words_of(app: AppTest) -> str:
+    """What a page says, its escapes taken away."""
+    assert not app.exception
+    parts = [*app.markdown, *app.caption, *app.metric]
+    return "\n".join(str(part.value).replace("\\", "") for part in parts)
+
+
+def collect(url: str, settings: Settings) -> Collection:
+    """Every figure of the fleet's use, now, ahead and of the last day, wherever it stands."""
+    all_of_it = Collection()
+    ahead = ("forecast idle GPUs, ahead", "free now GPUs, ahead", "after a change GPUs, ahead")
+    use = ("GPUs allocated, now", "GPUs, now", "GPUs in use, now")
+    with open_store(url) as store:
+        register_world(store, settings, clock=lambda: NOW)
+        pages = {
+            view: words_of(page_at(view, **words).run())
+            for view, words in {"overview": {}, "fleet": {}, "jobs": {"show": "ever seen"}}.items()
+        }
+        overview = pages["overview"]
+        all_of_it.take("Overview", USAGE, overview, *use)
+        all_of_it.take("Overview, figure", rf"\n{NUMBER} of {NUMBER}\n", overview, use[2], use[1])
+        all_of_it.take(
+            "Overview, note", rf"{NUMBER} allocated but idle", overview, "GPUs idle, now"
+        )
+        all_of_it.take("Fleet", FLEET, pages["fleet"], use[1], use[0], use[2], "GPUs idle, now")
+        all_of_it.take("Overview", IDLE, overview, *ahead[:2])
+        hours = ("idle GPU-h, last day", "allocated GPU-h, last day")
+        all_of_it.take("Jobs", HOURS, pages["jobs"], *hours)
+        all_of_it.take("Overview", rf"\n{NUMBER} GPU-h\n", overview, hours[0])
+        plan = store.reader.latest_plan()
+        for place in ("overview", "findings") if plan else ():
+            for name, segment in (("free now", "can be freed now"), ("after a change", "after a")):
+                all_of_it.take(
+                    f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(place), f"{name} GPUs, ahead"
+                )
+        with clients(store, LOCAL, lambda: NOW, settings=settings) as client:
+            api = client(peer="127.0.0.1")
+            span = f"from={NOW - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
+            total = api.get(f"/api/v1/energy?by=fleet&{span}").json()["total"]
+            all_of_it.note("API", hours[0], total["idle_gpu_hours"])
+            all_of_it.note("API", hours[1], total["gpu_hours"])
+            note_week(all_of_it, store.reader, settings, api)
+            if plan:
+                rows = api.get("/api/v1/idle").json()
+                sums = [sum(row[key] or 0.0 for row in rows) for key in ("idle", "freed", "after")]
+                for name, value in zip(ahead, sums, strict=True):
+                    all_of_it.note("API", name, value)
+    if plan:
+        all_of_it.take(
+            "command", SENTENCE, command(url, "findings", "idle"), *ahead, "needed, ahead"
+        )
+    return all_of_it
+
+
+def note_week(
+    all_of_it: Collection, reader: StoreReader, settings: Settings, api: TestClient
+) -> None:
+    """Take the idle GPU-hours of the week that the report and the API say."""
+    week = week_to(NOW, "UTC")
+    report = make_weekly_report(
+        reader,
+        week=week,
+        settings=settings,
+        carbon=load_carbon_table().get(settings.energy.region),
+        catalogue=load_gpu_catalogue(),
+    )
+    name = "idle GPU-h, week"
+    all_of_it.note("report", name, sum(row.idle_gpu_hours for row in report.waste))
+    span = f"from={week.start:%Y-%m-%dT%H:%M:%SZ}&to={week.end:%Y-%m-%dT%H:%M:%SZ}"
+    total = api.get(f"/api/v1/energy?by=fleet&{span}").json()["total"]
+    all_of_it.note("API", name, total["idle_gpu_hours"])
+
+
+def bar(view: str) -> str:
+    """What the bar of idle GPUs says to who hears it."""
+    return "\n".join(str(part.body) for part in page_at(view).run().get("html"))
+
+
+def command(url: str, *words: str) -> str:
+    """What a command prints, on one line."""
+    with redirect_stdout(StringIO()) as said:
+        assert main(["--quiet", "--store", url, *words]) in (0, 3)
+    return " ".join(said.getvalue().split())
+
+
+CASES = [(1, HAPPY), (2, SILENT_NODE), (3, NO_PLAN)]
+"""In every run; ten fleets at the slow end."""
+MORE = [(seed, HAPPY) for seed in range(4, 12)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "state"),
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.slow_end) for case in MORE)],
+)
+def test_no_figure_has_two_values(
+    seed: int, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever says it, and however the fleet fares; each stands in two places at least."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with clock_at(NOW):
+        collection = collect(url, draw(url, seed, state))
+    assert collection.differences() == []
+    twice = [name for name, places in collection.figures.items() if len(places) > 1]
+    assert len(twice) >= (5 if state == NO_PLAN else 9), collection.figures
+
+
+def test_three_minutes_say_nothing_of_the_day_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody watched is unknown: a dash, and no zero; what is known of now is said."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(make_collected(make_samples(gpus=2, minutes=3)))
+        register_world(store, Settings(), clock=lambda: CREATED)
+        said = words_of(page_at("overview").run())
+    assert "— the day before" in said
+    assert re.search(USAGE, said)
+    assert "no plan has been made yet" in said
+
+
+def test_a_difference_is_seen() -> None:
+    """One GPU more, or a hundredth of the hours."""
+    collection = Collection()
+    for name, values in {"GPUs, now": (4.0, 5.0), "GPU-h, day": (100.0, 102.0)}.items():
+        for value in values:
+            collection.note("somewhere", name, value)
+    assert len(collection.differences()) == 2
