@@ -198,7 +198,7 @@ def test_jobs_of_others_are_not_counted_on() -> None:
 
 def test_a_node_is_cut_or_powered_down_and_not_both() -> None:
     """Without layouts it is powered down; a job is named by at most one recommendation."""
-    cut, plain = advised(fleet(small(6))), advised(fleet(small(6), None))
+    cut, plain = advised(fleet(small(6))), advised(fleet(small(6, memory=70_000.0), None))
     off = [row.target for row in plain.recommendations if row.action is Action.CONSOLIDATE]
     assert off == ["b"]
     assert [row.target for row in cut.recommendations if row.action.spec.of_node] == ["b"]

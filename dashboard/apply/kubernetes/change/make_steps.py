@@ -42,7 +42,9 @@ def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
     view = seen_of(target)
     if node_layouts.is_cut(recommendation):
-        return _cut(recommendation.digest, target, view, dict(recommendation.details)["mig_layout"])
+        layout = dict(recommendation.details).get("mig_layout")
+        layout = layout or node_layouts.shared_layout(recommendation)
+        return _cut(recommendation.digest, target, view, layout)
     edits = edits_for(recommendation, view.place.kind, view.document, view.facts)
     require_possible(view.place, view.document, edits, view.facts)
     steps = steps_for(view.place, view.path, view.document, edits, surge=not no_room(target))
@@ -82,9 +84,10 @@ def _change(
     )
 
 
-def _cut(digest: str, target: Target, view: ObservedTarget, layout: str) -> Change:
-    steps = node_layouts.cut_steps(view.place, view.path, view.document, layout)
-    before = value_at(view.document, node_layouts.LAYOUT_AT)
+def _cut(digest: str, target: Target, view: ObservedTarget, layout: str | None) -> Change:
+    plan = node_layouts.CutPlan.of(view.facts)
+    steps = node_layouts.cut_steps(view.place, view.path, view.document, plan, layout)
+    before = value_at(view.document, plan.layout_at)
     after = view.document
     for step in steps:
         after = patched(after, command_of(step).operations)
@@ -92,8 +95,8 @@ def _cut(digest: str, target: Target, view: ObservedTarget, layout: str) -> Chan
         recommendation_digest=digest,
         target=target,
         steps=steps,
-        undo=node_layouts.cut_steps(view.place, view.path, after, before),
-        notes=tuple(node_layouts.notes(view.facts, layout)),
+        undo=node_layouts.cut_steps(view.place, view.path, after, plan, before),
+        notes=tuple(node_layouts.notes(plan, layout)),
     )
 
 
@@ -108,7 +111,8 @@ def _cut_back(
             f"pods hold GPUs of {view.place.word}: {users}",
             "Take back what they were given first, or drain the node.",
         )
-    before = value_at(seen_of(change.target).document, node_layouts.LAYOUT_AT)
+    layout_at = node_layouts.CutPlan.of(view.facts).layout_at
+    before = value_at(seen_of(change.target).document, layout_at)
     return _cut(change.recommendation_digest, target, view, before)
 
 
