@@ -140,12 +140,12 @@ def advise(
     as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
     findings += _not_rejected((as_row(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
-    wanted = wanted_models(problem, changes, {advice.gpu_model for advice in short})
+    scarce = wanted_models(problem, changes, {advice.gpu_model for advice in short})
     cuts = nodes_to_cut(
         problem,
         reasons.keys() - resting.keys(),
         unneeded={node.subject for node in empty},
-        wanted=wanted,
+        wanted=scarce,
         past_runs=runs,
         rejections=no,
     )
@@ -154,25 +154,29 @@ def advise(
     unchanged = {name for name, proposal in by_job.items() if proposal.action is None}
     in_slices = {job for node in cuts for job in node.frees}
     sharing = sharing_advice(
-        problem, (unchanged & reasons.keys()) - resting.keys() - in_slices, last, wanted
+        problem, (unchanged & reasons.keys()) - resting.keys() - in_slices, last, scarce
     )
     shares = [advice for advice in sharing.advice if advice.subject not in resting]
     shared = list(_not_rejected(map(as_row, shares), no))
     findings += shared
-    taken_nodes = {row.target for row in cut} | resting.keys()
-    nodes = (advice for advice in sharing.nodes if advice.subject not in taken_nodes)
+    other_nodes = {row.target for row in cut} | resting.keys()
+    nodes = (advice for advice in sharing.nodes if advice.subject not in other_nodes)
     offers = list(_not_rejected(map(as_row, nodes), no))
     findings += offers
-    stays = taken_nodes | {row.target for row in offers} | {move.node for move in sharing.moves}
+    stays = other_nodes | {row.target for row in offers} | {move.node for move in sharing.moves}
     moves = (
         move_recommendation(move, by_job[move.job_id], plan, problem) for move in sharing.moves
     )
-    moved = {row.job_id: row for row in _not_rejected(moves, no)}
-    findings += moved.values()
+    share_rows = {row.job_id: row for row in _not_rejected(moves, no)}
+    findings += share_rows.values()
     pools = {row.target for row in shared}
-    places = sharing.of(pools)
+    places = {
+        job: place
+        for job, place in sharing.of(pools).items()
+        if job in share_rows or not place.is_ready
+    }
     reasons |= {job: place.why for job, place in places.items()}
-    reasons = {job: why for job, why in reasons.items() if job not in moved}
+    reasons = {job: why for job, why in reasons.items() if job not in share_rows}
     off = [
         (node, as_row(node))
         for node in empty

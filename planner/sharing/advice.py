@@ -202,9 +202,9 @@ class _SharingPool:
     def places(self) -> Iterator[tuple[str, SharedPlace]]:
         """Yield what becomes of every job."""
         memory = gib(self.model.memory_mib)
-        moved = [] if self.place is None else [self.ids[job] for job in self.place.jobs]
-        for index, job_id in enumerate(moved):
-            others = tuple(name for name in moved if name != job_id)
+        names_on_node = [] if self.place is None else [self.ids[job] for job in self.place.jobs]
+        for index, job_id in enumerate(names_on_node):
+            others = tuple(name for name in names_on_node if name != job_id)
             why = f"a share of a board beside {', '.join(others)} is proposed"
             frees = self.place is not None and index >= self.place.boards
             yield job_id, SharedPlace(frees=frees, is_ready=True, partners=others, why=why)

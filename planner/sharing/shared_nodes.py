@@ -99,12 +99,12 @@ def shared_node(
     largest = max((len(board.jobs) for board in shared), default=0)
     for node in sorted(nodes, key=lambda node: (-node.shares, -node.gpus, node.name)):
         for shares in (node.shares,) if node.shares > 1 else range(largest, 1, -1):
-            chosen: list[int] = []
+            takers: list[int] = []
             for job in movable:
-                if len(chosen) < node.gpus * shares and fit.any_fit([*chosen, job], shares):
-                    chosen.append(job)
-            place = SharedNode(node=node, jobs=tuple(chosen), shares=shares)
-            if len(chosen) > place.boards:
+                if len(takers) < node.gpus * shares and fit.any_fit([*takers, job], shares):
+                    takers.append(job)
+            place = SharedNode(node=node, jobs=tuple(takers), shares=shares)
+            if len(takers) > place.boards:
                 return place
     return None
 

@@ -241,6 +241,8 @@ def test_a_service_takes_a_share_and_gives_it_back(
         ("cordoned", lambda p: p.bed.patch("Node", p.node, {"spec": {"unschedulable": True}}),
          "is cordoned"),
         ("fewer", lambda p: p.offer(whole=1), "offers"),
+        ("labelled", lambda p: p.bed.patch("Node", p.node, {"metadata": {"labels": {
+            LABEL: "shared-4"}}}), "deaf to it"),
     ],
 )  # fmt: skip
 def test_a_node_that_is_not_as_planned_offers_no_shares(

@@ -138,15 +138,18 @@ def cut_fact(
         label=label,
         source=details.get("layouts_of" if shares else "mig_layouts_of", ""),
         model=model_of(node, catalogue),
-        boards=count_of(text_in(labels, COUNT_LABEL)),
+        boards=boards[WHOLE_GPU] if shares else count_of(text_in(labels, COUNT_LABEL)),
         offers={},
     )
     if shares:
         _require_alone(api, name)
-        then = shared_layout(recommendation)
-        offers = {before: boards, then: _shares(api, plan, then)}
-        if offers[then] != {SHARED_GPU: int(details[BOARD_SHARES]) * plan.boards}:
-            text = f"{plan.source} offers {offers[then] or 'no shares'} by {then}"
+        config = shared_layout(recommendation)
+        if before == config:
+            why = f"bears {label}={config} and offers whole boards: its device plugin is deaf to it"
+            raise StalePlanError(f"node {name} {why}", "See the log of its config manager.")
+        offers = {before: boards, config: _shares(api, plan, config)}
+        if offers[config] != {SHARED_GPU: int(details[BOARD_SHARES]) * plan.boards}:
+            text = f"{plan.source} offers {offers[config] or 'no shares'} by {config}"
             raise StalePlanError(f"{text}, not {details[BOARD_SHARES]} of each board", _NEW_CYCLE)
         return canonical_json(replace(plan, offers=offers).seen(node))
     layouts = _layouts(api, catalogue, plan)
