@@ -95,9 +95,9 @@ def wanted_models(
     problem: PlanningProblem, changes: Sequence[Proposal], short: Collection[str]
 ) -> set[str]:
     """Return the models of which changes or autoscalers take boards, and those that are short."""
-    taken = {model for model in problem.gpu_models if any(_takes(row, model) for row in changes)}
+    models = {model for model in problem.gpu_models if any(_takes(row, model) for row in changes)}
     grows = {job.demand.job.gpu_model for job in problem.jobs if job.more_boards.any()}
-    return {*taken, *grows, *short}
+    return {*models, *grows, *short}
 
 
 def _takes(change: Proposal, model: str) -> bool:

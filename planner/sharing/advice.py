@@ -101,7 +101,8 @@ def sharing_advice(
     partners = (
         {} if last is None else {job.job_id: job.idle.partners for job in last.jobs if job.idle}
     )
-    advice, nodes, moves = [], [], []
+    advice, nodes = [], []
+    moves: list[ShareMove] = []
     places: dict[str, dict[str, SharedPlace]] = {}
     for subject in sorted(pools):
         pool = _SharingPool(pools[subject], problem, partners)

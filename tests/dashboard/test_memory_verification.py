@@ -44,6 +44,7 @@ def test_a_share_whose_board_is_full_is_given_back(
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(make_collected(make_samples(gpus=4, minutes=24 * 60, end=START), jobs=()))
         fill(store, SHARE)
         bench = Bench(store, cluster, tmp_path)
         bench.digest = SHARE.digest

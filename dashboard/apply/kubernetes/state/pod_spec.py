@@ -109,12 +109,12 @@ def pods_of(kind: str, document: Document) -> int:
 
 
 def _gpus(pod_spec: object) -> int:
-    whole = sum(request.count for request in requests_of(pod_spec) if not request.shared)
+    boards = sum(request.count for request in requests_of(pod_spec) if not request.shared)
     shares = (
         part(container, "resources", "limits", SHARED_GPU)
         for container in list_in(pod_spec, "containers")
     )
-    return whole or sum(map(count_of, shares))
+    return boards or sum(map(count_of, shares))
 
 
 def _count(document: object, at: str) -> int:
