@@ -282,9 +282,8 @@ def test_of_equal_free_nodes_one_is_cut_at_a_time() -> None:
     found = nodes_to_cut(
         replace(problem, facts=again),
         {job.job_id for job, *_ in works},
-        (),
         unneeded=(),
-        short=(),
+        wanted=(),
         past_runs={},
         rejections={},
     )
