@@ -19,7 +19,7 @@ from planner.advisers.growth_room import GrowthFacts, GrowthRoom
 from planner.advisers.idle_gpus import idle_gpus, rest_advice, shared_rest_advice
 from planner.advisers.memory_advice import memory_recommendation
 from planner.advisers.memory_relief import reliefs
-from planner.advisers.mig_layouts import nodes_to_cut
+from planner.advisers.mig_layouts import nodes_to_cut, wanted_models
 from planner.advisers.service_size import smaller_advice
 from planner.advisers.slow_work_advice import slow_work_advice
 from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
@@ -36,6 +36,7 @@ from planner.proposals.savings import ProposalOutcome, outcome_of
 from planner.proposals.suppressions import Rejections, rejected
 from planner.proposals.wording import STARTS_ELSEWHERE, name_of, named_first
 from planner.sharing.advice import sharing_advice
+from planner.sharing.shared_nodes import move_recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,29 +140,43 @@ def advise(
     as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
     findings += _not_rejected((as_row(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
+    scarce = wanted_models(problem, changes, {advice.gpu_model for advice in short})
     cuts = nodes_to_cut(
         problem,
         reasons.keys() - resting.keys(),
-        changes,
         unneeded={node.subject for node in empty},
-        short={advice.gpu_model for advice in short},
+        wanted=scarce,
         past_runs=runs,
         rejections=no,
     )
     cut = list(_not_rejected((as_row(node) for node in cuts if node.subject not in resting), no))
     findings += cut
-    stays = {row.target for row in cut} | resting.keys()
     unchanged = {name for name, proposal in by_job.items() if proposal.action is None}
     in_slices = {job for node in cuts for job in node.frees}
     sharing = sharing_advice(
-        problem, (unchanged & reasons.keys()) - resting.keys() - in_slices, last
+        problem, (unchanged & reasons.keys()) - resting.keys() - in_slices, last, scarce
     )
     shares = [advice for advice in sharing.advice if advice.subject not in resting]
     shared = list(_not_rejected(map(as_row, shares), no))
     findings += shared
+    other_nodes = {row.target for row in cut} | resting.keys()
+    nodes = (advice for advice in sharing.nodes if advice.subject not in other_nodes)
+    offers = list(_not_rejected(map(as_row, nodes), no))
+    findings += offers
+    stays = other_nodes | {row.target for row in offers} | {move.node for move in sharing.moves}
+    moves = (
+        move_recommendation(move, by_job[move.job_id], plan, problem) for move in sharing.moves
+    )
+    share_rows = {row.job_id: row for row in _not_rejected(moves, no)}
+    findings += share_rows.values()
     pools = {row.target for row in shared}
-    places = sharing.of(pools)
+    places = {
+        job: place
+        for job, place in sharing.of(pools).items()
+        if job in share_rows or not place.is_ready
+    }
     reasons |= {job: place.why for job, place in places.items()}
+    reasons = {job: why for job, why in reasons.items() if job not in share_rows}
     off = [
         (node, as_row(node))
         for node in empty

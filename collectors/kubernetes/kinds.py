@@ -8,6 +8,7 @@ from data.facts.gpu_resources import (
     DYNAMO_GROUP,
     MIG_LAYOUT_LABEL,
     NIM_GROUP,
+    PLUGIN_CONFIG_LABEL,
     is_accelerator,
     is_of_vendor,
 )
@@ -239,11 +240,15 @@ def excerpt_text(document: Mapping[str, Any]) -> str:
 
 
 def excerpt(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an object that decides about its GPUs; of a node its MIG layout too."""
+    """Return the part of an object that decides about its GPUs; of a node its layouts too."""
     fields: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
-    layout = part(document, "metadata", "labels", MIG_LAYOUT_LABEL)
-    if layout is not None:
-        fields["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
+    layouts = {
+        name: layout
+        for name in (MIG_LAYOUT_LABEL, PLUGIN_CONFIG_LABEL)
+        if (layout := part(document, "metadata", "labels", name)) is not None
+    }
+    if layouts:
+        fields["metadata"] = {"labels": layouts}
     return fields
 
 

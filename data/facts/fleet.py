@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from data.base.clock import require_utc
 from data.facts.cluster_names import cluster_in, name_in_cluster
+from data.facts.gpu_resources import REPLICAS_LABEL, SHARING_LABEL
 from data.facts.jobs import Platform
 
 
@@ -135,6 +136,14 @@ class Node:
     def cluster(self) -> str:
         """The cluster that it belongs to, '' for the store's own."""
         return cluster_in(self.name)
+
+    @property
+    def board_shares(self) -> int:
+        """The shares in which each of its boards is offered by time slicing, 0 of whole boards."""
+        labels = dict(feature.split("=", 1) for feature in self.features if "=" in feature)
+        count = labels.get(REPLICAS_LABEL, "")
+        slices = labels.get(SHARING_LABEL) == "time-slicing"
+        return int(count) if slices and count.isdecimal() and len(count) < 4 else 0
 
     @property
     def platform(self) -> Platform:

@@ -14,6 +14,8 @@ class Action(StrEnum):
     POWER_CAP = "power-cap"
     RECLAIM = "reclaim"
     CO_LOCATE = "co-locate"
+    OFFER_SHARES = "offer-shares"
+    TAKE_SHARE = "take-share"
     SHIFT_IN_TIME = "shift-in-time"
     TIME_LIMIT = "time-limit"
     SCALE_OUT = "scale-out"
@@ -64,7 +66,7 @@ class ActionSpec:
     resizes: bool = False  # whether the job gets another number or kind of GPUs
     of_node: bool = False  # whether it changes the node that `Recommendation.details` name
     caps_power: bool = False  # whether it caps its boards; a cap lapses unless it is renewed
-    cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
+    cuts: bool = False  # whether it gives that node another layout, named in `details`
     takes_all: bool = False  # whether the job keeps no GPU, for good
     gives_back: bool = False  # whether it undoes a growth, so that less work is what it is for
     pauses: bool = False  # whether it ends by itself and needs no rollback
@@ -105,6 +107,19 @@ ACTIONS: Mapping[Action, ActionSpec] = {
             "let jobs on {target} share boards: {change}",
             "give each job on {target} its own board back",
         ),
+        shares=True,
+    ),
+    Action.OFFER_SHARES: ActionSpec(
+        title="Offer shares of a node's boards",
+        deeds=("let {target} offer {change}", "let {target} offer whole boards again"),
+        appliers=_OBJECTS[:1],
+        of_node=True,
+        cuts=True,
+    ),
+    Action.TAKE_SHARE: ActionSpec(
+        title="Take a share of a board",
+        deeds=("give {target} {then}", "give {target} its {now} back"),
+        appliers=_OBJECTS[:1],
         shares=True,
     ),
     Action.SHIFT_IN_TIME: ActionSpec(

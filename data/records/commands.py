@@ -120,7 +120,8 @@ class Measurement:
 
     Predictions are scaled to `hours`. Work is counted in effective GPU-hours. A quantity that could
     not be measured is None, and `reasons` say why. `memory_peak_mib` is the largest memory per
-    device, `memory_limit_mib` what a program can have there: both only of changes made for memory.
+    device, `memory_limit_mib` what a program can have there: both only of changes made for memory
+    and of shares.
     `board_hours_without` are of the model before the change, `board_hours_with` of the one since.
     """
 

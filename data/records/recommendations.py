@@ -19,6 +19,12 @@ APPLY_FIRST = "apply first"
 """The factor that names the changes to be made before this one: `TARGET (ACTION), …`."""
 
 
+BOARD_SHARES = "shares_per_board"
+"""The detail of a node that is to offer each of its boards in so many shares."""
+SHARE_RESOURCE = "share_resource"
+"""The detail of a job that is to ask for shares of boards: the resource that counts them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """An estimate as low, central, high, with its unit."""
@@ -107,8 +113,9 @@ class RecommendationFields:
     (None: for good). `delay_hours` is how much later the horizon's work is done, None without end.
 
     `details` are (name, value) pairs where two configurations do not say it all: begin_at (ISO
-    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (ConfigMap, file), memory_limit_mib
-    (of a program on each device, to verify by), autoscaler with bound_now and bound_proposed.
+    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (ConfigMap, file), layout and
+    layouts_of (ConfigMap) with BOARD_SHARES, SHARE_RESOURCE, memory_limit_mib (of a program on each
+    device, to verify by), autoscaler with bound_now and bound_proposed.
     """
 
     plan_id: str

@@ -151,7 +151,9 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
         minimum=0,
         maximum=3600,
     )
-    cut_nodes: bool = documented(False, "third switch: cut free nodes by MIG")
+    cut_nodes: bool = documented(
+        False, "third switch: cut free nodes by MIG, or let them offer shares"
+    )
 
 
 _BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|[./]$|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")

@@ -74,6 +74,8 @@ def idle_gpus(
     split = IdleGpus(held=allocated, work=work, peaks=peaks, freed=freed, partners=partners)
     if place is not None and place.frees:
         # Its peaks are met on the board that it shares.
+        if place.is_ready:
+            return replace(split, peaks=0.0, freed=idle)
         return replace(split, peaks=0.0, after=idle, change=Action.CO_LOCATE.spec.title)
     if starts_on_demand:
         split = replace(split, after=split.stays, change=Action.SCALE_TO_ZERO.spec.title)

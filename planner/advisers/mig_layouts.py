@@ -59,30 +59,25 @@ class _CutNode:
 def nodes_to_cut(
     problem: PlanningProblem,
     candidates: Collection[str],
-    changes: Sequence[Proposal],
     *,
     unneeded: Collection[str],
-    short: Collection[str],
+    wanted: Collection[str],
     past_runs: Mapping[str, Sequence[float]],
     rejections: Rejections,
 ) -> list[FleetAdvice]:
     """Return at most one node for each model of a scheduler, with the layout that saves most.
 
     `candidates` are jobs of which nothing else is proposed. A node is cut only where nothing else
-    needs its boards: no recommended change or autoscaler takes boards of its model, none are
-    `short`, and of nodes that others are emptied onto none is; `unneeded` are those that may be
-    powered down.
+    needs its boards: its model is none of `wanted` (`wanted_models`), and of nodes that others are
+    emptied onto none is; `unneeded` are those that may be powered down.
     """
     best: dict[tuple[str, tuple[str, ...]], _CutNode] = {}
     judged = set[tuple[str, tuple[str, ...], tuple[MigLayout, ...]]]()
-    takes = {
-        model for model in problem.gpu_models if any(_takes(entry, model) for entry in changes)
-    } | {job.demand.job.gpu_model for job in problem.jobs if job.more_boards.any()}
     for node in problem.facts.nodes:
         layouts = _layouts_for(node, problem)
         kind = node.gpu_model, node.schedulers, layouts
         needed = unneeded and node.known_as not in unneeded
-        if not layouts or needed or node.gpu_model in {*takes, *short} or kind in judged:
+        if not layouts or needed or node.gpu_model in wanted or kind in judged:
             continue
         judged.add(kind)  # another node of the kind would be worth as much
         offers = _offers(problem, node, layouts, candidates, past_runs, rejections)
@@ -94,6 +89,15 @@ def nodes_to_cut(
             ):
                 best[key] = cut
     return [_advice(cut) for _key, cut in sorted(best.items())]
+
+
+def wanted_models(
+    problem: PlanningProblem, changes: Sequence[Proposal], short: Collection[str]
+) -> set[str]:
+    """Return the models of which changes or autoscalers take boards, and those that are short."""
+    models = {model for model in problem.gpu_models if any(_takes(row, model) for row in changes)}
+    grows = {job.demand.job.gpu_model for job in problem.jobs if job.more_boards.any()}
+    return {*models, *grows, *short}
 
 
 def _takes(change: Proposal, model: str) -> bool:

@@ -258,6 +258,7 @@ def _completed(row: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
         known_as=newest.name if sole else "",
         mig_profiles=row.mig_profiles | offered,
         mig_manager=newest.mig_manager if sole else None,
+        shares=newest.board_shares if sole else 0,
         nameable=any(node.gpu_model == row.gpu_model for node in nodes),
     )
 

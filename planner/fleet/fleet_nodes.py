@@ -17,7 +17,8 @@ class FleetNode:
     `platform` that of a node of one scheduler, `known_as` that scheduler's name for it: '' where
     nobody can be asked to change the node as a whole. `foreign`: something runs on it that none of
     them explains or that has no readings, or jobs that wait may start there. `mig_profiles` are the
-    slices that can be asked for, `mig_manager` cuts its boards. `nameable`: its schedulers know its
+    slices that can be asked for, `mig_manager` cuts its boards, each of which is
+    offered in so many `shares`, 0 of whole ones. `nameable`: its schedulers know its
     model, so that a job can ask for it. Not `read`: nothing is known of what its boards do.
     """
 
@@ -38,6 +39,7 @@ class FleetNode:
     foreign: bool = False
     mig_profiles: frozenset[str] = frozenset()
     mig_manager: MigManager | None = None
+    shares: int = 0
     nameable: bool = True
     read: bool = True
 

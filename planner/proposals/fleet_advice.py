@@ -49,9 +49,13 @@ class FleetAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlace:
-    """The outcome of sharing for a job: whether its own board is freed, beside whom, and why."""
+    """The outcome of sharing for a job: whether its own board is freed, beside whom, and why.
+
+    `is_ready`: a share can be had now, and is proposed.
+    """
 
     frees: bool
+    is_ready: bool = False
     partners: tuple[str, ...]
     why: str
 

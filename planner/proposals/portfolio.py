@@ -108,6 +108,11 @@ def portfolio_of(
                 proposal.proposed, proposal.job.demand.remaining.central, strict=True
             )
         )
+    gpu_hours += sum(
+        row.savings.gpu_hours.central
+        for row in rows
+        if row.action.spec.shares and not row.is_advice and row.savings.gpu_hours
+    )
     total = plan.cost_of_now - plan.cost
     return Portfolio(
         **parts,

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +31,17 @@ from planner.sharing.memory_bound import CHANCE, MIN_JOBS
 from planner.sharing.shared_boards import (
     MAX_LATE_SHARE,
     SharedBoard,
+    SharingFit,
     SharingLimits,
     SharingLoad,
     shared_boards,
+)
+from planner.sharing.shared_nodes import (
+    SharedNode,
+    ShareMove,
+    moves_to,
+    node_advice,
+    shared_node,
 )
 from planner.sharing.steps import SharingPlan, steps
 
@@ -52,9 +61,14 @@ language models) and those of 22 pairs that take turns on an H200 (0.92 and 0.86
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingAdvice:
-    """The advice, and by its subject the place of every job that was looked at, by job id."""
+    """The advice, and by its subject the place of every job that was looked at, by job id.
+
+    `nodes` are free ones that are to offer shares, `moves` those of jobs to nodes that do.
+    """
 
     advice: tuple[FleetAdvice, ...] = ()
+    nodes: tuple[FleetAdvice, ...] = ()
+    moves: tuple[ShareMove, ...] = ()
     places: Mapping[str, Mapping[str, SharedPlace]] = field(default_factory=dict)
 
     def of(self, subjects: Collection[str]) -> dict[str, SharedPlace]:
@@ -63,16 +77,20 @@ class SharingAdvice:
             job_id: place
             for subject, places in self.places.items()
             for job_id, place in places.items()
-            if subject in subjects or not place.partners
+            if subject in subjects or place.is_ready or not place.partners
         }
 
 
 def sharing_advice(
-    problem: PlanningProblem, candidates: Collection[str], last: Plan | None
+    problem: PlanningProblem,
+    candidates: Collection[str],
+    last: Plan | None,
+    wanted: Collection[str],
 ) -> SharingAdvice:
     """Return which of the jobs should share boards; `candidates` have no other proposal.
 
-    Boards that the `last` plan let jobs share are kept while they are feasible.
+    Boards that the `last` plan let jobs share are kept while they are feasible. Free nodes of the
+    models `wanted` are left to others.
     """
     pools: dict[str, list[JobProblem]] = defaultdict(list)
     for job in problem.jobs:
@@ -83,14 +101,23 @@ def sharing_advice(
     partners = (
         {} if last is None else {job.job_id: job.idle.partners for job in last.jobs if job.idle}
     )
-    advice = []
+    advice, nodes = [], []
+    moves: list[ShareMove] = []
     places: dict[str, dict[str, SharedPlace]] = {}
     for subject in sorted(pools):
         pool = _SharingPool(pools[subject], problem, partners)
+        place = pool.shared_node(problem, wanted)
+        if place is not None and place.node.shares:
+            pool.move_to(place)
+            moves += moves_to(place, pool.ids, pool.usable_mib)
+        elif place is not None:
+            nodes.append(node_advice(place, pool.ids, problem))
         places[subject] = dict(pool.places())
         if pool.shared:
             advice.append(_advice(subject, pool, problem))
-    return SharingAdvice(advice=tuple(advice), places=places)
+    return SharingAdvice(
+        advice=tuple(advice), nodes=tuple(nodes), moves=tuple(moves), places=places
+    )
 
 
 def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
@@ -141,20 +168,33 @@ class _SharingPool:
                 groups.append(group)
                 members |= set(group)
         self.usable_mib = USABLE * self.model.memory_mib
-        self.boards = shared_boards(
-            _load(jobs, problem),
-            SharingLimits(
-                usable_mib=self.usable_mib,
-                window_slots=problem.planning.horizon_slots,
-                headroom_ratio=problem.planning.memory_headroom_ratio,
-            ),
-            groups,
+        self.load = _load(jobs, problem)
+        self.limits = SharingLimits(
+            usable_mib=self.usable_mib,
+            window_slots=problem.planning.horizon_slots,
+            headroom_ratio=problem.planning.memory_headroom_ratio,
         )
+        self.boards = shared_boards(self.load, self.limits, groups)
+        self.place: SharedNode | None = None
 
     @property
     def shared(self) -> list[SharedBoard]:
         """The boards with more than one job."""
         return [board for board in self.boards if len(board.jobs) > 1]
+
+    def shared_node(self, problem: PlanningProblem, wanted: Collection[str]) -> SharedNode | None:
+        """Return the node of Kubernetes for jobs of the shared boards."""
+        fit = partial(SharingFit, self.load, self.limits)
+        return shared_node(self.jobs, self.shared, fit, problem, wanted)
+
+    def move_to(self, place: SharedNode) -> None:
+        """Take the jobs of a node that offers shares from the boards."""
+        self.place = place
+        rest = (
+            replace(board, jobs=tuple(job for job in board.jobs if job not in place.jobs))
+            for board in self.boards
+        )
+        self.boards = [board for board in rest if board.jobs]
 
     def names(self, board: SharedBoard) -> list[str]:
         """Return the jobs of a board, the one that keeps its place first."""
@@ -163,6 +203,12 @@ class _SharingPool:
     def places(self) -> Iterator[tuple[str, SharedPlace]]:
         """Yield what becomes of every job."""
         memory = gib(self.model.memory_mib)
+        names_on_node = [] if self.place is None else [self.ids[job] for job in self.place.jobs]
+        for index, job_id in enumerate(names_on_node):
+            others = tuple(name for name in names_on_node if name != job_id)
+            why = f"a share of a board beside {', '.join(others)} is proposed"
+            frees = self.place is not None and index >= self.place.boards
+            yield job_id, SharedPlace(frees=frees, is_ready=True, partners=others, why=why)
         for board in self.boards:
             names = self.names(board)
             bound = f"their memory stays below {gib(board.bound_mib)} of {memory} GiB"
@@ -260,7 +306,7 @@ def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> Fleet
         savings=_savings(pool, problem),
         starts_at=None,
         ends_at=None,
-        factors=(("moves", f"{jobs - boards} jobs, each once"),),
+        factors=(("restarts", f"{jobs} jobs, each once"),),
         details=(("boards", _groups_text(names)), ("steps", steps(plan, run.platform))),
         frees=tuple(job_id for group in names for job_id in group[1:]),
     )

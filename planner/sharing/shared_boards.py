@@ -80,12 +80,7 @@ def shared_boards(
 
     `standing` are the groups that share a board today, by number.
     """
-    bounds = memory_bound(
-        load.memory_mib,
-        most=limits.most,
-        window_slots=limits.window_slots,
-        headroom_ratio=limits.headroom_ratio,
-    )
+    bounds = _bounds(load, limits)
     groups = [list(group) for group in standing]
     shares = {job for group in groups for job in group}
     groups += [[job] for job in range(len(load.room)) if job not in shares]
@@ -98,6 +93,15 @@ def shared_boards(
                 part.append(waiting.pop(0))
             boards += _packed(load, limits, bounds, part)
     return boards
+
+
+def _bounds(load: SharingLoad, limits: SharingLimits) -> MemoryBound:
+    return memory_bound(
+        load.memory_mib,
+        most=limits.most,
+        window_slots=limits.window_slots,
+        headroom_ratio=limits.headroom_ratio,
+    )
 
 
 def _packed(
@@ -244,6 +248,28 @@ class _Packing:
             self.memory[board].sum(axis=0).max() / self.limits.usable_mib for board in shared
         )
         return len(boards), sum(self.late(board) / MAX_LATE_SHARE for board in shared) + risk
+
+
+class SharingFit:
+    """Jobs that may meet on any board of a node."""
+
+    def __init__(self, load: SharingLoad, limits: SharingLimits) -> None:
+        self._room = load.room
+        self._packing = _Packing(load, limits, _bounds(load, limits), range(len(load.room)))
+
+    def any_fit(self, jobs: Sequence[int], together: int) -> bool:
+        """Return whether so many of the jobs may share a board, whichever of them meet.
+
+        The groups of the largest are asked: by level, by largest reading and by activity.
+        """
+        names, packing = np.array(jobs), self._packing
+        orders = (
+            packing.bounds.level_mib,
+            packing.memory.max(axis=1),
+            (packing.level * packing.active).mean(axis=1),
+        )
+        largest = (names[np.argsort(-order[names])[:together]].tolist() for order in orders)
+        return len(np.unique(self._room[names])) == 1 and all(map(packing.fits, largest))
 
 
 def _late(level: Values, active: Values) -> float:

@@ -31,6 +31,7 @@ NAMED_IN = {
     "planner/advisers/service_size.py": "makes that a model fits a smaller GPU",
     "planner/advisers/idle_gpus.py": "makes that a service at rest starts on demand",
     "planner/sharing/advice.py": "makes that jobs share boards",
+    "planner/sharing/shared_nodes.py": "makes that nodes offer shares, and jobs take them",
     "planner/advisers/growth.py": "makes those of elastic training",
     "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
@@ -87,15 +88,18 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     assert {action for action in Action if action.spec.of_node} == {
         Action.CONSOLIDATE,
         Action.MIG_LAYOUT,
+        Action.OFFER_SHARES,
     }
-    assert {action for action in Action if action.spec.cuts} == {Action.MIG_LAYOUT}
+    cuts = {Action.MIG_LAYOUT, Action.OFFER_SHARES}
+    assert {action for action in Action if action.spec.cuts} == cuts
     bounds = {action: action.spec.bound for action in Action if action.spec.bound}
     assert bounds == {Action.LOWER_MINIMUM: "minReplicas", Action.RAISE_MAXIMUM: "maxReplicas"}
     services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS,
                 Action.SCALE_TO_ZERO}  # fmt: skip
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}
-    assert {action for action in Action if action.spec.shares} == {Action.CO_LOCATE}
+    shares = {Action.CO_LOCATE, Action.TAKE_SHARE}
+    assert {action for action in Action if action.spec.shares} == shares
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
     assert {action for action in Action if action.spec.gives_back} == {Action.GIVE_BACK}
     assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}

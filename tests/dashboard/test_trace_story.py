@@ -140,3 +140,30 @@ def test_importing_twice_keeps_every_sample_once(
     assert main([*arguments, "--map", str(MAP)]) == 0
     assert first.startswith("15,842 new samples")
     assert capsys.readouterr().out.startswith("0 new samples")
+
+
+def test_a_job_keeps_its_reason_from_cycle_to_cycle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three cycles of steady pods: one reason each, and the states of idle GPUs add up."""
+    path, url = generated_trace(tmp_path / "trace.parquet"), f"duckdb:///{tmp_path}/t.duckdb"
+    arguments = ["--quiet", "--store", url]
+    assert main([*arguments, "import", str(path), "--map", str(MAP)]) == 0
+    reasons = []
+    for minute in (10, 25, 40):  # after 22 hours, from which on idle pods are reclaimed
+        now = f"2026-01-05T23:{minute}:00Z"
+        capsys.readouterr()
+        assert main([*arguments, "cycle", "--now", now, "--format", "json"]) == 0
+        kept = json.loads(capsys.readouterr().out)["kept"]
+        assert main([*arguments, "findings", "idle", "--format", "json"]) == 0
+        rows = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
+        for job, row in rows.items():
+            if row["idle"] is None:
+                continue
+            states = row["freed"] + row["after"] + row["peaks"] + row["stays"]
+            assert states == pytest.approx(row["idle"], abs=1e-6)
+            assert bool(row["because"]) == (row["stays"] > 1e-6)
+            assert not row["reason"] or row["reason"] == kept.get(job, row["reason"])
+        assert any(row["change"] == "Share boards" for row in rows.values())
+        reasons.append({job: (row["because"], row["change"]) for job, row in rows.items()})
+    assert reasons[0] == reasons[1] == reasons[2]

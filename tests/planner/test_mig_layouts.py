@@ -198,7 +198,7 @@ def test_jobs_of_others_are_not_counted_on() -> None:
 
 def test_a_node_is_cut_or_powered_down_and_not_both() -> None:
     """Without layouts it is powered down; a job is named by at most one recommendation."""
-    cut, plain = advised(fleet(small(6))), advised(fleet(small(6), None))
+    cut, plain = advised(fleet(small(6))), advised(fleet(small(6, memory=70_000.0), None))
     off = [row.target for row in plain.recommendations if row.action is Action.CONSOLIDATE]
     assert off == ["b"]
     assert [row.target for row in cut.recommendations if row.action.spec.of_node] == ["b"]
@@ -282,9 +282,8 @@ def test_of_equal_free_nodes_one_is_cut_at_a_time() -> None:
     found = nodes_to_cut(
         replace(problem, facts=again),
         {job.job_id for job, *_ in works},
-        (),
         unneeded=(),
-        short=(),
+        wanted=(),
         past_runs={},
         rejections={},
     )

@@ -198,7 +198,7 @@ def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows
     part = found.portfolio
     assert part.together == pytest.approx(sum(rows), abs=1e-9 * max(1.0, plan.cost_of_now))
     line = portfolio_line(part)
-    assert f"Together they save {part.together:.2f} EUR" in line
+    assert f"Approved together they save {part.together:.2f} EUR" in line
     assert part.together >= max(rows, default=0.0) - 1e-9 or part.taken > 0
     assert ("already taken off" in line) is (part.taken >= 0.005)
     nodes = [

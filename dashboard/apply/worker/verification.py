@@ -4,6 +4,7 @@ What it would have held and drawn is read off the day before (`counterfactual.py
 
 A change made for memory is judged by memory alone: whether what the job took since stays below what
 its devices offer. A climb that begins anew after the restart is the next cycles' to foresee.
+Of a job that took a share the memory of its board is judged too, and what is not read is unknown.
 """
 
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from planner.costs.free_boards import freed_board
 
 BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"
+_SHARES = "it shares its GPUs: their readings mirror all holders"
 _NOTHING = Range(low=0, central=0, high=0, unit="W")
 MAX_READINGS = 20_000
 _SATURATED_RATIO = 0.85
@@ -92,9 +94,11 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     )
     if stays := _unmoved(recommendation, rows, reader.job(recommendation.job_id)):
         measurement = replace(measurement, reasons=(*measurement.reasons, stays))
-    if recommendation.action in FOR_MEMORY:
-        return _by_memory(measurement, rows, recommendation)
     spec = recommendation.action.spec
+    if recommendation.action in FOR_MEMORY or spec.shares:
+        event, measurement = _by_memory(measurement, rows, recommendation)
+        if recommendation.action in FOR_MEMORY or event is not LifecycleEvent.VERIFIED:
+            return event, measurement
     less = spec.caps_power or spec.gives_back
     return _verdict(measurement, settings.apply.throughput_loss_ratio, less=less), measurement
 
@@ -250,10 +254,14 @@ def _sides(
         return unknown, unknown, "what a free board of its GPU model draws is not known"
     why = ""
     if proposed.shared_with or now.shared_with:
-        why = "it shares its GPUs: their readings mirror all holders"
+        why = _SHARES
     elif now.mig_profile:
         why = "the power of a MIG slice before the change is not known"
-    return _boards(now, model, model), _boards(target, other, model), why
+    then = _boards(target, other, model)
+    if recommendation.action.spec.shares and proposed.boards is not None:
+        then = replace(then, share=proposed.boards / proposed.gpu_count)
+        why = _SHARES
+    return _boards(now, model, model), then, why
 
 
 def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:

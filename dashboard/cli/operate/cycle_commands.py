@@ -146,7 +146,12 @@ def portfolio_line(sums: Portfolio) -> str:
     made_of = _names(parts) if total >= _CENT else ""
     others_text = _names(rest)
     return (
-        f"Together they save {sums.together:.2f} {unit} and {sums.gpu_hours:.0f} GPU-hours"
+        f"Approved together they save {sums.together:.2f} {unit} and {sums.gpu_hours:.0f} GPU-hours"
+        + (
+            f"; advice would save another {sums.advised:.2f} {unit} if somebody followed it"
+            if abs(sums.advised) >= _CENT
+            else ""
+        )
         + (f" ({made_of})" if made_of else "")
         + (
             f"; {sums.taken:.2f} {unit} are already taken off for changes that serve jobs and cost"
@@ -156,11 +161,6 @@ def portfolio_line(sums: Portfolio) -> str:
         + f". The plan counts {sums.total:.2f} {unit}: {sums.recommended:.2f} for these jobs"
         + (f"; {others_text}" if others_text else "")
         + "."
-        + (
-            f" Advice would save another {sums.advised:.2f} {unit} if somebody followed it."
-            if abs(sums.advised) >= _CENT
-            else ""
-        )
         + (
             " No plan counts the idle power of boards in nodes that are off."
             if sums.nodes >= _CENT

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dashboard.apply.contract.applier import Closed, Left
-from dashboard.apply.kubernetes.change import dry_run, make_steps, mig_layouts, send, verify
+from dashboard.apply.kubernetes.change import dry_run, make_steps, node_layouts, send, verify
 from dashboard.apply.kubernetes.change import observe as looking
 from dashboard.apply.kubernetes.change.observe import seen_of
 from dashboard.apply.kubernetes.state.api_errors import meaning_of
@@ -50,7 +50,7 @@ class KubernetesApplier:
     def covers(self, recommendation: Recommendation) -> bool:
         """Return whether this applier makes changes of this kind."""
         on_kubernetes = recommendation.platform is Platform.KUBERNETES
-        allowed = self._cuts_nodes or not mig_layouts.is_cut(recommendation)
+        allowed = self._cuts_nodes or not node_layouts.is_cut(recommendation)
         makes = self.name in recommendation.action.spec.appliers and not recommendation.is_advice
         return on_kubernetes and allowed and makes
 
@@ -94,15 +94,15 @@ class KubernetesApplier:
     def close(self, change: Change, *, sent: int) -> Closed:
         """Take back a cut that is given up; a node of ours is uncordoned. Never raises."""
         facts = looking.seen_of(change.target).facts
-        if not sent or mig_layouts.CUT_FACT not in facts:
+        if not sent or node_layouts.CUT_FACT not in facts:
             return Closed(left=Left.AS_IT_IS, detail="")
         pods = looking.pods_on(self._api, change.target.name)
-        return mig_layouts.close(self._api, change, facts, self._cutting, sent=sent, pods=pods)
+        return node_layouts.close(self._api, change, facts, self._cutting, sent=sent, pods=pods)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return the reason not to leave a node as it is, '' for none."""
-        cut = mig_layouts.CUT_FACT in looking.seen_of(change.target).facts
-        return mig_layouts.between_steps(change, sent) if cut else ""
+        cut = node_layouts.CUT_FACT in looking.seen_of(change.target).facts
+        return node_layouts.between_steps(change, sent) if cut else ""
 
     def note(self, change: Change, *, actor: str, outcome: str) -> str:
         """Write an Event on the object; give '' or a warning."""

@@ -36,11 +36,18 @@ from dashboard.apply.kubernetes.state.object_paths import (
 )
 from data.base.errors import ChangeRefusedError, scrub
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
+from data.facts.gpu_resources import (
+    MIG_LAYOUT_LABEL,
+    MIG_STATE_LABEL,
+    PLUGIN_CONFIG_LABEL,
+    PRODUCT_LABEL,
+    SHARED_GPU,
+    resource_of,
+)
 from data.facts.jobs import Job
 from data.records.changes import ChangeStep
 from data.records.feasible_changes import SERVER_VERSION
-from data.records.recommendations import Recommendation
+from data.records.recommendations import BOARD_SHARES, Recommendation
 
 _COUNTS = {
     "Deployment": "replicas",
@@ -164,14 +171,20 @@ def _node_text(recommendation: Recommendation) -> ChangeText:
     name = shlex.quote(node_place(details.get("node", "")).name)
     lines = ["#!/bin/sh", f"# recommendation {recommendation.digest}", "set -eu"]
     if recommendation.action.spec.cuts:
-        layout = shlex.quote(f"{MIG_LAYOUT_LABEL}={details.get('mig_layout', '')}")
+        label, layout = MIG_LAYOUT_LABEL, details.get("mig_layout", "")
+        waits = f"Once {MIG_STATE_LABEL} says success, and the node offers what was cut"
+        back = "with the layout of before"
+        if BOARD_SHARES in details:
+            label, layout = PLUGIN_CONFIG_LABEL, details.get("layout", "")
+            waits = f"Once the node offers {SHARED_GPU}, {details[BOARD_SHARES]} for each board"
+            back = "with the label as it was before"
         lines += [
-            "# No pod with GPUs may be on it: the MIG manager takes their boards.",
+            "# No pod with GPUs may be on it: it would have to share them.",
             f"kubectl cordon {name}",
-            f"kubectl label node {name} --overwrite {layout}",
-            f"# Once {MIG_STATE_LABEL} says success, and the node offers what was cut:",
+            f"kubectl label node {name} --overwrite {shlex.quote(f'{label}={layout}')}",
+            f"# {waits}:",
             f"#    kubectl uncordon {name}",
-            "# The way back: the same with the layout of before.",
+            f"# The way back: the same {back}.",
         ]
         return _script(recommendation, lines)
     place = node_place(details.get("node", ""))

@@ -25,7 +25,7 @@ from dashboard.apply.kubernetes.state.pod_spec import (
 from data.base.errors import ChangeRefusedError
 from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
 from data.records.plans import Configuration
-from data.records.recommendations import Recommendation
+from data.records.recommendations import SHARE_RESOURCE, Recommendation
 
 PER_POD = "gpus_per_pod"
 """Detail of a recommendation that wants fewer or more GPUs in each pod, not fewer or more pods."""
@@ -196,6 +196,8 @@ def _per_pod(
 
 def _resource(recommendation: Recommendation, entry: GpuContainer) -> str:
     now, proposed = recommendation.now, recommendation.proposed
+    if resource := dict(recommendation.details).get(SHARE_RESOURCE):
+        return resource
     if now.mig_profile == proposed.mig_profile:
         return entry.resource
     if now.mig_profile and entry.resource == WHOLE_GPU:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from collectors.kubernetes.workloads import INSTANCE
-from dashboard.apply.kubernetes.change import autoscaler_bounds, mig_layouts
+from dashboard.apply.kubernetes.change import autoscaler_bounds, node_layouts
 from dashboard.apply.kubernetes.change.edits import edits_for
 from dashboard.apply.kubernetes.change.observe import (
     KUBECTL_FACT,
@@ -41,8 +41,10 @@ from data.records.recommendations import Recommendation
 def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
     view = seen_of(target)
-    if mig_layouts.is_cut(recommendation):
-        return _cut(recommendation.digest, target, view, dict(recommendation.details)["mig_layout"])
+    if node_layouts.is_cut(recommendation):
+        layout = dict(recommendation.details).get("mig_layout")
+        layout = layout or node_layouts.shared_layout(recommendation)
+        return _cut(recommendation.digest, target, view, layout)
     edits = edits_for(recommendation, view.place.kind, view.document, view.facts)
     require_possible(view.place, view.document, edits, view.facts)
     steps = steps_for(view.place, view.path, view.document, edits, surge=not no_room(target))
@@ -58,7 +60,7 @@ def change_back(change: Change, target: Target) -> Change:
     """
     view = seen_of(target)
     edits = list(_restoring(change, view.document))
-    if mig_layouts.CUT_FACT in view.facts:
+    if node_layouts.CUT_FACT in view.facts:
         return _cut_back(change, target, view, edits)
     steps = steps_for(view.place, view.path, view.document, edits, surge=False)
     return _change(change.recommendation_digest, target, view, steps, edits)
@@ -82,9 +84,10 @@ def _change(
     )
 
 
-def _cut(digest: str, target: Target, view: ObservedTarget, layout: str) -> Change:
-    steps = mig_layouts.cut_steps(view.place, view.path, view.document, layout)
-    before = value_at(view.document, mig_layouts.LAYOUT_AT)
+def _cut(digest: str, target: Target, view: ObservedTarget, layout: str | None) -> Change:
+    plan = node_layouts.CutPlan.of(view.facts)
+    steps = node_layouts.cut_steps(view.place, view.path, view.document, plan, layout)
+    before = value_at(view.document, plan.layout_at)
     after = view.document
     for step in steps:
         after = patched(after, command_of(step).operations)
@@ -92,8 +95,8 @@ def _cut(digest: str, target: Target, view: ObservedTarget, layout: str) -> Chan
         recommendation_digest=digest,
         target=target,
         steps=steps,
-        undo=mig_layouts.cut_steps(view.place, view.path, after, before),
-        notes=tuple(mig_layouts.notes(view.facts, layout)),
+        undo=node_layouts.cut_steps(view.place, view.path, after, plan, before),
+        notes=tuple(node_layouts.notes(plan, layout)),
     )
 
 
@@ -108,7 +111,8 @@ def _cut_back(
             f"pods hold GPUs of {view.place.word}: {users}",
             "Take back what they were given first, or drain the node.",
         )
-    before = value_at(seen_of(change.target).document, mig_layouts.LAYOUT_AT)
+    layout_at = node_layouts.CutPlan.of(view.facts).layout_at
+    before = value_at(seen_of(change.target).document, layout_at)
     return _cut(change.recommendation_digest, target, view, before)
 
 

@@ -14,7 +14,7 @@ from collectors.kubernetes.objects import claims_of
 from collectors.kubernetes.own_work import own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
-from dashboard.apply.kubernetes.change import autoscaler_bounds, mig_layouts
+from dashboard.apply.kubernetes.change import autoscaler_bounds, node_layouts
 from dashboard.apply.kubernetes.change.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.change.steps import avoids_surge, command_of, surges
 from dashboard.apply.kubernetes.state import reading
@@ -119,9 +119,9 @@ def look(
         pods = reading.pods(api, fieldSelector=f"spec.nodeName={place.name}")
         _require_nothing_new(place, pods or [], recommendation.created_at)
         facts[PODS_FACT] = _pods_text(pods)
-        if mig_layouts.is_cut(recommendation):
+        if node_layouts.is_cut(recommendation):
             _require_free(place, facts[PODS_FACT])
-            facts[mig_layouts.CUT_FACT] = mig_layouts.cut_fact(
+            facts[node_layouts.CUT_FACT] = node_layouts.cut_fact(
                 api, catalogue, recommendation, document
             )
     edits = edits_for(recommendation, place.kind, document, facts)
@@ -170,8 +170,8 @@ def look_again(
         now = pods_on(api, view.place.name)
         fewer = set(now.split(", ")) <= set(view.facts[PODS_FACT].split(", ")) | {""}
         facts[PODS_FACT] = view.facts[PODS_FACT] if fewer else now
-    if mig_layouts.CUT_FACT in view.facts:
-        facts[mig_layouts.CUT_FACT] = mig_layouts.cut_fact_again(
+    if node_layouts.CUT_FACT in view.facts:
+        facts[node_layouts.CUT_FACT] = node_layouts.cut_fact_again(
             api, catalogue, view.facts, document
         )
     if autoscaler_bounds.SCALES_FACT in view.facts:

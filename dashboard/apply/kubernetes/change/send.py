@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from collectors.kubernetes.api import ApiAnswer, CutError, Document, KubernetesApi
-from dashboard.apply.kubernetes.change import mig_layouts
+from dashboard.apply.kubernetes.change import node_layouts
 from dashboard.apply.kubernetes.change.dry_run import differing
 from dashboard.apply.kubernetes.change.observe import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.change.steps import VERB, StepCommand, StepWait, command_of, sent
@@ -131,7 +131,7 @@ def _not_cut_yet(
 ) -> StepResult | None:
     """Return BUSY while a node's MIG manager works, a refusal where it fails or pods are there."""
     pods = pods_on(api, view.place.name) if command.wait is StepWait.FREE else ""
-    why, may_come = mig_layouts.not_yet(command, view.facts, document, pods)
+    why, may_come = node_layouts.not_yet(command, view.facts, document, pods)
     if not why:
         return None
     if not may_come:

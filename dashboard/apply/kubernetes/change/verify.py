@@ -6,7 +6,7 @@ from typing import Any
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.pod_templates import why_pods_stay
-from dashboard.apply.kubernetes.change import autoscaler_bounds, mig_layouts
+from dashboard.apply.kubernetes.change import autoscaler_bounds, node_layouts
 from dashboard.apply.kubernetes.change.make_steps import touched
 from dashboard.apply.kubernetes.change.observe import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.state import reading
@@ -68,12 +68,12 @@ def _judged(
     if at_step < done:
         detail = f"it is as after {at_step} of {len(change.steps)} steps"
         # A node that stays cordoned after a cut was taken back is not as it was.
-        half = at_step > 0 and mig_layouts.CUT_FACT in view.facts
+        half = at_step > 0 and node_layouts.CUT_FACT in view.facts
         verdict = Verdict.DIFFERENT if half else Verdict.UNTOUCHED
         return ReadBack(seen=verdict, detail=detail, observed=observed)
-    if mig_layouts.CUT_FACT in view.facts:
+    if node_layouts.CUT_FACT in view.facts:
         over = done == len(change.steps)
-        verdict, detail = mig_layouts.effect(view.facts, document, over=over)
+        verdict, detail = node_layouts.effect(view.facts, document, over=over)
     else:
         verdict, detail = _effect(api, view, document, answer, rollout_timeout)
     return ReadBack(seen=verdict, detail=detail, observed=observed)

@@ -7,11 +7,12 @@ from typing import Any
 from collectors.kubernetes.objects import requests_of
 from collectors.shared.json_parts import count_of, list_in, part, text_in
 from dashboard.apply.kubernetes.state.json_patch import pointer, value_at
-from data.facts.gpu_resources import BOARDS, MIG_PREFIX
+from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
 
 Document = Mapping[str, Any]
 
 _OF_CONTAINERS = ("containers", "initContainers")
+_COUNTED = (*BOARDS, SHARED_GPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
     runs_on = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
-        if resource in BOARDS or resource.startswith(MIG_PREFIX):
+        if resource in _COUNTED or resource.startswith(MIG_PREFIX):
             yield GpuContainer(
                 at=at,
                 name=text_in(container, "name"),
@@ -79,7 +80,7 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
     if len(resources) != 1:
         return None
     (resource,) = resources
-    return "" if resource in BOARDS else resource.removeprefix(MIG_PREFIX)
+    return "" if resource in _COUNTED else resource.removeprefix(MIG_PREFIX)
 
 
 def roles_of(kind: str, document: Document) -> list[Role]:
@@ -108,7 +109,12 @@ def pods_of(kind: str, document: Document) -> int:
 
 
 def _gpus(pod_spec: object) -> int:
-    return sum(request.count for request in requests_of(pod_spec) if not request.shared)
+    boards = sum(request.count for request in requests_of(pod_spec) if not request.shared)
+    shares = (
+        part(container, "resources", "limits", SHARED_GPU)
+        for container in list_in(pod_spec, "containers")
+    )
+    return boards or sum(map(count_of, shares))
 
 
 def _count(document: object, at: str) -> int:

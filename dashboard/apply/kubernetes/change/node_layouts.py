@@ -1,14 +1,18 @@
-"""Cutting a free node by MIG: cordon it, name another layout, wait for its manager, uncordon it.
+"""Another layout for a free node: cordon it, name the layout, wait for the offer, uncordon it.
 
-The GPU operator's MIG manager obeys a label and says in another how it fares. Right after the first
-was set the second is still that of the cut before: a cut is made when the manager says success and
-the node offers exactly what the layout says.
+A label names the layout: that of the GPU operator's MIG manager, which says in another label how it
+fares, or that of the device plugin's config manager, which says nothing. Right after the first was
+set the second is still that of the cut before: a cut is made when the manager does not say
+otherwise and the node offers exactly what the layout says. A node that bears no label of the device
+plugin has the plugin's default, which a removed label brings back.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+
+import yaml
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.client import path_of_config_map
@@ -37,17 +41,18 @@ from data.facts.gpu_resources import (
     MIG_LAYOUT_LABEL,
     MIG_STATE_LABEL,
     MIG_STRATEGY_LABEL,
+    PLUGIN_CONFIG_LABEL,
+    SHARED_GPU,
     WHOLE_GPU,
     resource_of,
 )
 from data.facts.identifiers import canonical_json
 from data.records.changes import Change, ChangeStep
 from data.records.changes import VerificationResult as Verdict
-from data.records.recommendations import Recommendation
+from data.records.recommendations import BOARD_SHARES, Recommendation
 
-CUT_FACT = "MIG layouts"
+CUT_FACT = "layouts"
 """Fact of a target: the ConfigMap, and what the node offers by layout, as JSON."""
-LAYOUT_AT = pointer("metadata", "labels", MIG_LAYOUT_LABEL)
 _CORDON_AT = "/spec/unschedulable"
 _AT_WORK = ("pending", "rebooting")
 _DONE = ("", "success")
@@ -58,11 +63,13 @@ _NEW_CYCLE = "Run a new cycle."
 class CutPlan:
     """The ConfigMap of the layouts, and what the node offers by resource under each of the two.
 
-    Model and number of boards are those of the whole node: its labels may say else once it is cut.
-    `state`, `strategy` and `present` are what manager and node said when they were looked at. Of
-    one whose last cut had failed a failure tells nothing of this one.
+    `label` of the node names its layout, '' is that of a node without the label. Model and number
+    of boards are those of the whole node: its labels may say else once it is cut. `state`,
+    `strategy` and `present` are what manager and node said when they were looked at. Of one whose
+    last cut had failed a failure tells nothing of this one.
     """
 
+    label: str
     source: str
     model: str
     boards: int
@@ -70,6 +77,11 @@ class CutPlan:
     state: str = ""
     strategy: str = ""
     present: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def layout_at(self) -> str:
+        """The pointer to the label."""
+        return pointer("metadata", "labels", self.label)
 
     def seen(self, node: Document) -> "CutPlan":
         """Return it with what a node says now."""
@@ -87,7 +99,7 @@ class CutPlan:
 
     def holds(self, document: Document) -> bool:
         """Return whether a node offers what its layout says."""
-        offer = self.offers.get(text_in(document, "metadata", "labels", MIG_LAYOUT_LABEL))
+        offer = self.offers.get(text_in(document, "metadata", "labels", self.label))
         return offer is not None and gpu_resources(document) == offer
 
 
@@ -105,24 +117,41 @@ def cut_fact(
     still, as is the new one. One node is cut at a time.
     """
     details, name = dict(recommendation.details), text_in(node, "metadata", "name")
+    shares = BOARD_SHARES in details
+    label = PLUGIN_CONFIG_LABEL if shares else MIG_LAYOUT_LABEL
     labels = part(node, "metadata", "labels")
-    before, state = text_in(labels, MIG_LAYOUT_LABEL), text_in(labels, MIG_STATE_LABEL)
+    before, state = text_in(labels, label), text_in(labels, MIG_STATE_LABEL)
     boards = {WHOLE_GPU: recommendation.now.gpu_count}
     strategy = text_in(labels, MIG_STRATEGY_LABEL)
     for holds, why in (
         (part(node, "spec", "unschedulable") is not True, "is cordoned, so others have plans"),
         (gpu_resources(node) == boards, f"offers {gpu_resources(node)}, not {boards}"),
-        (strategy == "mixed", f"offers slices by the strategy {strategy or 'unknown'}, not mixed"),
+        (
+            shares or strategy == "mixed",
+            f"offers slices by the strategy {strategy or 'unknown'}, not mixed",
+        ),
         (state in _DONE, f"has a MIG manager that says {state}"),
     ):
         if not holds:
             raise StalePlanError(f"node {name} {why}", _NEW_CYCLE)
     plan = CutPlan(
-        source=details.get("mig_layouts_of", ""),
+        label=label,
+        source=details.get("layouts_of" if shares else "mig_layouts_of", ""),
         model=model_of(node, catalogue),
-        boards=count_of(text_in(labels, COUNT_LABEL)),
+        boards=boards[WHOLE_GPU] if shares else count_of(text_in(labels, COUNT_LABEL)),
         offers={},
     )
+    if shares:
+        _require_alone(api, name)
+        config = shared_layout(recommendation)
+        if before == config:
+            why = f"bears {label}={config} and offers whole boards: its device plugin is deaf to it"
+            raise StalePlanError(f"node {name} {why}", "See the log of its config manager.")
+        offers = {before: boards, config: _shares(api, plan, config)}
+        if offers[config] != {SHARED_GPU: int(details[BOARD_SHARES]) * plan.boards}:
+            text = f"{plan.source} offers {offers[config] or 'no shares'} by {config}"
+            raise StalePlanError(f"{text}, not {details[BOARD_SHARES]} of each board", _NEW_CYCLE)
+        return canonical_json(replace(plan, offers=offers).seen(node))
     layouts = _layouts(api, catalogue, plan)
     now, then = layouts.get(before), layouts.get(details.get("mig_layout", ""))
     if now is None or now.cut or now.whole != recommendation.now.gpu_count:
@@ -140,6 +169,11 @@ def cut_fact_again(
 ) -> str:
     """Return the fact as it is now. Errors: StalePlanError where a layout has become another."""
     plan = CutPlan.of(facts)
+    if plan.label == PLUGIN_CONFIG_LABEL:
+        for name, offers in plan.offers.items():
+            if SHARED_GPU in offers and _shares(api, plan, name) != offers:
+                raise StalePlanError(f"{plan.source} has changed: {name}", _NEW_CYCLE)
+        return canonical_json(plan.seen(node))
     layouts = _layouts(api, catalogue, plan)
     for name, offers in plan.offers.items():
         if name not in layouts or _offers(layouts[name]) != offers:
@@ -151,16 +185,47 @@ def _state(node: Document) -> str:
     return text_in(node, "metadata", "labels", MIG_STATE_LABEL)
 
 
-def _layouts(api: KubernetesApi, catalogue: GpuCatalogue, plan: CutPlan) -> dict[str, MigLayout]:
-    path = path_of_config_map(plan.source)
+def _config_map(api: KubernetesApi, source: str) -> Document:
+    path = path_of_config_map(source)
     answer = reading.asking(api, path)
     if not answer.ok:
         raise ChangeRefusedError(
-            f"the layouts of {plan.source} cannot be read: {meaning_of(answer, path, verb='get')}",
+            f"the layouts of {source} cannot be read: {meaning_of(answer, path, verb='get')}",
             "See deploy/kubernetes-mig-layouts.yaml for the role.",
         )
-    model = catalogue.find(plan.model)
-    layouts = () if model is None else layouts_in(file_of(answer.found), model, plan.boards)
+    return answer.found
+
+
+def shared_layout(recommendation: Recommendation) -> str:
+    """Return the name of the device plugin's configuration that shares the boards of a node."""
+    return dict(recommendation.details).get("layout", "")
+
+
+def _shares(api: KubernetesApi, plan: CutPlan, name: str) -> dict[str, int]:
+    """Return the offer of a node under a configuration of the device plugin, by resource.
+
+    Empty unless it shares every board by time slicing and under the resource of shares: pods that
+    ask for a whole GPU would get a share otherwise.
+    """
+    text = part(_config_map(api, plan.source), "data", name)
+    try:
+        config = yaml.safe_load(text) if isinstance(text, str) else None
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
+        return {}
+    entries = list_in(config, "sharing", "timeSlicing", "resources")
+    replicas = count_of(part(entries[0], "replicas")) if entries else 0
+    slicing = {
+        "renameByDefault": True,
+        "failRequestsGreaterThanOne": True,
+        "resources": [{"name": WHOLE_GPU, "replicas": replicas}],
+    }
+    is_alike = part(config, "sharing") == {"timeSlicing": slicing}
+    return {SHARED_GPU: plan.boards * replicas} if is_alike else {}
+
+
+def _layouts(api: KubernetesApi, catalogue: GpuCatalogue, plan: CutPlan) -> dict[str, MigLayout]:
+    model, text = catalogue.find(plan.model), file_of(_config_map(api, plan.source))
+    layouts = () if model is None else layouts_in(text, model, plan.boards)
     return {layout.name: layout for layout in layouts}
 
 
@@ -179,10 +244,12 @@ def _require_alone(api: KubernetesApi, name: str) -> None:
         )
 
 
-def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple[ChangeStep, ...]:
-    """Return the steps that give a node another layout while nobody uses it."""
-    before, cordoned = value_at(document, LAYOUT_AT), value_at(document, _CORDON_AT)
-    name = Edit(at=LAYOUT_AT, before=before, after=layout, what=MIG_LAYOUT_LABEL)
+def cut_steps(
+    place: Place, path: str, document: Document, plan: CutPlan, layout: str | None
+) -> tuple[ChangeStep, ...]:
+    """Return the steps that give a node another layout, None for no label, while nobody uses it."""
+    before, cordoned = value_at(document, plan.layout_at), value_at(document, _CORDON_AT)
+    name = Edit(at=plan.layout_at, before=before, after=layout, what=plan.label)
     cordon = Edit(at=_CORDON_AT, before=cordoned, after=True, what="unschedulable")
     away = [] if cordoned is True else [cordon]
     back = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
@@ -195,11 +262,16 @@ def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple
     return tuple(step for step in steps if step is not None)
 
 
-def notes(facts: Mapping[str, str], layout: str) -> Iterator[str]:
+def notes(plan: CutPlan, layout: str | None) -> Iterator[str]:
     """Yield the notes for a person before a node is cut."""
-    offers = CutPlan.of(facts).offers[layout]
+    offers = plan.offers[layout or ""]
     offer = ", ".join(f"{count} of {name}" for name, count in sorted(offers.items()))
-    yield f"Its MIG manager stops the node's GPU services while it works. Then it offers {offer}."
+    if plan.label == PLUGIN_CONFIG_LABEL:
+        yield f"The device plugin starts anew with it. Then the node offers {offer}."
+        yield "Time slicing holds no pod to a part of the memory of its board."
+    else:
+        yield "Its MIG manager stops the node's GPU services while it works."
+        yield f"Then it offers {offer}."
     yield "It is cordoned meanwhile. If that fails, the layout of before is named again."
 
 
@@ -217,8 +289,9 @@ def not_yet(
 
 def _waits(node: Document) -> str:
     offered = ", ".join(f"{name} {count}" for name, count in gpu_resources(node).items())
-    state = _state(node) or "nothing"
-    return f"the MIG manager says {state}, and the node offers {offered or 'no GPU'}"
+    state = _state(node)
+    says = f"the MIG manager says {state}, and " if state else ""
+    return f"{says}the node offers {offered or 'no GPU'}"
 
 
 def effect(facts: Mapping[str, str], node: Document, *, over: bool) -> tuple[Verdict, str]:
@@ -259,10 +332,11 @@ def close(
         node = reading.object_in(answer, path, place)
         if text_in(node, "metadata", "uid") != change.target.identity:
             return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
-        is_set = any(LAYOUT_AT in command_of(step).edits for step in change.steps[:sent])
+        layout_at = CutPlan.of(facts).layout_at
+        is_set = any(layout_at in command_of(step).edits for step in change.steps[:sent])
         over = _is_over(answer.at, _last_written(node), limit)
         edit, closed = _next_edit(change, facts, node, is_set=is_set, over=over)
-        if edit is not None and edit.at == LAYOUT_AT and pods:
+        if edit is not None and edit.at == layout_at and pods:
             detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
             return Closed(left=Left.PART, detail=detail)
         if edit is not None:
@@ -284,17 +358,19 @@ def _next_edit(
     edits = {
         where: values for step in change.steps for where, values in command_of(step).edits.items()
     }
-    before, after = edits.get(LAYOUT_AT, (value_at(node, LAYOUT_AT),) * 2)
-    label, cordoned = value_at(node, LAYOUT_AT), value_at(node, _CORDON_AT)
+    plan = CutPlan.of(facts)
+    before, after = edits.get(plan.layout_at, (value_at(node, plan.layout_at),) * 2)
+    label, cordoned = value_at(node, plan.layout_at), value_at(node, _CORDON_AT)
     name = change.target.name
     stays = f"stays cordoned (kubectl uncordon {name})" if cordoned else "takes pods"
     by_hand = f"node {name} {stays}"
     if label == after and label != before:
-        back = Edit(at=LAYOUT_AT, before=after, after=before, what=MIG_LAYOUT_LABEL)
-        return back, Closed(left=Left.UNKNOWN, detail=f"the layout {before} is named again")
+        back = Edit(at=plan.layout_at, before=after, after=before, what=plan.label)
+        detail = f"the layout {before or 'of nodes without the label'} is named again"
+        return back, Closed(left=Left.UNKNOWN, detail=detail)
     if label != before:
         return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
-    if not is_set or (CutPlan.of(facts).holds(node) and _state(node) in _DONE):
+    if not is_set or (plan.holds(node) and _state(node) in _DONE):
         if cordoned is not True:
             return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
         uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
