@@ -65,17 +65,21 @@ def forecast_demand(
             progress=progress,
         )
     )
+    starts = tuple(
+        datetime.fromtimestamp(first_slot + step * settings.slot_minutes * 60, tz=UTC)
+        for step in range(settings.horizon_slots)
+    )
     forecasts: dict[str, Forecast] = {}
     peaks = _peaks(forecastable, settings)
     # The paths come back in the order of the tasks, so each job takes as many as it has series.
     for task in established:
         mine = tuple(next(paths) for _ in task.series)
         forecasts[task.job.job_id] = _forecast(
-            task, mine, first_slot, settings, peaks=peaks.get(task.job.job_id, ())
+            task, mine, starts, peaks=peaks.get(task.job.job_id, ())
         )
     for task in forecastable:
         if task.young:
-            forecasts[task.job.job_id] = _young(task, forecastable, first_slot, settings)
+            forecasts[task.job.job_id] = _young(task, forecastable, starts, settings)
     return tuple(
         task if isinstance(task, ForecastSkipped) else forecasts[task.job.job_id] for task in tasks
     )
@@ -84,18 +88,14 @@ def forecast_demand(
 def _forecast(
     task: JobTask,
     paths: tuple[QuantilePath, ...],
-    first_slot: int,
-    settings: PlanningSettings,
+    slot_starts: tuple[datetime, ...],
     *,
     peaks: tuple[WindowPeak, ...] = (),
     borrowed_from: str = "",
 ) -> DemandForecast:
     return DemandForecast(
         job_id=task.job.job_id,
-        slot_starts=tuple(
-            datetime.fromtimestamp(first_slot + step * settings.slot_minutes * 60, tz=UTC)
-            for step in range(settings.horizon_slots)
-        ),
+        slot_starts=slot_starts,
         paths=paths,
         missing=task.missing,
         samples=task.samples,
@@ -107,7 +107,10 @@ def _forecast(
 
 
 def _young(
-    task: JobTask, tasks: Sequence[JobTask], first_slot: int, settings: PlanningSettings
+    task: JobTask,
+    tasks: Sequence[JobTask],
+    slot_starts: tuple[datetime, ...],
+    settings: PlanningSettings,
 ) -> Forecast:
     """Return the forecast of a job with too little history, by that of similar jobs."""
     others = {job_task.job.job_id: job_task for job_task in tasks if not job_task.young}
@@ -128,7 +131,7 @@ def _young(
             history_slots=task.history_slots,
             known_slots=task.known_slots,
         )
-    return _forecast(task, paths, first_slot, settings, borrowed_from=words)
+    return _forecast(task, paths, slot_starts, borrowed_from=words)
 
 
 def _borrowed_path(

@@ -18,7 +18,7 @@ from data.store import StoreReader
 from data.store.facts.fact_reader import of_these_jobs
 from data.store.facts.planning_view import PlanningView
 from forecasting.groups.queue_waits import places_in_line
-from forecasting.groups.workloads import forecast_workloads, workloads_of
+from forecasting.groups.workloads import alive, forecast_workloads, workloads_of
 from forecasting.series.past_runs import past_runs_by_size
 from planner.advisers.growth_room import GrowthFacts
 from planner.slow_work.remedies import remedy_of
@@ -101,9 +101,13 @@ def foreseen_workloads(
         reader.job_holdings(ids, start=first, end=end), jobs, slot_seconds=SECONDS_PER_HOUR
     )
     # A run that waits, or never held a GPU, makes no job a recurring one.
-    with_gpus = set(holdings["job_id"])
+    with_gpus = set(holdings["job_id"].unique())
+    runs = {
+        workload.name: [job for job in workload.jobs if job.job_id in with_gpus]
+        for workload in workloads
+    }
     return forecast_workloads(
-        workloads_of([job for job in jobs if job.job_id in with_gpus], view.as_of),
+        alive(runs, view.as_of),
         holdings,
         fleet,
         as_of=view.as_of,

@@ -4,7 +4,7 @@ A single run ends before a week is over, but a service and the runs of a recurri
 they held is a series like that of a group, in which the time between two runs is zero.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -74,9 +74,16 @@ def workloads_of(jobs: Iterable[Job], as_of: datetime) -> tuple[WorkloadRuns, ..
     runs: dict[str, list[Job]] = {}
     for job in jobs:
         runs.setdefault(workload_name(job), []).append(job)
+    return alive(runs, as_of)
+
+
+def alive(runs: Mapping[str, Iterable[Job]], as_of: datetime) -> tuple[WorkloadRuns, ...]:
+    """Return those workloads of jobs by name that are alive at `as_of`, as `workloads_of` does."""
     workloads = []
-    for name, members in sorted(runs.items()):
-        members.sort(key=lambda job: (job.last_seen_at, job.job_id))
+    for name, jobs in sorted(runs.items()):
+        members = sorted(jobs, key=lambda job: (job.last_seen_at, job.job_id))
+        if not members:
+            continue
         is_service = members[-1].kind is WorkloadKind.INFERENCE
         is_alive = members[-1].last_seen_at >= as_of - _SEEN[is_service]
         if is_alive and (is_service or len(members) >= MIN_RUNS):
@@ -136,6 +143,7 @@ def forecast_workloads(
     A workload of which nothing was held has none; at most `MAX_WORKLOADS` have one.
     """
     by_name = {workload.name: workload for workload in workloads}
+    name_of = {job.job_id: workload.name for workload in workloads for job in workload.jobs}
     history = workload_history(workloads, allocated, fleet)
     shares = models_of(workloads, allocated, as_of)
     jobs = [job for workload in workloads for job in workload.jobs]
@@ -145,7 +153,7 @@ def forecast_workloads(
             history,
             SECONDS_PER_HOUR,
             jobs=jobs,
-            names_of=lambda job: (workload_name(job),),
+            names_of=lambda job: (name_of[job.job_id],),
             max_groups=MAX_WORKLOADS + 1,
         )
         if group.kind is GroupKind.WORKLOAD

@@ -19,6 +19,7 @@ from forecasting.mix.members_kernel import (
     member_points,
     places_of,
     select,
+    sort,
     update_profiles,
 )
 
@@ -124,6 +125,32 @@ def _residuals(truth: Any, points: Any, weights: Any, first: int, last: int, wor
         work[count] = work[i]
         count += not np.isnan(truths[i])
     return count
+
+
+@inner
+def _merge(values: Any, count: int, ascending: Any, size: int) -> int:
+    """Merge the first `count` values, which it sorts, into `size` ascending ones; the new size."""
+    sort(values, count)
+    place, last = size + count, size - 1
+    for i in range(count - 1, -1, -1):
+        while last >= 0 and ascending[last] > values[i]:
+            place -= 1
+            ascending[place] = ascending[last]
+            last -= 1
+        place -= 1
+        ascending[place] = values[i]
+    return size + count
+
+
+@inner
+def _at_ranks(ascending: Any, count: int, out: Any) -> None:
+    """Write the judged quantiles of `count` ascending values, linear between ranks."""
+    for k in _JUDGED:
+        place = LEVELS[k] * (count - 1)
+        rank = int(place)
+        out[k] = ascending[rank]
+        if place > rank:
+            out[k] += (place - rank) * (ascending[rank + 1] - ascending[rank])
 
 
 @inner
@@ -275,9 +302,12 @@ def mix_bucket(
     points = points[:, :, probes[0] : probes[1]].copy()
     losses = _mean_losses(truth, points)
     weights, band = np.zeros(rows), np.zeros(len(LEVELS))
-    naive, seasonal = np.zeros(rows), np.zeros(rows)
-    naive[BASELINE], seasonal[SEASONAL_NAIVE] = 1.0, 1.0
     work = np.empty(truth.size + 1)
+    # Naive and seasonal naive do not change with what is learned, so that what they missed is kept
+    # sorted from one replay to the next. Their past is at most `_BAND_DAYS` long as it is.
+    baselines = np.zeros((2, rows))
+    baselines[0, BASELINE], baselines[1, SEASONAL_NAIVE] = 1.0, 1.0
+    ascending, sizes, since = np.empty((2, truth.size + 1)), np.zeros(2, np.int64), _ZERO
     by_age = np.empty(truth.shape[0])
     for age in range(len(by_age)):
         by_age[age] = _DISCOUNT_PER_DAY ** (age / per_day)
@@ -304,13 +334,13 @@ def mix_bucket(
             continue
         backtest[0] += loss
         backtest[3] += inside
-        start = max(0, past - int(_BAND_DAYS * per_day))
-        count = _residuals(truth, points, naive, start, past, work)
-        _quantiles(work, count, _JUDGED, other)
-        backtest[1] += _judge(truth, points, naive, origin, other, 1.0)[0]
-        count = _residuals(truth, points, seasonal, start, past, work)
-        _quantiles(work, count, _JUDGED, other)
-        backtest[2] += _judge(truth, points, seasonal, origin, other, 1.0)[0]
+        for baseline in range(2):
+            weight = baselines[baseline]
+            count = _residuals(truth, points, weight, since, past, work)
+            sizes[baseline] = _merge(work, count, ascending[baseline], sizes[baseline])
+            _at_ranks(ascending[baseline], sizes[baseline], other)
+            backtest[1 + baseline] += _judge(truth, points, weight, origin, other, 1.0)[0]
+        since = past
         backtest[4] += 1.0
     if backtest[4] > 0:
         backtest[:4] /= backtest[4]

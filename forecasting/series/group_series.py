@@ -71,8 +71,9 @@ def group_series(
     for job in jobs:
         for name in names_of(job):
             waits.setdefault(name, []).append(job)
+    places = history.groupby(["kind", "name"]).indices
     for kind, name in ranked.index:
-        rows = history[(history["kind"] == kind) & (history["name"] == name)]
+        rows = history.iloc[places[kind, name]]
         unseen = _unseen(rows, len(boards)) if kind == GroupKind.GPU_MODEL else away
         observed = usual & (unseen <= _MAX_UNSEEN_RATIO)
         mine = jobs if kind == GroupKind.FLEET else waits.get(str(name), ())

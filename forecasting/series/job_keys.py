@@ -55,15 +55,21 @@ def lenders(job: Job, others: Sequence[Job]) -> tuple[str, tuple[Job, ...]]:
     Runs of the same recurring job; else jobs of the same kind of the same owner in its namespace on
     the same GPU model; else jobs of the same kind on that model. ('', ()) when there are none.
     """
-    key = job_key(job)
-    rest = [other for other in others if other.job_id != job.job_id]
-    same = tuple(other for other in rest if job_key(other) == key)
-    if same:
-        return f"{_count(same)} of the same job", same
-    kin = [other for other in rest if other.kind is job.kind and other.gpu_model == job.gpu_model]
+    kin = [
+        other
+        for other in others
+        if other.job_id != job.job_id
+        and other.kind is job.kind
+        and other.gpu_model == job.gpu_model
+    ]
     owners = tuple(
         other for other in kin if (other.namespace, other.owner) == (job.namespace, job.owner)
     )
+    # Stems come last, and of one owner's jobs alone: a fleet has tens of thousands of pairs.
+    stem = name_stem(job.name)
+    same = tuple(other for other in owners if name_stem(other.name) == stem)
+    if same:
+        return f"{_count(same)} of the same job", same
     if owners and job.owner:
         return f"{_count(owners)} of the same owner", owners
     return (f"{_count(kin)} of the same kind", tuple(kin)) if kin else ("", ())

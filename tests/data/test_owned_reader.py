@@ -128,7 +128,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "contradicted_counters": [lambda r: r.contradicted_counters(end=end)],
         "contradicted_jobs": [lambda r: r.contradicted_jobs(end=end)],
-        "signals": [lambda r: r.signals(start=end - DAY, end=end)],
+        "signals": [lambda r: r.signals(start=end - DAY, end=end, seen_since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
         "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],
         "planning_view": [lambda r: r.planning_view(end, slot_seconds=900, history_days=1)],

@@ -237,7 +237,7 @@ def test_a_view_holds_what_runs_and_its_kin(
     view = store.reader.planning_view(NOW, slot_seconds=900, history_days=42)
     ended = () if view.ended_history is None else tuple(view.ended_history["job_id"].unique())
     assert [job.job_id for job in view.jobs] == ["team/now", *["team/past"] * is_planned]
-    assert set(view.history["job_id"]) == {job.job_id for job in view.jobs}
+    assert set(view.history["job_id"]) == {job.job_id for job in view.jobs} == set(view.signals)
     assert len(view.known_jobs) == 1 + is_known
     assert ended == ("team/past",) * (is_known and not is_planned)
     assert [job.job_id for job in view.ended_jobs] == list(ended)

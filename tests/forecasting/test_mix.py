@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from data.base import compiled
 from data.base.errors import NotEnoughHistoryError
-from forecasting.mix.kernel import _ALL, LEVELS, _quantiles
+from forecasting.mix.kernel import _ALL, _JUDGED, LEVELS, _at_ranks, _merge, _quantiles
 from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _buckets, _origins, _ready, mix, mix_many
 from forecasting.models.backtest import rolling_backtest
@@ -300,6 +300,29 @@ def test_quantiles_of_residuals_are_numpys(drawn: np.ndarray) -> None:
     found = np.empty(len(LEVELS))
     _quantiles_of(drawn.copy(), found)
     assert found == pytest.approx(np.quantile(drawn, LEVELS), abs=1e-12)
+
+
+@compiled.outer
+def _merge_part(part: np.ndarray, ascending: np.ndarray, size: int, found: np.ndarray) -> int:
+    size = _merge(part, len(part), ascending, size)
+    if size > 0:
+        _at_ranks(ascending, size, found)
+    return size
+
+
+@given(st.lists(st.lists(st.sampled_from([*map(float, range(-3, 6)), 0.5, 1e9]), max_size=20)))
+def test_what_is_merged_part_by_part_has_the_quantiles_of_the_whole(
+    parts: list[list[float]],
+) -> None:
+    """After each part of a series of residuals, ties and empty parts among them."""
+    whole = list(itertools.chain.from_iterable(parts))
+    ascending, quantiles, size = np.empty(len(whole)), np.empty(len(LEVELS)), 0
+    for part in parts:
+        size = _merge_part(np.array(part, dtype=float), ascending, size, quantiles)
+        so_far = whole[:size]
+        assert ascending[:size].tolist() == sorted(so_far)
+        if so_far:
+            assert quantiles[_JUDGED] == pytest.approx(np.quantile(so_far, LEVELS[_JUDGED]))
 
 
 def test_without_a_backtest_the_forecast_is_the_same() -> None:

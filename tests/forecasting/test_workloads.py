@@ -14,6 +14,7 @@ from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
 from forecasting.groups.workloads import (
     MAX_WORKLOADS,
+    alive,
     forecast_workloads,
     since_first,
     totals_of,
@@ -99,6 +100,14 @@ def test_what_is_gone_is_not_forecast(jobs: list[Job], hours_later: int, is_ther
     """A service is gone after a day without a sample, a recurring job after a week."""
     found = workloads_of(jobs, AS_OF + timedelta(hours=hours_later))
     assert bool(found) is is_there
+
+
+def test_runs_without_boards_make_no_recurring_job() -> None:
+    """Of runs that are left out the rest counts as if they had never been."""
+    runs = {"team/ann/train-bert": nights(6)}
+    assert alive(runs, AS_OF) == workloads_of(nights(6), AS_OF)
+    fewer = {name: jobs[2:] for name, jobs in runs.items()}
+    assert alive(fewer, AS_OF) == alive({"team/ann/train-bert": []}, AS_OF) == ()
 
 
 def forecast(rows: list[tuple[str, int, float]], jobs: list[Job]) -> tuple[WorkloadForecast, ...]:

@@ -62,9 +62,12 @@ class ContradictionReader(ABC):
     def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
         """Return the rows of a query."""
 
-    def signals(self, *, start: datetime, end: datetime) -> dict[str, str]:
-        """Return by job the signal that tells its utilization, `shared` where others mirror it."""
-        frame = self._frame(SIGNALS, start=start, end=end)
+    def signals(self, *, start: datetime, end: datetime, seen_since: datetime) -> dict[str, str]:
+        """Return by job seen since then the signal that tells its utilization.
+
+        `shared` where others mirror it.
+        """
+        frame = self._frame(SIGNALS, start=start, end=end, seen_since=seen_since)
         return dict(zip(frame["job_id"], frame["signal"], strict=True))
 
     def contradicted_counters(self, *, end: datetime) -> tuple[ContradictedCounter, ...]:

@@ -116,7 +116,7 @@ class FactReader(QuotaReader, ContradictionReader):
         since = as_of - timedelta(days=_KIN_DAYS)
         known_jobs = self.jobs(seen_since=since)
         history, ended = self._histories(known_jobs, since, start, upto, slot_seconds)
-        with_history = set(history["job_id"])
+        with_history = set(history["job_id"].unique())
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
@@ -145,7 +145,9 @@ class FactReader(QuotaReader, ContradictionReader):
             groups=self.group_history(
                 start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
             ),
-            signals=self.signals(start=window["start"], end=window["end"]),
+            signals=self.signals(
+                start=window["start"], end=window["end"], seen_since=upto - _LATELY
+            ),
             contradicted=self.contradicted_jobs(end=upto),
             ended_history=ended,
         )

@@ -52,7 +52,7 @@ class PlanningView:
         """The jobs of `ended_history`."""
         if self.ended_history is None:
             return ()
-        names = set(self.ended_history["job_id"])
+        names = set(self.ended_history["job_id"].unique())
         return tuple(job for job in self.known_jobs if job.job_id in names)
 
 

@@ -371,7 +371,9 @@ FROM (
     SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples,
         max(slot_start) AS last_at, max(slot_start) FILTER (WHERE shared_samples > 0) AS shared_at,
         count(DISTINCT slot_start) FILTER (WHERE shared_samples > 0) AS shared_slots
-    FROM five_minute WHERE {WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
+    FROM five_minute WHERE {WINDOW} AND holder = 'job' AND signal <> ''
+        AND job_id IN (SELECT job_id FROM jobs WHERE last_seen_at >= :seen_since)
+    GROUP BY job_id, signal
 ) AS signals GROUP BY job_id
 """  # noqa: S608
 
