@@ -1,4 +1,4 @@
-"""What a board publishes: its quantities, and every name of each in the metrics of exporters.
+"""Quantities that a board publishes, and every name of each in the metrics of exporters.
 
 A quantity is a row of FIELDS, most of them a field of DCGM (dcgm_fields.h). exporters.toml lists
 the names, with the unit of each; docs/extending.md says how to add an exporter.
@@ -62,7 +62,7 @@ _HEALTH = {
     "temperature_celsius": 200.0, "memory_temperature_celsius": 200.0, "clock_mhz": 10_000.0,
     "uncorrected_errors": 1e9, "remapped_rows": 1e6, "remap_failed": 1.0,
 }  # fmt: skip
-"""What tells of a board whether it is well, and the largest reading. It changes slowly."""
+"""Quantities of a board's health, which change slowly, each with the largest reading."""
 LARGEST = ("uncorrected_errors", "remapped_rows", "remap_failed")
 """Counts and a flag, of which a mean says nothing."""
 HEALTH_QUANTITIES = tuple(_HEALTH)

@@ -143,7 +143,7 @@ def recording(folder: Path, text: str) -> Collected:
 
 
 def rows(collected: Collected) -> set[tuple[object, ...]]:
-    """What was read, a tuple a board."""
+    """The readings, a tuple a board."""
     frame = collected.samples[COLUMNS].round(6).astype(object)
     return set(frame.where(frame.notna(), None).itertuples(index=False, name=None))
 
@@ -253,7 +253,7 @@ def test_an_activity_of_zero_is_not_believed_where_power_contradicts_it(tmp_path
 
 
 def test_one_board_of_two_exporters_is_counted_once(tmp_path: Path) -> None:
-    """What tells of boards without their UUID is read where nobody else tells of them."""
+    """An exporter that names no UUID is read only where no other tells of the boards."""
     labels = 'UUID="GPU-1",gpu="3",Hostname="g7",modelName="NVIDIA L4",hpc_job="812"'
     collected = recording(tmp_path, SLURM + f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 35\n")
     assert collected.samples["gpu_uuid"].tolist() == ["GPU-1"]
