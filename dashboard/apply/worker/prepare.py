@@ -9,7 +9,12 @@ from dashboard.apply.worker.guards import CommandHold, require_within_limits, wh
 from dashboard.apply.worker.progress import progress_of
 from dashboard.apply.worker.task import Task
 from dashboard.common.rights import RULE, require_right
-from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.base.errors import (
+    ApprovalMissingError,
+    ChangeRefusedError,
+    NotKnownError,
+    StalePlanError,
+)
 from data.records.changes import Change, Rehearsal
 from data.records.commands import CommandKind, Person
 from data.records.lifecycle import STANDING, State
@@ -37,15 +42,16 @@ def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
 def _earlier_change(task: Task) -> CommandHold | None:
     """Return the hold until what is to be applied first is over, where somebody asked for it."""
     reader, recommendation, now = task.store.reader, task.recommendation, task.clock()
-    under_way = [
-        digest
-        for digest, state in reader.states().items()
-        if state is State.APPLYING and digest != recommendation.digest
-    ]
-    for stored in reader.recommendations_of(under_way, now=now).values():
+    first = recommendation.applied_first
+    for digest, state in reader.states().items() if first else ():
+        if state is not State.APPLYING or digest == recommendation.digest:
+            continue
+        try:
+            stored = reader.recommendation(digest, now=now)
+        except NotKnownError:  # edited, or no longer kept: its own command says so
+            continue
         other = stored.recommendation
-        is_first = other.name_in_order in recommendation.applied_first
-        if is_first and recommendation.name_in_order not in other.applied_first:
+        if other.name_in_order in first and recommendation.name_in_order not in other.applied_first:
             reason = f"waits for {stored.reference}, which is to be applied first"
             return CommandHold(reason=reason, until=now + _PAUSE)
     return None

@@ -15,6 +15,7 @@ import shlex
 import stat
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,6 +235,12 @@ _UP = "UP"
 """The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
 
 
+def _memory_in(facts: Mapping[str, str]) -> str:
+    """Return the memory of a job that asks for none; '' where a partition has that of the site."""
+    values = ((name, facts.get(name, "UNLIMITED")) for name in _DEFAULT_MEMORY)
+    return next((f"{name}={value}" for name, value in values if value != "UNLIMITED"), "")
+
+
 class SlurmTarget:
     """The Slurm of this machine's client programs."""
 
@@ -275,10 +282,9 @@ class SlurmTarget:
             default_hours=_hours(facts.get("DefaultTime", "")) or longest,
             max_hours=longest,
             closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
-            default_memory=next(
-                (f"{name}={facts[name]}" for name in _DEFAULT_MEMORY if facts.get(name)),
-                "all of a node",
-            ),
+            default_memory=_memory_in(facts)
+            or _memory_in(self._commands.configuration())
+            or "all of a node",
         )
 
     def _partition(self) -> dict[str, str]:

@@ -210,6 +210,7 @@ def test_an_applier_covers_what_has_a_field(newer: KubernetesApplier) -> None:
         Action.LARGER_GPU,
         Action.SPREAD,
         Action.CONSOLIDATE,
+        Action.TAKE_SHARE,
     }
     assert not newer.covers(proposal(job, gpus(2), gpus(1), platform=Platform.SLURM))
 

@@ -21,20 +21,25 @@ from dashboard.apply.kubernetes.change.steps import command_of
 from dashboard.apply.worker.change_file import change_for
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.gpu_resources import SHARED_GPU
 from data.facts.identifiers import canonical_json
 from data.facts.jobs import Job
 from data.records.actions import ACTIONS, Action
 from data.records.changes import StepOutcome
-from data.records.recommendations import Recommendation
+from data.records.recommendations import SHARE_RESOURCE, Recommendation
 
 POD_SHAPES = ("main", "second", "first", "bare", "init")
-CHANGES = ("fewer-pods", "fewer-each", "more-pods", "model", "slice", "stop")
+CHANGES = ("fewer-pods", "fewer-each", "more-pods", "model", "slice", "stop", "share")
 ACTION_OF = {
     "fewer-pods": Action.FEWER_GPUS, "fewer-each": Action.FEWER_GPUS, "model": Action.SMALLER_GPU,
     "more-pods": Action.SCALE_OUT, "slice": Action.MIG_SLICE, "stop": Action.RECLAIM,
+    "share": Action.TAKE_SHARE,
 }  # fmt: skip
-OTHER_WAYS = {Action.POWER_CAP, Action.TIME_LIMIT, Action.SHIFT_IN_TIME, Action.MIG_LAYOUT}
-"""Actions of other targets, and the cut, whose file is for a person who waits between its steps."""
+OTHER_WAYS = {
+    Action.POWER_CAP, Action.TIME_LIMIT, Action.SHIFT_IN_TIME, Action.MIG_LAYOUT,
+    Action.OFFER_SHARES,
+}  # fmt: skip
+"""Actions of other targets, and layouts, whose file is for a person who waits between its steps."""
 KINDS = (
     "Deployment", "StatefulSet", "Job", "CronJob", "PyTorchJob", "MPIJob", "JobSet", "RayCluster",
     "RayService", "RayJob", "LeaderWorkerSet",
@@ -96,7 +101,7 @@ def cluster(kind: str, pods: int, each: int, shape: str) -> Drawn:
         one["spec"] = {**one["spec"], "nodeName": "node-0"}
         one["status"] = {"phase": "Running", "startTime": (AS_OF - timedelta(days=1)).isoformat()}
     for node in drawn.objects["Node"]:
-        node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] = "2"
+        node["status"]["allocatable"] |= {"nvidia.com/mig-3g.40gb": "2", SHARED_GPU: "8"}
         node["metadata"]["labels"]["pool"] = "gpu"  # with room for a rollout's one more pod
     return drawn
 
@@ -119,8 +124,12 @@ def proposed(job: Job, change: str, pods: int, each: int) -> Recommendation:
         "model": gpus(pods * each, model=A100),
         "slice": replace(now, mig_profile="3g.40gb"),
         "stop": gpus(0),
+        "share": replace(now, boards=0.5),
     }[change]
-    details = (("gpus_per_pod", str(each // 2)),) if change == "fewer-each" else ()
+    details = {
+        "fewer-each": (("gpus_per_pod", str(each // 2)),),
+        "share": ((SHARE_RESOURCE, SHARED_GPU), ("gpus_per_pod", "1")),
+    }.get(change, ())
     return proposal(job.job_id, now, then, action=ACTION_OF[change], details=details)
 
 
@@ -205,6 +214,9 @@ def test_a_cordon_is_shown_as_it_is_sent(fake: FakeApi, newer: KubernetesApplier
 def test_every_action_that_is_made_in_kubernetes_is_compared_here() -> None:
     """A new one has to be shown as it is sent, too."""
     resized = {action for action, row in ACTIONS.items() if row.resizes}
-    compared = {Action.RECLAIM, Action.CONSOLIDATE, Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM}
+    compared = {
+        Action.RECLAIM, Action.CONSOLIDATE, Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM,
+        Action.TAKE_SHARE,
+    }  # fmt: skip
     made = {action for action, row in ACTIONS.items() if row.appliers}
     assert made - OTHER_WAYS == resized | compared
