@@ -94,7 +94,9 @@ def show_idle_jobs(plan: Plan) -> None:
     segment = Segment(word)
     st.header(f"Idle GPUs: {segment.words}")
     rows = [row for row in idle_rows(plan) if row.part(segment) >= _LEAST]
-    frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))
+    # Words first: a table that is wider than the page hides its last columns.
+    order = [*IDLE_COLUMNS[:3], *IDLE_COLUMNS[7:], *IDLE_COLUMNS[3:7]]
+    frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))[order]
     amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
     table(frame, "idle", headings=amounts, links={"job": "jobs?job="}, most=8)
     way("findings", "Close", icon=":material/close:", idle="")
