@@ -141,7 +141,7 @@ def source_row(report: SourceReport) -> SourceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrgentRow:
-    """What cannot wait. `at` is when it is expected, or was first shown where it `happened`.
+    """An alert. `at` is when it is expected, or was first shown where it `happened`.
 
     It ends by `until`, None: when its cause ends. `owner` is whose job or budget it is about.
     """

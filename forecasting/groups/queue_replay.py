@@ -128,7 +128,7 @@ class QueueReplay:
 
     @property
     def usable(self) -> bool:
-        """Whether every job has a limit, and every run its nodes: of others no end is known."""
+        """True if every job has a limit and every run its nodes: the ends of others are unknown."""
         return self._limited and self._placed
 
     def waits(self, days: float) -> dict[str, QueueWait]:

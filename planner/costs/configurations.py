@@ -83,9 +83,9 @@ def _lately(planning: PlanningSettings) -> int:
 
 
 def _unread(demand: JobDemand, slots: int) -> str:
-    """Return the reason why not all boards of a job were read in its last slots, '' if once.
+    """Return the reason that in none of its last slots all boards of a job were read, else ''.
 
-    What schedulers share out is no board of its own.
+    A share that a scheduler hands out is not a board of its own.
     """
     count, boards = demand.job.gpu_count, demand.past.allocated_gpus[-slots:]
     if not len(boards) or demand.share is not None:

@@ -1,6 +1,7 @@
 """A free node offers its boards in shares, a service takes one, and both go back as they were."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,22 +158,30 @@ def share_of(namespace: str) -> Recommendation:
     )
 
 
+@contextmanager
+def offer_in_store(
+    plugin: StandInDevicePlugin, applier: KubernetesApplier, folder: Path, namespace: str
+) -> Iterator[Play]:
+    """The recommendation that the node offers shares, in a store of its own."""
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        yield Play(
+            bed=plugin.bed,
+            store=store,
+            applier=applier,
+            folder=folder,
+            namespace=namespace,
+            job_id="",
+            advice=offered(plugin.node),
+        )
+
+
 def test_a_node_offers_shares_and_whole_boards_again(
     plugged: Callable[..., StandInDevicePlugin], sharer: KubernetesApplier, tmp_path: Path
 ) -> None:
     """After the approval of exactly this change; labels, offer and spec are as they were after."""
     plugin = plugged("shares")
     before = plugin.seen
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
-        play = Play(
-            bed=plugin.bed,
-            store=store,
-            applier=sharer,
-            folder=tmp_path,
-            namespace="shares",
-            job_id="",
-            advice=offered(plugin.node),
-        )
+    with offer_in_store(plugin, sharer, tmp_path, "shares") as play:
         play.ask()
         assert play.settle(plugin.work) == "applied", play.said
         assert plugin.seen == (before[0] | {LABEL: "shared-4"}, True, {SHARED: "8"})
@@ -189,16 +198,7 @@ def test_a_node_whose_plugin_is_deaf_goes_back(
     """The label is removed and the node takes pods again; the outcome says what it offers."""
     plugin = plugged("deaf", deaf=True)
     before = plugin.seen
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
-        play = Play(
-            bed=plugin.bed,
-            store=store,
-            applier=sharer,
-            folder=tmp_path,
-            namespace="deaf",
-            job_id="",
-            advice=offered(plugin.node),
-        )
+    with offer_in_store(plugin, sharer, tmp_path, "deaf") as play:
         play.ask()
         assert play.settle(plugin.work) == "refused", play.said
         assert "the node offers nvidia.com/gpu 2" in play.said
