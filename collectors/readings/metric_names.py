@@ -198,7 +198,9 @@ UTILIZATION_PREFERENCE = ("sm_active", "gr_engine_active", "gpu_util")
 _AMD, _UNKNOWN = "AMD's device-metrics-exporter", "an exporter that is not known"
 _FAMILIES = (
     (
-        re.compile(r"amd_gpu_(?:dev_id|power(?:_cap)?|[sm]clk|current_\w+|(?:memory_)?use_percent)"),
+        re.compile(
+            r"amd_gpu_(?:dev_id|power(?:_cap)?|[sm]clk|current_\w+|(?:memory_)?use_percent)"
+        ),
         "amd_smi_exporter",
     ),
     (

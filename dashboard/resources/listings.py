@@ -11,6 +11,7 @@ from dashboard.accounting.facility.capacity import CapacityRow, capacity_rows
 from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.savings.ledger import ledger
 from dashboard.resources.alerts import urgent_facts
+from dashboard.resources.idle_rows import IdleRow, idle_rows
 from dashboard.resources.queue_rows import QueueRow, queue_rows
 from dashboard.resources.resource import View
 from dashboard.resources.rows import (
@@ -104,6 +105,14 @@ LISTINGS: Mapping[str, Listing] = {
         key=lambda job: (job.job_id,),
         row=job_row,
         empty=_NO_JOB,
+    ),
+    "idle-jobs": Listing(
+        about="The jobs that run: certainly idle and since when, or active and why",
+        kind=IdleRow,
+        read=lambda view: idle_rows(view.reader, now=view.clock()),
+        key=lambda row: (row.job_id,),
+        anyone=False,
+        empty=f"No job with GPUs runs. {_ASKED}",
     ),
     "applications": Listing(
         about="The workloads that own jobs, each once",

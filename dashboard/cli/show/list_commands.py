@@ -44,7 +44,15 @@ class UsedJobRow(JobRow):
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
     options.listed = "applications" if options.by == "application" else "jobs"
-    if not any(getattr(options, name) for name in _OF_STORE):
+    given = [f"--{name}" for name in _OF_STORE if getattr(options, name)]
+    if options.idle and (given or options.by == "application"):
+        raise SettingsError(
+            f"--idle does not go with {given[0] if given else '--by application'}",
+            "Leave one of them out.",
+        )
+    if options.idle:
+        options.listed = "idle-jobs"
+    if not given:
         return list_(options)
     if asks_a_server(options):
         refuse_with_server(options, *_OF_STORE)
