@@ -15,7 +15,7 @@ from factories import NOW, make_collected, make_job, make_samples
 from benchmarks._drawn_boards import DrawnJob, write_answer
 from collectors.readings.exposition_text import read_prometheus_json
 from dashboard.cli import main
-from dashboard.resources.idle_rows import MAX_AGE, IdleRow, idle_rows
+from dashboard.common.attested_idle import MAX_AGE, AttestedJob, attested_jobs
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.feasible_changes import UNREAD_COUNT
@@ -38,14 +38,14 @@ def late(frame: pd.DataFrame, minutes: float, until: float = 0.0) -> pd.Series:
 
 def row_of(
     folder: Path, frame: pd.DataFrame, job: Job | None = None, now: datetime = NOW
-) -> IdleRow:
+) -> AttestedJob:
     """The row of the one job, from a live source."""
     job = replace(job or make_job(gpu_count=BOARDS), source="prometheus")
     collected = make_collected(frame, (job,))
     collected = replace(collected, report=replace(collected.report, source="prometheus"))
     with filled(f"duckdb:///{folder / 't.duckdb'}") as store:
         store.keep(collected)
-        (row,) = idle_rows(store.reader, now=now)
+        (row,) = attested_jobs(store.reader, now=now)
     return row
 
 
@@ -135,7 +135,7 @@ def test_jobs_that_do_not_run_have_no_row(tmp_path: Path, state: JobState) -> No
     """They hold no GPU."""
     with filled(f"duckdb:///{tmp_path / 't.duckdb'}") as store:
         store.keep(make_collected(rest(), (scheduled(state),)))
-        assert idle_rows(store.reader, now=NOW) == []
+        assert attested_jobs(store.reader, now=NOW) == []
 
 
 def test_the_command_tells_of_a_recording_at_its_end(

@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
 from collectors.shared.collect import MAX_SKEW
+from dashboard.common.attested_idle import AttestedJob, attested_jobs
 from dashboard.common.escaping import shown
 from dashboard.cycle.cycle_thread import CycleState
-from dashboard.resources.idle_rows import IdleRow, idle_rows
 from data.records.plans import Plan
 from data.records.recommendations import Range, Savings
 from data.settings.serving import ServingSettings
@@ -67,7 +67,7 @@ class OwnMetrics:
         self._stopped = stopped
         self._serving = serving
         self._plan: _PlanFacts | None = None
-        self._idle: tuple[datetime, list[IdleRow]] = (_NEVER, [])
+        self._idle: tuple[datetime, list[AttestedJob]] = (_NEVER, [])
 
     def exposition(self, now: datetime) -> bytes:
         """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
@@ -212,7 +212,7 @@ class OwnMetrics:
         if not self._serving().named_on_metrics:
             return
         if not timedelta(0) <= now - self._idle[0] < _MINUTE:
-            self._idle = now, idle_rows(self._reader, now=now)
+            self._idle = now, attested_jobs(self._reader, now=now)
         family = GaugeMetricFamily(
             "trimtab_job_idle_seconds",
             "Time that a running job was certainly idle; 0: active, or not known.",

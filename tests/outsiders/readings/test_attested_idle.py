@@ -8,7 +8,7 @@ from outsiders.campaign import SEED, scenario_count, source_of
 
 from benchmarks._drawn_boards import DrawnJob, draw, is_hidden, truth_of, write_answer
 from collectors.readings.exposition_text import read_prometheus_json
-from dashboard.resources.idle_rows import IdleRow, idle_rows
+from dashboard.common.attested_idle import AttestedJob, attested_jobs
 from data.base.units import IDLE_RATIO
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.store import open_store
@@ -17,14 +17,14 @@ JOBS_A_SCENARIO, JOBS_A_STORE = 20, 400
 MAX_MISSED = 0.02
 
 
-def rows_of(jobs: list[DrawnJob], folder: Path) -> dict[str, IdleRow]:
+def rows_of(jobs: list[DrawnJob], folder: Path) -> dict[str, AttestedJob]:
     """What is attested of the jobs after an import, by job."""
     write_answer(jobs, folder / "answer.json")
     with open_store(f"duckdb:///{folder / 'readings.db'}") as store:
         store.keep(read_prometheus_json(folder / "answer.json", load_gpu_catalogue()))
         end = store.reader.latest_sample_at()
         assert end is not None
-        return {row.job_id: row for row in idle_rows(store.reader, now=end)}
+        return {row.job_id: row for row in attested_jobs(store.reader, now=end)}
 
 
 def worked_since(job: DrawnJob, since: datetime) -> bool:

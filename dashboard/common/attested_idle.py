@@ -32,7 +32,7 @@ _SEEN_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleRow:
+class AttestedJob:
     """A running job that holds GPUs, and whether it is certain that they do nothing.
 
     `state` is idle or active. `idle_since` is None of an active job, and of one that has been idle
@@ -50,7 +50,7 @@ class IdleRow:
     evidence: str
 
 
-def idle_rows(reader: StoreReader, *, now: datetime) -> list[IdleRow]:
+def attested_jobs(reader: StoreReader, *, now: datetime) -> list[AttestedJob]:
     """Return a row for each job that runs; a recording is judged at its newest reading."""
     newest = reader.latest_sample_at(until=now)
     if newest is None:
@@ -63,47 +63,47 @@ def idle_rows(reader: StoreReader, *, now: datetime) -> list[IdleRow]:
         "", start=start, end=newest, slot_seconds=SLOT_SECONDS, seen_since=start
     )
     past = job_histories(history)
-    contradicted = reader.contradicted_jobs(end=newest)
+    doubtful = reader.contradicted_jobs(end=newest)
     signals = reader.signals(start=start, end=newest, seen_since=start)
     rows = []
     for job in reader.jobs(seen_since=newest - _SEEN_WITHIN):
         if not job.gpu_count or job.scheduling.state in (JobState.PENDING, *OVER):
             continue
-        counters = {counter.counter for counter in contradicted.get(job.job_id, ())}
-        read = past.get(job.job_id, NO_HISTORY)
-        rows.append(_row(job, read, at, sorted(counters), signals.get(job.job_id, "")))
+        counters = {counter.counter for counter in doubtful.get(job.job_id, ())}
+        history_of = past.get(job.job_id, NO_HISTORY)
+        rows.append(_row(job, history_of, at, sorted(counters), signals.get(job.job_id, "")))
     return rows
 
 
 def _row(
-    job: Job, past: "JobHistory", at: datetime, contradicted: list[str], signal: str
-) -> IdleRow:
+    job: Job, past: "JobHistory", at: datetime, counters: list[str], signal: str
+) -> AttestedJob:
     starts = past.slot_start.astype("datetime64[s]").astype("int64")
     until = min(at, _time(starts[-1]) + _SLOT) if len(starts) else None
     rests = _rests(past, job.gpu_count)
     first = _first_of_rest(starts, rests)
     since = None if first == len(starts) else _time(starts[first])
-    rested = timedelta(0) if until is None or since is None else until - since
-    doubt = _doubt(job, at, until, contradicted)
-    if not doubt and rested < _LEAST:
+    rest = timedelta(0) if until is None or since is None else until - since
+    doubt = _doubt(job, at, until, counters)
+    if not doubt and rest < _LEAST:
         doubt = _last_work(past, starts, rests)
     evidence = doubt or (
         f"{signal or 'utilization'} of {count_text(job.gpu_count, 'GPU')} at most "
         f"{100 * IDLE_RATIO:g} % in each reading since then; no counter contradicts it"
     )
-    return IdleRow(
+    return AttestedJob(
         job_id=job.job_id,
         namespace=job.namespace,
         gpus=job.gpu_count,
         state="active" if doubt else "idle",
         idle_since=None if doubt else since,
-        idle_minutes=0.0 if doubt else rested / _MINUTE,
+        idle_minutes=0.0 if doubt else rest / _MINUTE,
         read_until=until,
         evidence=evidence,
     )
 
 
-def _doubt(job: Job, at: datetime, until: datetime | None, contradicted: list[str]) -> str:
+def _doubt(job: Job, at: datetime, until: datetime | None, counters: list[str]) -> str:
     """Return the reason that readings say nothing of the job now, '' where they do."""
     if job.scheduling.state is JobState.SUSPENDED:
         return "it is suspended"
@@ -113,8 +113,8 @@ def _doubt(job: Job, at: datetime, until: datetime | None, contradicted: list[st
         return "it was not read in the last day"
     if at - until > MAX_AGE:
         return f"its newest reading is {(at - until) / _MINUTE:.0f} min old; see `trimtab doctor`"
-    if contradicted:
-        return f"other counters of its boards contradict {', '.join(contradicted)}"
+    if counters:
+        return f"other counters of its boards contradict {', '.join(counters)}"
     return ""
 
 
@@ -136,7 +136,7 @@ def _first_of_rest(starts: "Seconds", rests: "Flags") -> int:
 
 
 def _last_work(past: "JobHistory", starts: "Seconds", rests: "Flags") -> str:
-    """Return the reason that a job with readings of now has not rested for long enough."""
+    """Return the reason that a job with readings of now is not at rest for long enough."""
     work = [place for place, is_rest in enumerate(rests) if not is_rest]
     if not work or starts[work[-1]] < starts[-1] - _LEAST.total_seconds():
         return f"it was read for less than {_LEAST / _MINUTE:g} min"
