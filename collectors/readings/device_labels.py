@@ -87,7 +87,7 @@ def in_our_words(metric: str, labels: Labels) -> Labels:
     uuid = _first(ours, *_UUID_LABELS)
     if not _WHOLE_UUID.fullmatch(uuid):
         node, index = node_of(ours), _first(ours, "gpu") or uuid
-        if not node or index.startswith("MIG-"):
+        if not node or not index or index.startswith("MIG-"):
             raise UnreadDeviceError
         uuid = f"{node}/{'gpu' * index.isdigit()}{index}"
     for name in _UUID_LABELS:

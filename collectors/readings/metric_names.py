@@ -20,7 +20,7 @@ from data.facts.gpu_resources import NOT_READ
 PERCENT = 0.01
 _UNITS = {
     "": 1.0, "%": PERCENT, "% or ratio": PERCENT, "bytes": 1 / 1_048_576, "Hz": 1e-6,
-    "mW": 1e-3, "mJ": 1e-3, "uJ": 1e-6, "ns": 1e-9,
+    "mW": 1e-3, "uW": 1e-6, "mJ": 1e-3, "uJ": 1e-6, "ns": 1e-9,
 }  # fmt: skip
 """Unit of an exporter to the factor into ours: MiB, MHz, W, J, s, and ratios from 0 to 1."""
 _LEAST_MIB, _LEAST_WATTS, _MOST_WATTS = 1.0, 1.0, 4_000.0
@@ -199,13 +199,19 @@ _AMD, _UNKNOWN = "AMD's device-metrics-exporter", "an exporter that is not known
 _FAMILIES = (
     (
         re.compile(
+            r"amd_gpu_(?:dev_id|power(?:_cap)?|[sm]clk|current_\w+|(?:memory_)?use_percent)"
+        ),
+        "amd_smi_exporter",
+    ),
+    (
+        re.compile(
             r"amd_(?:gpu|smi)_\w+|rocm_\w+|gpu_(?:gfx|umc|mma|vcn|edge|junction|xgmi|ecc|\w*package)_\w+"
             r"|gpu_\w*(?:vram|gtt)\w*"
         ),
         _AMD,
     ),
     (re.compile(r"habanalabs_\w+"), "Intel's Gaudi exporter"),
-    (re.compile(r"xpum_\w+"), "Intel's XPU manager"),
+    (re.compile(r"xpum_\w+"), "Intel's XPU Manager 1"),
     (re.compile(r"npu_\w+|ascend_\w+"), "Huawei's NPU exporter"),
     (re.compile(r"neuron(?:core)?_\w+"), "AWS Neuron's monitor"),
     (re.compile(r"(?:hy_)?dcu_\w+"), "Hygon's DCU exporter"),

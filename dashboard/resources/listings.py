@@ -10,6 +10,7 @@ from dashboard.accounting.cost.applications import ApplicationRow, application_r
 from dashboard.accounting.facility.capacity import CapacityRow, capacity_rows
 from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.accounting.savings.ledger import ledger
+from dashboard.common.attested_idle import AttestedJob, attested_jobs
 from dashboard.resources.alerts import urgent_facts
 from dashboard.resources.queue_rows import QueueRow, queue_rows
 from dashboard.resources.resource import View
@@ -104,6 +105,14 @@ LISTINGS: Mapping[str, Listing] = {
         key=lambda job: (job.job_id,),
         row=job_row,
         empty=_NO_JOB,
+    ),
+    "idle-jobs": Listing(
+        about="The jobs that run: certainly idle and since when, or active and why",
+        kind=AttestedJob,
+        read=lambda view: attested_jobs(view.reader, now=view.clock()),
+        key=lambda row: (row.job_id,),
+        anyone=False,
+        empty=f"No job with GPUs runs. {_ASKED}",
     ),
     "applications": Listing(
         about="The workloads that own jobs, each once",

@@ -24,8 +24,8 @@ class ServingSettings(Section, name="serving"):
     )
     named_on_metrics: bool = documented(
         False,
-        "give trimtab_required_replicas on /metrics, which names namespaces and services to "
-        "whoever reaches the port",
+        "give trimtab_required_replicas and trimtab_job_idle_seconds on /metrics, which name "
+        "namespaces, services and jobs to whoever reaches the port",
     )
 
 

@@ -105,6 +105,35 @@ ALL_SMI = (
     f"all_smi_gpu_power_consumption_watts{{{ALL_SMI_LABELS}}} 400.5\n"
 )
 """Series as in the tests of all-smi."""
+XPU_1_LABELS = (
+    'uuid="00000000-0000-0000-f957-23bfb9a79a7a",dev_name="Intel(R) Data Center GPU Max 1550",'
+    'pci_dev="0xbd5",vendor="Intel(R) Corporation",pci_bdf="0000:29:00.0",dev_file="card1",'
+    'node="x2",kube_pod="p",kube_namespace="vision",kube_container="c"'
+)
+XPU_1 = (
+    f"xpum_engine_ratio{{{XPU_1_LABELS}}} 0.35\n"
+    f'xpum_engine_ratio{{{XPU_1_LABELS},sub_dev="1"}} 0.99\n'
+    f"xpum_memory_used_bytes{{{XPU_1_LABELS}}} 8589934592\n"
+    f"xpum_power_watts{{{XPU_1_LABELS}}} 310.5\n"
+    'xpum_power_watts{node="x2",card="2147483649"} 621\n'
+    f"xpum_energy_joules_total{{{XPU_1_LABELS}}} 2.6e7\n"
+    f'xpum_temperature_celsius{{{XPU_1_LABELS},location="mem"}} 199\n'
+)
+"""Names, labels and scales as in the source of intel/xpumanager, rest/."""
+
+
+def amd_smi(place: int, busy: float = 35.0, power: float = 135e6) -> str:
+    """The exposition of one board, as in stand-ins of amd/amd_smi_exporter and its dashboards."""
+    return "".join(
+        f'amd_{name}{{{name}="{place}",productname="AMD Instinct MI300X OAM",instance="m7:2021"}} '
+        f"{value}\n"
+        for name, value in (
+            ("gpu_use_percent", busy), ("gpu_memory_use_percent", 20), ("gpu_power", power),
+            ("gpu_current_temperature", 42_000), ("gpu_SCLK", 2.1e9),
+        )
+    )  # fmt: skip
+
+
 BOARDS = {
     "AMD's device-metrics-exporter": (
         amd(pod="vision", busy=35.0),
@@ -128,6 +157,16 @@ BOARDS = {
             "GPU-6a2b1c0d-1111-2222-3333-444455556666", "node-0058", "H200-SXM-141GB", "",
             0.35, 8192, 400.5,
         ),
+    ),
+    "Intel's XPU Manager 1": (
+        XPU_1,
+        (
+            "x2/00000000-0000-0000-f957-23bfb9a79a7a", "x2", "Intel(R) Data Center GPU Max 1550",
+            "vision/p", 0.35, 8192, 310.5,
+        ),
+    ),
+    "amd_smi_exporter": (
+        amd_smi(3), ("m7/gpu3", "m7", "MI300X-192GB", "", 0.35, None, 135.0)
     ),
 }  # fmt: skip
 COLUMNS = [
@@ -257,6 +296,18 @@ def test_one_board_of_two_exporters_is_counted_once(tmp_path: Path) -> None:
     labels = 'UUID="GPU-1",gpu="3",Hostname="g7",modelName="NVIDIA L4",hpc_job="812"'
     collected = recording(tmp_path, SLURM + f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 35\n")
     assert collected.samples["gpu_uuid"].tolist() == ["GPU-1"]
+
+
+def test_boards_that_each_metric_numbers_in_a_label_of_its_own_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    """A power in watts, where the exporter's releases before gave microwatts, is unknown."""
+    collected = recording(tmp_path, amd_smi(0) + amd_smi(1, busy=0.0, power=140.0))
+    assert rows(collected) == {
+        ("m7/gpu0", "m7", "MI300X-192GB", "", 0.35, None, 135.0),
+        ("m7/gpu1", "m7", "MI300X-192GB", "", 0.0, None, None),
+    }
+    assert [text for text in collected.report.warnings if "amd_gpu_power" in text]
 
 
 def test_an_instance_without_its_board_is_not_read(tmp_path: Path) -> None:

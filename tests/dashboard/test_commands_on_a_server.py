@@ -1,13 +1,16 @@
 """`--server URL --token-file FILE`: as on the store, with the rights of the token."""
 
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,17 +19,21 @@ from beds.api_clients import PROXY, guarded_api, two_owners
 from beds.faulty_server import faulty_server, says
 from beds.same_figures import differences
 from command_kinds import READS
+from factories import make_collected, make_job, make_samples
 
 from dashboard.cli import main
 from dashboard.decisions.service import DecisionService
+from data.base.clock import utc_now
 from data.records.commands import Person
 from data.settings.access import AccessSettings
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/idle_jobs.py"
 ACCESS: AccessSettings = replace(PROXY, allowed_hosts="127.0.0.1")
 SAME = (
-    "jobs", "jobs --by application", "gpus", "nodes", "queue", "quotas", "capacity", "heat",
+    "jobs", "jobs --by application", "jobs --idle", "gpus", "nodes", "queue", "quotas", "capacity",
+    "heat",
     "sources", "urgent", "audit list", "samples --gpu GPU-0000",
     "samples --slots --job search/chat",
     "findings list", "findings list --all --sort number", "findings list --state open",
@@ -297,3 +304,30 @@ def test_an_endless_list_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert main(["--server", server.url, "--token-file", str(token), "jobs"]) == 1
         assert len(server.asked) == 2
     assert "is no Trimtab of this version" in capsys.readouterr().err
+
+
+def rested(host: Host, job_id: str, at: datetime) -> None:
+    """Keep two hours of a live job at rest up to a time."""
+    job = make_job(job_id, source="prometheus", last_seen_at=at)
+    frame = make_samples(job_id=job_id, end=at, minutes=120, utilization_ratio=0.0)
+    collected = make_collected(frame, (job,))
+    host.store.keep(replace(collected, report=replace(collected.report, source="prometheus")))
+
+
+@pytest.mark.parametrize("case", ["as it is", "of another token", "old", "not reached"])
+def test_the_example_prints_idle_jobs_or_nothing(tmp_path: Path, case: str) -> None:
+    """It checks signature and age of what a real server answers."""
+    with hosting(tmp_path) as host:
+        token = Path(host.words("vera", "viewer")[-1]).read_text("utf-8").strip()
+        rested(host, "lab/notebook-1", utc_now() - timedelta(hours=2 if case == "old" else 0))
+        url = "http://127.0.0.1:9" if case == "not reached" else host.url
+        code = EXAMPLE.read_text("utf-8")
+        if case == "of another token":
+            code = code.replace("hmac.new(token.encode()", "hmac.new(b'of another'")
+        done = subprocess.run(
+            [sys.executable, "-c", code, url, "--minutes", "60"],
+            env=os.environ | {"TRIMTAB_TOKEN": token}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    expected = {"as it is": (0, "lab/notebook-1\n"), "old": (0, "")}
+    assert (done.returncode, done.stdout) == expected.get(case, (1, "")), done.stderr
+    assert bool(done.stderr) == (case not in expected)

@@ -1,6 +1,7 @@
 """Answers that are made once and given until the data change, each with its ETag."""
 
 import hashlib
+import hmac
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from data.store.handles.cached_reader import CachedReader
 
 Answer = TypeVar("Answer")
 _MINUTE, _TAG_LENGTH = 60, 32
+SIGNATURE, _API = "Trimtab-Signature", "/api/v1/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,23 @@ def response(request: Request, stored: Document) -> Response:
     tags = request.headers.get("if-none-match", "")
     if stored.tag in {part.strip().removeprefix("W/") for part in tags.split(",")}:
         return Response(status_code=304, headers=headers)
+    headers |= _signature(request, stored.body)
     return Response(stored.body, media_type="application/json", headers=headers)
+
+
+def _signature(request: Request, body: bytes) -> dict[str, str]:
+    """Return the header by which whoever holds the token of the request can check its answer.
+
+    It is over path, query and body, so that the answer to one question is none to another; a proxy
+    may put something in front of the path.
+    """
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        return {}
+    path = request.url.path.rpartition(_API)[2]
+    question = f"{_API}{path}?{request.url.query}\n".encode()
+    code = hmac.new(token.strip().encode(), question + body, hashlib.sha256).hexdigest()
+    return {SIGNATURE: f"sha256={code}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,11 @@ class UsedJobRow(JobRow):
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
     options.listed = "applications" if options.by == "application" else "jobs"
-    if not any(getattr(options, name) for name in _OF_STORE):
+    filters = [name for name in _OF_STORE if getattr(options, name)]
+    if options.idle:
+        _refuse_with_idle(options, filters)
+        options.listed = "idle-jobs"
+    if not filters:
         return list_(options)
     if asks_a_server(options):
         refuse_with_server(options, *_OF_STORE)
@@ -80,6 +84,14 @@ def jobs(options: argparse.Namespace) -> int:
     documents = [asdict(row) for row in rows]
     print_rows(documents, options.format, columns=columns_of(kind), empty=empty)
     return 0
+
+
+def _refuse_with_idle(options: argparse.Namespace, filters: list[str]) -> None:
+    others = [f"--{name}" for name in filters] + ["--by application"] * (
+        options.by == "application"
+    )
+    if others:
+        raise SettingsError(f"--idle does not go with {others[0]}", "Leave one of them out.")
 
 
 def _matches(reader: StoreReader, query: JobFilter) -> Iterable[Job]:

@@ -3,20 +3,22 @@
 Names carry their unit as Prometheus asks. What is unknown has no series, so that an alert on
 `absent()` finds it; a 0 is a measured 0. Whoever reaches the port reads them without signing in, so
 no person, job or namespace is named: recommendations are told by kind and state, and the largest of
-the waiting ones by id. A thousand jobs make no thousand series. The one exception is off until
-`serving.named_on_metrics`: the replicas that inference services need, which autoscalers ask for.
+the waiting ones by id. A thousand jobs make no thousand series. The exceptions are off until
+`serving.named_on_metrics`: the replicas that inference services need, which autoscalers ask for,
+and for how long each job has certainly been idle.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
 from collectors.shared.collect import MAX_SKEW
+from dashboard.common.attested_idle import AttestedJob, attested_jobs
 from dashboard.common.escaping import shown
 from dashboard.cycle.cycle_thread import CycleState
 from data.records.plans import Plan
@@ -29,7 +31,8 @@ SERVICES = 1000
 NAMED = 100
 """Waiting recommendations that get a series of their own, largest central saving first."""
 _MAX_LABEL = 200
-_HOUR = timedelta(hours=1)
+_HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
     "gpu_hours": ("GPU-hours of the present model", lambda entry: entry.gpu_hours),
     "energy_kilowatthours": ("site energy, kWh", lambda entry: entry.energy_kwh),
@@ -64,6 +67,7 @@ class OwnMetrics:
         self._stopped = stopped
         self._serving = serving
         self._plan: _PlanFacts | None = None
+        self._idle: tuple[datetime, list[AttestedJob]] = (_NEVER, [])
 
     def exposition(self, now: datetime) -> bytes:
         """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
@@ -80,6 +84,7 @@ class OwnMetrics:
         yield from self._fleet()
         yield from self._advice(now)
         yield from self._services(now)
+        yield from self._idle_jobs(now)
 
     def _freshness(self, now: datetime) -> Iterator[Metric]:
         state, cycle = self._state(), self._reader.last_cycle()
@@ -200,6 +205,26 @@ class OwnMetrics:
                 replicas[labels] = max(required, replicas.get(labels, required))
         for labels, required in replicas.items():
             family.add_metric(labels, required)
+        yield family
+
+    def _idle_jobs(self, now: datetime) -> Iterator[Metric]:
+        """Yield for how long each running job has certainly been idle, made once a minute."""
+        if not self._serving().named_on_metrics:
+            return
+        if not timedelta(0) <= now - self._idle[0] < _MINUTE:
+            self._idle = now, attested_jobs(self._reader, now=now)
+        family = GaugeMetricFamily(
+            "trimtab_job_idle_seconds",
+            "Time that a running job was certainly idle; 0: active, or not known.",
+            labels=["job_id"],
+        )
+        # Names that are cut may be alike: of these the one at work counts.
+        seconds: dict[str, float] = {}
+        for row in self._idle[1]:
+            name, idle = _label(row.job_id), 60 * row.idle_minutes
+            seconds[name] = min(idle, seconds.get(name, idle))
+        for name, idle in seconds.items():
+            family.add_metric([name], idle)
         yield family
 
     def _plan_facts(self) -> _PlanFacts | None:

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from beds.api_clients import LOCAL, clients
-from factories import NOW, make_plan, make_range
+from factories import NOW, make_collected, make_job, make_plan, make_range, make_samples
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard.cycle.cycle_thread import CycleState
@@ -63,15 +64,21 @@ def documents(name: str) -> list[dict[str, Any]]:
     return [entry for entry in found if entry["kind"] == "ScaledObject"]
 
 
-def metric(store: Store, now: datetime, settings: ServingSettings = NAMED) -> dict[str, float]:
+def metric(
+    store: Store,
+    now: datetime,
+    settings: ServingSettings = NAMED,
+    name: str = "trimtab_required_replicas",
+    label: str = "workload",
+) -> dict[str, float]:
     """The metric by workload, as Prometheus' own parser reads it."""
     own = OwnMetrics(store.reader, CycleState, lambda: False, lambda: settings)
     families = text_string_to_metric_families(own.exposition(now).decode())
     return {
-        sample.labels["workload"]: sample.value
+        sample.labels[label]: sample.value
         for family in families
         for sample in family.samples
-        if sample.name == "trimtab_required_replicas"
+        if sample.name == name
     }
 
 
@@ -114,6 +121,18 @@ def test_services_are_named_on_metrics_only_where_asked_and_not_without_end(stor
     found = metric(store, NOW)
     assert len(found) == SERVICES
     assert "a/4" not in found
+
+
+def test_jobs_that_are_idle_are_named_on_metrics_only_where_asked(store: Store) -> None:
+    """A running job has a series; of one that is not certainly idle it is 0."""
+    frame = make_samples(job_id="lab/x", minutes=120, utilization_ratio=0.0)
+    busy = make_samples(job_id="lab/y", minutes=120).assign(gpu_uuid="GPU-9")
+    jobs = make_job("lab/x"), make_job("lab/y")
+    store.keep(make_collected(pd.concat([frame, busy]), jobs))
+    named = {"name": "trimtab_job_idle_seconds", "label": "job_id"}
+    idle = metric(store, NOW, **named)
+    assert (idle["lab/x"], idle["lab/y"]) == (pytest.approx(7200, abs=300), 0.0)
+    assert metric(store, NOW, ServingSettings(), **named) == {}
 
 
 def test_engines_without_a_pod_are_told_apart_by_their_model(store: Store) -> None:
