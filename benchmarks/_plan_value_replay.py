@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks._naive_model import NaiveModel
 from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -26,7 +27,6 @@ from data.settings.energy import EnergySettings
 from data.settings.fleet import NodeSettings
 from forecasting.jobs.forecast_path import PathTask, path_of
 from forecasting.jobs.path_pool import paths_of
-from forecasting.models.naive_model import NaiveModel
 from forecasting.series.demand_series import DemandSeries
 from planner.costs.configurations import Option
 from planner.costs.cost import change_cost, slot_costs

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 
 from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import watched_in
-from dashboard.cycle.prepare_answers import prepare_answers
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
@@ -43,7 +42,7 @@ def write_cycle(
     """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said.
 
     `passed` hears the name of each stage at its end: view, forecast, memory, problem, plan, advice,
-    kept, prepared.
+    kept.
     """
     started = time.monotonic()
     planning = settings.planning
@@ -86,8 +85,6 @@ def write_cycle(
         recommendations=advice.recommendations,
     )
     passed("kept")
-    prepare_answers(store, settings, now=now)
-    passed("prepared")
 
 
 def _forecasts(

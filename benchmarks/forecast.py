@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks._model_comparison import compare_models
+from benchmarks._naive_model import NaiveModel
 from benchmarks.demand_sets import DemandSet, helios, philly
 from benchmarks.forecast_judging import (
     DAY,
@@ -40,8 +42,6 @@ from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
 from forecasting.jobs.path_pool import paths_of
 from forecasting.mix.model import MixModel
 from forecasting.models.backtest import inside_band, pinball_losses
-from forecasting.models.model_comparison import compare_models
-from forecasting.models.naive_model import NaiveModel
 
 RESULTS = Path(__file__).parent / "results" / "forecast.md"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks._naive_model import NaiveModel
 from dashboard.accounting.facility.heat import HISTORY_DAYS
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
 from data.settings.all_settings import PlanningSettings
 from forecasting.jobs.forecast_path import PathTask
 from forecasting.jobs.path_pool import paths_of
-from forecasting.models.naive_model import NaiveModel
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.series.demand_series import DemandSeries, Values
 

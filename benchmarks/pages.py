@@ -6,7 +6,8 @@ cycle; --stores keeps them for the next run. A real `trimtab serve` answers in a
 A page is opened as a browser opens it, a new session over HTTP and websocket, until its script has
 run; what Chromium then takes to draw is not in these figures, since on a shared machine it swings
 by more than what is to be measured (`tests/browser/test_large_fleet.py` draws every view of 10,000
-GPUs). Cold is the first answer after the start of the server, warm every later one.
+GPUs). Cold is the first answer after the start of the server, which meanwhile asks its own reader
+what pages ask first; warm is every later one.
 """
 
 import argparse

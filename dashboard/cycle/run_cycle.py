@@ -15,7 +15,6 @@ from dashboard.common.stale_readings import WAY_OUT
 from dashboard.cycle.context import World
 from dashboard.cycle.grid_refresh import refresh_grid
 from dashboard.cycle.planning_facts import plan_from, read_facts
-from dashboard.cycle.prepare_answers import prepare_answers
 from data.base.clock import require_utc
 from data.base.counts import count_text
 from data.base.errors import sentence
@@ -147,8 +146,6 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         plan=plan,
         recommendations=advice.recommendations,
     )
-    world.progress("prepare", 0, 1)
-    prepare_answers(world.store, world.settings, now=now)
     if basis.grid.why_not:
         logger.warning("plan without a forecast of the grid: %s", basis.grid.why_not)
     if facts.withheld:

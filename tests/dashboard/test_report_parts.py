@@ -161,7 +161,7 @@ def test_sentences_round_as_tables_do(
         assert f"the fleet had on average {size}" in text
     pages = pypdfium2.PdfDocument(render_pdf(changed))
     told = " ".join(page.get_textpage().get_text_range() for page in pages)
-    assert f"The fleet had on average {size}" in " ".join(told.split())
+    assert f"the fleet had on average {size}" in " ".join(told.split())
 
 
 def test_idle_hours_are_in_the_finding_and_in_the_parts(report: WeeklyReport) -> None:

@@ -68,6 +68,6 @@ def test_links_of_tables_carry_the_scope(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_cluster_is_asked_for_where_there_are_several(
     choices: dict[str, tuple[str, ...]], asks: bool
 ) -> None:
-    """Answers that an earlier version prepared know of none."""
+    """Without a second one nothing is to choose."""
     assert asks_for("cluster", choices) is asks
     assert asks_for("namespace", choices)

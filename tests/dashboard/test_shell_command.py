@@ -1,17 +1,13 @@
-"""Completion in a real bash, and the manual page as man and groff read it."""
+"""Completion in a real bash."""
 
 import argparse
-import re
 import shlex
 import subprocess
-from datetime import date
 from pathlib import Path
 
 import pytest
 
 from dashboard.cli import main
-from dashboard.cli.operate.completion_command import manual_page, parsers_of
-from dashboard.cli.parser.add_command import examples
 from dashboard.cli.parser.parser import build_parser
 
 
@@ -83,21 +79,3 @@ def test_zsh_gets_a_function_of_its_own_kind(capsys: pytest.CaptureFixture[str])
     """Its shell reads the first line of a file in its function path."""
     assert main(["completion", "zsh"]) == 0
     assert capsys.readouterr().out.startswith("#compdef trimtab\n")
-
-
-@pytest.mark.slow  # `make check` needs no program of Debian's
-def test_the_manual_page_is_read_without_a_complaint_and_is_whole() -> None:
-    """Nothing is warned of; every command and option is on the page as it is typed."""
-    page = manual_page(build_parser(), made_on=date(2026, 11, 24))
-    done = subprocess.run(
-        ["groff", "-k", "-man", "-Tutf8", "-ww", "-P-c"], input=page.encode(), capture_output=True,
-        check=True,
-    )  # fmt: skip
-    assert done.stderr == b""
-    shown = re.sub(r".\x08", "", done.stdout.decode())
-    for parser in parsers_of(build_parser()):
-        assert parser.prog in shown
-        for action in parser._actions:
-            for option in action.option_strings:
-                assert option in shown
-    assert examples()["savings"][0] in shown

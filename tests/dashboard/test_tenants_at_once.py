@@ -11,9 +11,7 @@ from reliability import Measured
 
 from benchmarks.load import cross_talk, owners_sign_in, people_at_once
 from benchmarks.pages import p95
-from dashboard.cycle.prepare_answers import prepare_answers
 from data.base.clock import floor_to_slot, utc_now
-from data.settings.all_settings import Settings
 from data.store import open_store
 
 JOBS = {"ada": "search/ranker-0", "bob": "vision/segmenter-7"}
@@ -43,7 +41,6 @@ def fill(url: str) -> None:
                 for recommendation in advice
             ],
         )
-        prepare_answers(store, Settings(), now=now)  # of the whole fleet: nobody here may see one
 
 
 @pytest.mark.slow

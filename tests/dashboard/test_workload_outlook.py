@@ -171,5 +171,3 @@ def test_the_command_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert first["gpu_models"] == {H100: 1.0}
     assert main(["--store", url, "forecast", "--by", "workload"]) == 0
     assert "team/ann/train" in capsys.readouterr().out
-    assert main(["--store", url, "forecast", "--by", "workload", "--backtest"]) == 2
-    assert "--backtest has no --by workload" in capsys.readouterr().err

@@ -24,17 +24,15 @@ from data.store.facts.energy_parts import EnergyKey, Periods
 from data.store.facts.job_sql import TENANT_NAMES
 from data.store.facts.samples_sql import ENERGY_KEYS
 from data.store.facts.traced_reader import TracedRange
-from data.store.handles.answer_recorder import prepare
 from data.store.handles.cached_reader import CachedReader
 from data.store.handles.tenant_reader import _SEEN, CLOSED, OPEN, OwnedReader
-from data.store.results.prepared_answers import QUESTIONS
 
 Read = Callable[[StoreReader], object]
 DAY = timedelta(days=1)
 WHOLE = frozenset({
     "clock", "version", "remember", "counts", "free_mib", "observed_until", "latest_sample_at",
     "recording", "collected_until", "boards_since", "forecast_counts", "last_cycle", "owned_jobs",
-    "prepared_answers", "count_readings", "count_slots", "workloads_made_at",
+    "count_readings", "count_slots", "workloads_made_at",
 })  # fmt: skip
 """What answers by numbers and times alone."""
 FOR_THE_FLEET = frozenset({
@@ -49,20 +47,13 @@ FOR_THE_FLEET = frozenset({
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Store, datetime]]:
-    """Two tenants with rows of every kind, on both engines; all that can be is prepared."""
+    """Two tenants with rows of every kind, on both engines."""
     stores = Stores(engine=request.param, server=lambda: request.getfixturevalue("postgres"))
     with (
         stores.empty(tmp_path_factory.mktemp("tenants")) as url,
         open_store(url, create=True) as store,
     ):
         end = fill(store, utc_now())
-
-        def ask(reader: StoreReader) -> None:
-            for ways in questions(store.reader, end).values():
-                for way in ways:
-                    way(reader)
-
-        assert prepare(store, ask, at=end) >= len(QUESTIONS) - 1
         yield store, end
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from forecasting_cases import daily, series
 
+from benchmarks._model_comparison import compare_models, origins_of, scale_of
+from benchmarks._naive_model import NaiveModel
 from forecasting.mix.model import MixModel
-from forecasting.models.model_comparison import compare_models, origins_of, scale_of
-from forecasting.models.naive_model import NaiveModel
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.prophet.model import ProphetModel
 

@@ -1,13 +1,12 @@
 """Preview of a change, worked out when it is asked for."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from dashboard.api.http.context import ApiWorld
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.service import DecisionService
 from data.base.errors import ApplyError, CollectorError
-from data.records.changes import Change
+from data.base.rows import row_of
 from data.records.commands import Person
 
 
@@ -77,26 +76,15 @@ def preview_of(
 def looked_at(service: DecisionService, digest: str, person: Person) -> LivePreview:
     """Return the result of a look at the target. Errors: those of `DecisionService.preview`."""
     preview = service.preview(digest, person)
+    change, rehearsal = preview.change, preview.rehearsal
     return LivePreview(
-        **_change_fields(preview.change),
-        rehearsed=preview.rehearsal.rehearsed,
-        refusals=list(preview.rehearsal.refusals),
-        differences=list(preview.rehearsal.differences),
-        warnings=list(preview.rehearsal.warnings),
+        change_digest=change.digest,
+        target=change.target.name,
+        steps=[row_of(PreviewStep, step) for step in change.steps],
+        undo=[row_of(PreviewStep, step) for step in change.undo],
+        notes=list(change.notes),
+        rehearsed=rehearsal.rehearsed,
+        refusals=list(rehearsal.refusals),
+        differences=list(rehearsal.differences),
+        warnings=list(rehearsal.warnings),
     )
-
-
-def _change_fields(change: Change) -> dict[str, Any]:
-    def steps(which: str) -> list[PreviewStep]:
-        rows = [asdict(step) for step in getattr(change, which)]
-        return [
-            PreviewStep(**{name: step[name] for name in PreviewStep.__slots__}) for step in rows
-        ]
-
-    return {
-        "change_digest": change.digest,
-        "target": change.target.name,
-        "steps": steps("steps"),
-        "undo": steps("undo"),
-        "notes": list(change.notes),
-    }

@@ -64,7 +64,6 @@ _WORDS = MappingProxyType(
         "forecast groups": "groups forecast",
         "plan": "steps of the plan",
         "keep": "kept",
-        "prepare": "answers for the pages prepared",
     }
 )
 

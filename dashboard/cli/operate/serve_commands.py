@@ -51,6 +51,7 @@ def serve_pages(
     from dashboard.api.unix_socket import LocalDoor, local_app
     from dashboard.web.access.context import WebWorld
     from dashboard.web.access.local_peer import printed_address
+    from dashboard.web.server.first_answers import asking_first
     from dashboard.web.server.server import serve as serve_web
 
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
@@ -62,7 +63,8 @@ def serve_pages(
         # A stop that is ordered once the address is printed finds the process that applies.
         with parts.running():
             print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
-            yield
+            with asking_first(web).running():
+                yield
 
     web = WebWorld(
         store=parts.store,

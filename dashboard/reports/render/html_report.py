@@ -111,6 +111,11 @@ def render_html(report: WeeklyReport) -> str:
         from dashboard.reports.render.pdf_timeline import svg_timeline
 
         picture = svg_timeline(report.fleet, report.week)
+    return fill_html(report, picture=picture)
+
+
+def fill_html(report: WeeklyReport, *, picture: str) -> str:
+    """Return the report as HTML with this picture of the fleet, '' where nothing was seen."""
     template = _environment(report.week, html=True).get_template("weekly.html.j2")
     return template.render(report=report, picture=picture, **_CONSTANTS)
 

@@ -1,34 +1,48 @@
-"""The weekly report as PDF: the same facts in the same order as its other forms."""
+"""The weekly report as PDF: its HTML, set on pages of A4."""
 
 import io
+from collections.abc import Iterator
 from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+from xml.sax.saxutils import escape
 
+from reportlab.lib.styles import ParagraphStyle
 from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
-from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
+from reportlab.platypus import Flowable, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
 
-from dashboard.common.figures import range_text, target_text
-from dashboard.reports.render.html_report import number_text, time_text
-from dashboard.reports.render.pdf_energy import energy_part, method_part, saved_part
+from dashboard.reports.render.html_report import fill_html
 from dashboard.reports.render.pdf_style import (
+    BODY,
     FINDING,
     HEADING,
+    LINE,
     MARGIN,
+    NUMBER,
     PAGE,
+    SMALL,
+    SOFT,
     SOFTLY,
+    SUBHEADING,
     TITLE,
-    paragraph,
+    WIDTH,
     register_fonts,
-    table,
 )
 from dashboard.reports.render.pdf_timeline import pdf_timeline
 from dashboard.reports.week.weekly_report import WeeklyReport
 
-_TOP = 10
-_MAX_RECOMMENDATIONS = 40
-_SAVES = (
-    "Saved money, energy of the site and location-based emissions, each with its range; — where "
-    "it is not known."
+_BLOCKS = {"h1": TITLE, "h2": HEADING, "h3": SUBHEADING, "p": BODY, "li": BODY}
+_CLASSES = {"soft": SOFTLY, "finding": FINDING, "number": NUMBER}
+_MAX_PIECE = 200
+"""Characters of a text in a cell: a row that is higher than a page cannot be set."""
+_WEIGHTS = (8, 40)
+"""Characters, at least and at most, that the width of a column is shared out by."""
+_TABLE: tuple[tuple[Any, ...], ...] = (
+    ("VALIGN", (0, 0), (-1, -1), "TOP"),
+    ("LEFTPADDING", (0, 0), (-1, -1), 2),
+    ("RIGHTPADDING", (0, 0), (-1, -1), 4),
+    ("TOPPADDING", (0, 0), (-1, -1), 2),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
 )
 
 
@@ -53,134 +67,103 @@ def render_pdf(report: WeeklyReport) -> bytes:
         canvas.drawString(MARGIN, 9 * mm, f"Trimtab weekly report, {report.week.name}")
         canvas.drawRightString(PAGE[0] - MARGIN, 9 * mm, f"page {sheet.page}")
 
-    document.build(_story(report), onFirstPage=footer, onLaterPages=footer)
+    # The picture is drawn anew: of SVG reportlab reads nothing.
+    _head, tag, body = fill_html(report, picture="" if report.fleet.empty else "<svg/>").partition(
+        "<body>"
+    )
+    page = fromstring(tag + body.removesuffix("</html>\n"))  # noqa: S314 - our own template's
+    document.build(list(_flowables(page, report)), onFirstPage=footer, onLaterPages=footer)
     return target.getvalue()
 
 
-def _story(report: WeeklyReport) -> list[Flowable]:
-    week = report.week
-    covered = (
-        f"{week.text(week.start)} to {week.text(week.end)} ({week.length}), newest sample "
-        f"{time_text(report.as_of, week)}"
+def _flowables(parent: Element, report: WeeklyReport) -> Iterator[Flowable]:
+    for element in parent:
+        if element.tag in _BLOCKS:
+            yield Paragraph(_markup(element), _style_of(element, _BLOCKS[element.tag]))
+        elif element.tag == "svg":
+            yield pdf_timeline(report.fleet, report.week)
+        elif element.tag == "table":
+            yield _table(list(element))
+            yield Spacer(1, 6)
+        elif element.get("class") == "figures":
+            yield _grid([[_cell(figure) for figure in element]], [1.0] * len(element), [])
+        else:
+            yield from _flowables(element, report)
+
+
+def _style_of(element: Element, usual: ParagraphStyle) -> ParagraphStyle:
+    return _CLASSES.get(element.get("class", ""), usual)
+
+
+def _markup(element: Element, *, limit: int | None = None) -> str:
+    """Return the text of an element as reportlab's markup, each piece of it cut at the limit."""
+    pieces = [_cut(element.text, limit)]
+    for child in element:
+        inner = _markup(child, limit=limit)
+        if child.tag == "br":
+            inner = "<br/>"
+        elif child.tag == "b":
+            inner = "<br/>" * (element.tag == "div") + f"<b>{inner}</b>"
+        elif child.get("class") == "soft":
+            inner = f'<font color="{SOFT.hexval()}">{inner}</font>'
+        pieces += [inner, _cut(child.tail, limit)]
+    return "".join(pieces)
+
+
+def _cut(text: str | None, limit: int | None) -> str:
+    full = text or ""
+    return escape(full if limit is None or len(full) <= limit else f"{full[:limit]}…")
+
+
+def _cell(element: Element) -> Paragraph:
+    limit = _MAX_PIECE if element.get("colspan") is None else None
+    markup = _markup(element, limit=limit)
+    return Paragraph(
+        f"<b>{markup}</b>" if element.tag == "th" else markup, _style_of(element, SMALL)
     )
-    story: list[Flowable] = [
-        paragraph(_title(report), TITLE),
-        paragraph(covered, SOFTLY),
-        Spacer(1, 6),
-        paragraph(report.finding, FINDING),
+
+
+def _table(groups: list[Element]) -> Table:
+    """Return a table over the page's width, whose header repeats on every page."""
+    cells: list[list[Paragraph]] = []
+    style: list[tuple[Any, ...]] = []
+    for group in groups:
+        first = len(cells)
+        for row in group:
+            if len(row) == 1:
+                style.append(("SPAN", (0, len(cells)), (-1, len(cells))))
+            cells.append([_cell(cell) for cell in row])
+        last = len(cells) - 1
+        together = group.get("class") == "together"
+        style += [("NOSPLIT", (0, first), (-1, last))] if together and last > first else []
+        style += [
+            ("LINEBELOW", (0, at), (-1, at), 0.4, LINE)
+            for at in ([last] if together else range(first, last + 1))
+        ]
+    return _grid(cells, _shares(groups), style)
+
+
+def _shares(groups: list[Element]) -> list[float]:
+    """Return the share of the width of each column: as the HTML states it, else by its texts."""
+    stated = [
+        cell.get("style", "").removeprefix("width: ").removesuffix("%") for cell in groups[0][0]
     ]
-    if not report.fleet.empty:
-        story.append(pdf_timeline(report.fleet, week))
+    if any(stated):
+        rest = (100 - sum(float(share or 0) for share in stated)) / max(1, stated.count(""))
+        return [float(share) if share else rest for share in stated]
+    least, most = _WEIGHTS
+    header, *rows = ([_words(cell) for cell in row] for group in groups for row in group)
     return [
-        *story,
-        *_waste(report),
-        *saved_part(report),
-        *_next_steps(report),
-        *_ahead(report),
-        *energy_part(report),
-        *method_part(report),
+        min(most, max(least, *map(len, title), *(len(" ".join(row[at])) for row in rows)))
+        for at, title in enumerate(header)
     ]
 
 
-def _title(report: WeeklyReport) -> str:
-    edition = report.edition
-    return f"Trimtab weekly report{f': {edition.whose}' if edition.name else ''}"
+def _words(cell: Element) -> list[str]:
+    return "".join(cell.itertext()).split()
 
 
-def _waste(report: WeeklyReport) -> list[Flowable]:
-    heading = paragraph("Allocated but idle", HEADING)
-    if not report.waste:
-        return [heading, paragraph(report.no_waste)]
-    rows: list[tuple[object, ...]] = [
-        (
-            *row.shown_names,
-            number_text(row.gpu_hours),
-            number_text(row.idle_gpu_hours),
-            f"{100 * row.idle_ratio:.0f} %",
-            row.cost.text(report.currency),
-            row.largest_job,
-        )
-        for row in report.waste[:_TOP]
-    ]
-    header = (
-        "namespace",
-        "owner",
-        "GPU-h held",
-        "idle",
-        "share",
-        f"cost of idle{report.left_out_of_prices}",
-        "largest job",
-    )
-    return [
-        heading,
-        table(header, rows, widths=(3, 2.4, 1.6, 1.4, 1.2, 2.4, 5), numbers=(2, 3, 4, 5)),
-        *_rest(len(report.waste), _TOP),
-    ]
-
-
-def _rest(count: int, listed: int) -> list[Flowable]:
-    more = count - listed
-    return [paragraph(f"{more} more in the JSON form of this report.", SOFTLY)] if more > 0 else []
-
-
-def _next_steps(report: WeeklyReport) -> list[Flowable]:
-    heading = paragraph("What to do next", HEADING)
-    waiting = [
-        recommendation
-        for recommendation in report.recommendations
-        if recommendation.state in ("proposed", "approved")
-    ]
-    if not waiting:
-        return [heading, paragraph("No recommendation waits for a decision.")]
-    changes = [entry.recommendation for entry in waiting[:_MAX_RECOMMENDATIONS]]
-    rows: list[tuple[object, ...]] = [
-        (
-            (f"{change.action.spec.title}, {entry.state}", target_text(change), entry.reference),
-            (f"{change.now.describe()} →", change.summary),
-            (
-                range_text(change.savings.cost),
-                range_text(change.savings.energy_kwh),
-                range_text(change.savings.emissions_kgco2e),
-                f"in {change.savings.horizon_hours:.4g} h",
-            ),
-            change.risk,
-        )
-        for entry, change in zip(waiting, changes, strict=False)
-    ]
-    header = ("recommendation", "now → proposed", "saves", "risk")
-    return [
-        heading,
-        table(
-            header,
-            rows,
-            widths=(5.6, 5.4, 5, 1.6),
-            numbers=(2,),
-            notes=[change.why for change in changes],
-        ),
-        paragraph(_SAVES, SOFTLY),
-        *_rest(len(waiting), _MAX_RECOMMENDATIONS),
-    ]
-
-
-def _ahead(report: WeeklyReport) -> list[Flowable]:
-    heading = paragraph("The week ahead", HEADING)
-    if not report.ahead:
-        return [heading, paragraph("No forecast of the fleet is kept.")]
-    rows: list[tuple[object, ...]] = [
-        (
-            f"{entry.day}" + (f" ({entry.hours} h)" if entry.hours < 24 else ""),
-            range_text(entry.wanted),
-            range_text(entry.used),
-            f"{number_text(entry.peak_wanted)} at {time_text(entry.peak_at, report.week)}",
-        )
-        for entry in report.ahead
-    ]
-    header = ("day", "GPUs wanted", "GPUs in use", "peak wanted (q90)")
-    note = "Means of the hours' q10, q50 and q90."
-    if report.boards is not None:
-        note += f" The fleet had {report.fleet_size}."
-    return [
-        heading,
-        table(header, rows, widths=(2, 3, 3, 4), numbers=(1, 2, 3)),
-        paragraph(note, SOFTLY),
-    ]
+def _grid(cells: list[list[Paragraph]], shares: list[float], style: list[tuple[Any, ...]]) -> Table:
+    widths = [WIDTH * share / sum(shares) for share in shares]
+    rows: list[list[Any]] = [[*row, *[""] * (len(shares) - len(row))] for row in cells]
+    return Table(rows, colWidths=widths, repeatRows=1, style=TableStyle([*_TABLE, *style]))

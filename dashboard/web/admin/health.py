@@ -90,11 +90,5 @@ if free is not None:
 counts = reader.counts()
 with st.expander("Rows by table"):
     table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
-if (prepared := reader.prepared_answers()) is not None:
-    answers, made_at = prepared
-    st.caption(
-        f"{count_text(answers, 'answer')} for pages prepared with the cycle at "
-        f"{made_at:%Y-%m-%d %H:%M} UTC, in use until new facts or another cycle are kept."
-    )
 problems = reader.verify_audit()
 st.write("The audit chain is intact." if not problems else markdown("; ".join(problems)))

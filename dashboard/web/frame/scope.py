@@ -10,13 +10,14 @@ from dataclasses import dataclass, fields
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.cycle.prepare_answers import USUAL_DAYS
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, held, pick
 from dashboard.web.frame.navigation import DAYS, JOBS, MONTH
 from data.facts.cluster_names import MAIN
 from data.facts.jobs import Job
 
+USUAL_DAYS = 7
+"""The range that a page opens with."""
 _DAYS = ("1", "7", "30", "90")
 _LABELS = {
     "namespace": "Namespace or partition",

@@ -55,9 +55,6 @@ workload_forecasts = _table("workload_forecasts", "name* position:count job_id m
 memory_outlooks = _table("memory_outlooks", "cycle_id* record")
 serving_outlooks = _table("serving_outlooks", "cycle_id* record")
 slow_work = _table("slow_work", "cycle_id* record")
-prepared_answers = _table(
-    "prepared_answers", "place:count* name batch:count cycle:count made_at:time record"
-)
 recommendations = _table("recommendations", "digest* cycle_id plan_id record finding:count")
 findings = _table("findings", "number:count* target action opened_at:time")
 finding_events = _table(

@@ -3,11 +3,9 @@
 Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
 audit entry that it was made from; these three are read anew for every question (about 2 ms), so
 that a page never shows less than the store holds, whichever process wrote it. Where this process
-alone can write, they are read once after each of its commits. Some questions are first looked up
-among the answers that a cycle prepared (`prepared_answers.py`).
+alone can write, they are read once after each of its commits.
 """
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -19,9 +17,7 @@ import sqlalchemy as sa
 from data.base.clock import floor_to_slot, utc_now
 from data.store.engine import tables
 from data.store.handles.reader import StoredRecommendation, StoreReader
-from data.store.results import prepared_answers
 
-logger = logging.getLogger(__name__)
 _MOST = 128
 _MINUTE = 60
 Asked = ParamSpec("Asked")
@@ -35,13 +31,7 @@ def _cached(
 
     def ask(reader: "CachedReader", /, *values: Asked.args, **options: Asked.kwargs) -> Answer:
         key = (question.__name__, values, tuple(sorted(options.items())))
-
-        def make() -> Answer:
-            return question(reader, *values, **options)
-
-        if question.__name__ not in prepared_answers.QUESTIONS:
-            return reader.remember(key, make)
-        return reader.remember(key, lambda: reader._prepared(question, key, make))  # noqa: SLF001
+        return reader.remember(key, lambda: question(reader, *values, **options))
 
     ask.__doc__ = question.__doc__
     ask.__name__ = question.__name__
@@ -109,23 +99,6 @@ class CachedReader(StoreReader):
         import pandas as pd
 
         return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
-
-    def _prepared(
-        self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
-    ) -> Answer:
-        """Return the answer that was prepared from the newest batch and cycle, else make it."""
-        name = prepared_answers.name_of(key)
-        rows = self._rows(prepared_answers.answer_query(name, self.version()))
-        if not rows:
-            return make()
-        try:
-            answer: Answer = prepared_answers.read_back(rows[0].record, question)
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            logger.warning(
-                "the prepared answer %s cannot be read and is made anew: %s", name, error
-            )
-            return make()
-        return answer
 
     latest_sample_at = _cached(StoreReader.latest_sample_at)
     job = _cached(StoreReader.job)

@@ -314,23 +314,6 @@ class StoreReader(
         values["finished_at"] = as_utc(values["finished_at"])
         return CycleRow(**values)
 
-    def prepared_answers(self) -> tuple[int, datetime] | None:
-        """Return the number of answers prepared from the newest batch and cycle, and their time.
-
-        None where there are none: questions are then answered from the rows themselves.
-        """
-        answers = tables.prepared_answers.c
-        newest = {
-            column: sa.select(sa.func.coalesce(sa.func.max(source.c.sequence), 0)).scalar_subquery()
-            for column, source in ((answers.batch, tables.batches), (answers.cycle, tables.cycles))
-        }
-        rows = self._rows(
-            sa.select(
-                sa.func.count().label("answers"), sa.func.max(answers.made_at).label("made_at")
-            ).where(*(column == last for column, last in newest.items()))
-        )
-        return (int(rows[0].answers), as_utc(rows[0].made_at)) if rows[0].answers else None
-
     def free_mib(self) -> float | None:
         """Return the free space of the store's disk, MiB; None where a database server keeps it."""
         return free_mib(self._engine)

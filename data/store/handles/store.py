@@ -47,7 +47,6 @@ from data.store.record.tokens import SignIns, Tokens
 from data.store.results.forecasts import insert_forecasts, keep_workloads
 from data.store.results.plan_json import plan_to_json
 from data.store.results.plan_retention import forget_plans
-from data.store.results.prepared_answers import forget_answers
 from data.store.rollups.rollup import forget, kept_since
 
 Progress = Callable[[int, int], None]
@@ -242,9 +241,8 @@ class Store:
             keep_rows(connection, slot_seconds=slot_seconds, progress=progress)
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
-        """Delete what is beyond its retention, and prepared answers; give the rows by table."""
+        """Delete what is beyond its retention; give the rows by table."""
         with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
-            forget_answers(connection)
             return forget(connection, retention, now) | forget_plans(connection, now)
 
     def keep_cycle(

@@ -8,7 +8,7 @@ somebody opens it. What is kept as one document for everybody (plan, memory outl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from data.records.slow_work import SlowWork
 from data.records.submissions import Submission
 from data.store.engine import tables
 from data.store.facts.job_sql import FIELDS
-from data.store.handles.cached_reader import Answer, CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,12 +139,6 @@ class OwnedReader(CachedReader):
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
         """Return the version of the whole store."""
         return self._fleet.version(decisions=decisions)
-
-    def _prepared(
-        self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
-    ) -> Answer:
-        """Make the answer: what is prepared is of the whole fleet."""
-        return make()
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample of the fleet: what is shown counts from there."""

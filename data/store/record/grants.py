@@ -44,7 +44,6 @@ WRITES: Mapping[str, Mapping[str, str]] = {
     "memory_outlooks": {"cycle": _REPLACE},
     "serving_outlooks": {"cycle": _REPLACE},
     "slow_work": {"cycle": _REPLACE},
-    "prepared_answers": {"cycle": _KEEP},
     "recommendations": {"cycle": _REPLACE},
     "findings": {"cycle": _APPEND},
     # The record.

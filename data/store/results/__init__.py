@@ -1,1 +1,1 @@
-"""Forecasts, plans, prepared answers and how long they stay."""
+"""Forecasts, plans and how long they stay."""

@@ -1,0 +1,2 @@
+-- A server warms its own memory: no answers for pages are stored.
+DROP TABLE prepared_answers;
