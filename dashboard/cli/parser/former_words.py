@@ -1,4 +1,4 @@
-"""Former commands, for one more release: `recommendations` is `findings`, two others are gone."""
+"""Former commands, for one more release: `recommendations`, and an option that went."""
 
 import argparse
 import sys
@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 FORMER = "recommendations"
-_GONE = {
-    ("manual",): "`trimtab --help` and `trimtab COMMAND --help` say the same",
-    ("forecast", "--backtest"): "each forecast has its backtest: `trimtab forecast --format json`",
-}
-"""The words of a command that went, and what has its answer now."""
+_GONE = "--backtest"
+_INSTEAD = "each forecast has its backtest: `trimtab forecast --format json`"
 _ACTIONS = {"reject": "dismiss", "keep": "accept"}
 
 
@@ -28,19 +25,14 @@ class CommandWords(argparse._SubParsersAction):  # type: ignore[type-arg]  # noq
         super().__call__(parser, namespace, words_of_today(list(values or ())), option_string)
 
 
-def _refusal(former: tuple[str, ...], today: str) -> int:
-    print(f"trimtab: `trimtab {' '.join(former)}` is gone: {today}", file=sys.stderr)
-    return 2
-
-
 def words_of_today(words: list[str]) -> list[str]:
     """Return the words of a command, those of a former one as today's; say so on stderr.
 
-    Exits with 2 where the command is gone.
+    Exits with 2 where an option is gone.
     """
-    for former, today in _GONE.items():
-        if words[:1] == [former[0]] and {*former} <= {*words}:
-            sys.exit(_refusal(former, today))
+    if words[:1] == ["forecast"] and _GONE in words:
+        print(f"trimtab: `trimtab forecast {_GONE}` is gone: {_INSTEAD}", file=sys.stderr)
+        sys.exit(2)
     if words[:1] != [FORMER]:
         return words
     print(f"`trimtab {FORMER}` is `trimtab findings` now", file=sys.stderr)
