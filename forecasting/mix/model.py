@@ -155,11 +155,11 @@ def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
     """Return the mix; `forecasts` are Prophet's at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
-    logs = np.zeros(0) if (y < 0).any() else np.log1p(y)
+    floor = -np.inf if (y < 0).any() else 0.0
     buckets, probes = _buckets(ready.horizon, hour, ready.stride)
-    truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
+    truth, points = collect_points(y, floor, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
-    now = points_now(y, logs, season, hour, ahead)
+    now = points_now(y, floor, season, hour, ahead)
     hear(forecasts, probes, _HEARD_SHARE, points, now)
     members = len(MEMBERS)
     said_now = np.nan_to_num(now[:members])
