@@ -155,28 +155,27 @@ def _departures(z: Any, profile: Any, start: int, origin: int, step: int) -> Any
 
 
 @reordering
-def _pairs(late: Any, early: Any, lagged: bool) -> Any:
-    """Return (sum of products, of squares, number) of the pairs of which both are known.
+def _pairs(late: Any, early: Any) -> Any:
+    """Return (sum of products, of squares of `early`, number) of the pairs of known ones.
 
-    Squares are of `early`, or else the mean of both. No jump depends on a value.
+    No jump depends on a value.
     """
     product, square, count = 0.0, 0.0, 0.0
     for i in range(len(late)):
         a, b = late[i], early[i]
         both = not np.isnan(a * b)
         product += a * b if both else 0.0
-        squares = b * b if lagged else 0.5 * (a * a + b * b)
-        square += squares if both else 0.0
+        square += b * b if both else 0.0
         count += 1.0 if both else 0.0
     return product, square, count
 
 
 @inner
-def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
+def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float) -> Any:
     """Return the share of a departure that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
-    Of departures since `start`. `lagged` divides by the squares of the earlier departure only.
-    Pairs are taken an hour apart. A lag with fewer than eight pairs goes on as the shorter fell.
+    Of departures since `start`, in pairs an hour apart. A lag with fewer than eight pairs goes on
+    as the shorter fell.
     """
     step = max(1, round(hour))
     early = _departures(z, profile, start, origin, step)
@@ -187,7 +186,7 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
         late = early[min(lag // step, len(early)) :]
         if lag % step:
             late = _departures(z, profile, start + lag, origin, step)
-        product, square, pairs = _pairs(late, early, lagged)
+        product, square, pairs = _pairs(late, early)
         if pairs < 8:
             share = before ** (max(_LAGS_H[k], 1.0) / before_lag)
         else:
@@ -240,7 +239,7 @@ def _damped(
     """Level plus damped seasonal: profile + lasting share x recent departure, into `out`."""
     season = len(profile)
     start = max(0, origin - _SHORT_DAYS * season)
-    shares = _lasting(z, profile, start, origin, hour, True)
+    shares = _lasting(z, profile, start, origin, hour)
     newest = _departures(z, profile, max(start, origin - season), origin, 1)
     now = z[last] - profile[last % season]
     six = _recent_departure(newest, max(1, round(6 * hour)), now)
@@ -297,15 +296,11 @@ def member_points(
             center = y[last]
     work = np.empty(season)
     _smooth(profiles[0], center, reach, work)
-    start = max(0, origin - _LONG_DAYS * season)
-    shares = _lasting(y, work, start, origin, hour, False)
-    departure = y[last] - work[last % season]
+    _damped(y, work, last, origin, leads, hour, places, out[1])
     for i in range(len(leads)):
         slot = (origin + leads[i] - 1) % season
-        share = _share_at(shares, leads[i] / hour, places[0][i], places[1][i])
-        damped = work[slot] + share * departure
         out[0, i] = y[last]
-        out[1, i] = 0.5 * y[last] + 0.5 * damped
+        out[1, i] = 0.5 * y[last] + 0.5 * out[1, i]
         same = profiles[1, slot]
         out[3, i] = center if np.isnan(same) else same
         back = origin + leads[i] - 1
