@@ -255,8 +255,8 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
                 change = rows[FEATURES, i]
                 misses[i] = max(moves[low, i] - change, change - moves[high, i])
             sort(misses, newest)
-            held = int((LEVELS[high] - LEVELS[low]) * (newest + 1))
-            apart = max(0.0, misses[min(held, newest - 1)])
+            rank = int((LEVELS[high] - LEVELS[low]) * (newest + 1))
+            apart = max(0.0, misses[min(rank, newest - 1)])
             quantiles[low, k] -= apart
             quantiles[high, k] += apart
         sort(quantiles[:, k], len(LEVELS))
