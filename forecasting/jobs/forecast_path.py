@@ -23,15 +23,9 @@ MIX = MODELS[0].name
 _DIGITS = 6
 _LOW, _HIGH = ("q05", "q10"), ("q90", "q95")
 _ASCENDING = (*_LOW, "q25", "q50", "q75", *_HIGH)
-_FALLBACK = SeasonalNaiveModel()
 _UNEXPECTED = (ForecastError, ArithmeticError, ValueError, RuntimeError, OSError)
 """What numerical libraries raise on series they cannot fit (np.linalg.LinAlgError is a
 ValueError, Stan fails with RuntimeError or OSError)."""
-
-
-def model_named(name: str) -> DemandModel:
-    """Return the model of that name. Errors: KeyError; settings have checked the name."""
-    return {model.name: model for model in MODELS}[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +56,10 @@ def forecast_path(task: PathTask, model: str) -> QuantilePath:
     try:
         if model == MIX:
             return _mixed_path(task, mix(task.series, task.ahead + task.horizon))
-        return _single(task, model_named(model))
+        return _single(task, {entry.name: entry for entry in MODELS}[model])
     except _UNEXPECTED as error:
         reason = f"{model} could not fit it: {error}"
-        return replace(_single(task, _FALLBACK), notes=(reason,))
+        return replace(_single(task, SeasonalNaiveModel()), notes=(reason,))
 
 
 def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
