@@ -1,16 +1,26 @@
-"""Real demand as series: Helios Venus by the hour, Philly by virtual cluster, pods by 5 min."""
+"""Real demand as series by the hour or, of pods, by 5 min; a simulated fleet's by 15 min."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from data.settings.all_settings import PlanningSettings
+from data.store import open_store
+from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.series.demand_series import DemandSeries
+
 Values = npt.NDArray[np.float64]
 HELIOS_SUMS = ("submit_gpu_num", "start_gpu_num", "end_gpu_num", "submit_gpu_job")
 PHILLY_FROM, PHILLY_UNTIL = "2017-10-02", "2017-12-08"
 _MIN_DAYS = 50
+_MIN_INSTANCES, _MIN_CHANGES = 4, 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,52 @@ def philly(data: Path) -> DemandSet:
             begin = demand.index[0] - pd.Timestamp(PHILLY_FROM)
             first[str(name)] = round(begin.total_seconds() / 3600)
     return DemandSet(name="philly", slot_seconds=3600, series=series, first=first)
+
+
+def facility(data: Path) -> DemandSet:
+    """Return mean power (W) and utilization (%) of a board of six servers, months to years."""
+    frame = pd.read_parquet(data / "facility" / "biohpc_gpu_hourly.parquet")
+    series = {}
+    for server, rows in frame.groupby("server"):
+        times = pd.to_datetime(rows["time_local"])
+        hours = rows.set_index(times)[lambda found: ~found.index.duplicated()].sort_index()
+        hours = hours.asfreq("h")
+        series[f"{server} power"] = hours["gpu_power_avg_w"].to_numpy(float)
+        series[f"{server} utilization"] = hours["gpu_util_avg_pct"].to_numpy(float)
+    return DemandSet(name="facility", slot_seconds=3600, series=series)
+
+
+def recommenders(data: Path) -> DemandSet:
+    """Return GPUs held per hour by apps of Alibaba's recommender fleet that changed, 31 days."""
+    frame = pd.read_parquet(data / "alibaba_dlrm2025" / "dlrm_instances.parquet")
+    frame = frame[frame["gpu_request"] > 0]
+    end = int(frame[["scheduled_time", "deletion_time"]].max().max() // 3600) + 1
+    edges = np.arange(end + 1.0)
+    series = {}
+    for app, rows in frame.groupby("app_name"):
+        start = rows["scheduled_time"].fillna(0).to_numpy()[:, None] / 3600
+        until = rows["deletion_time"].fillna(end * 3600).to_numpy()[:, None] / 3600
+        inside = np.clip(np.minimum(until, edges[1:]) - np.maximum(start, edges[:-1]), 0, None)
+        held = inside.sum(axis=0)
+        if held.max() >= _MIN_INSTANCES and np.count_nonzero(np.diff(held)) >= _MIN_CHANGES:
+            series[str(app)] = held
+    return DemandSet(name="recommenders", slot_seconds=3600, series=series)
+
+
+def simulated_jobs() -> list[DemandSeries]:
+    """Return utilization, memory and power of a simulated fleet's jobs: two weeks by 15 min."""
+    end = datetime(2026, 1, 15, 10, tzinfo=UTC)
+    with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
+        collector = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=8), step_seconds=900)
+        store.keep(collector.collect(Window(start=end - timedelta(days=14), end=end)))
+        view = store.reader.planning_view(end, slot_seconds=900, history_days=14)
+    tasks = job_tasks(
+        view.history,
+        jobs=view.jobs,
+        first_slot=first_slot_after(view.as_of, 900),
+        settings=PlanningSettings(),
+    )
+    return [entry for task in tasks if isinstance(task, JobTask) for entry in task.series]
 
 
 def pods(data: Path, column: str, *, slot_seconds: int = 300) -> DemandSet:

@@ -1,7 +1,8 @@
 """Forecasts of real and simulated demand: Trimtab's mix beside the models a user would take.
 
-`python -m benchmarks.forecast --data DIR [--full]`, DIR with helios_venus, philly and
-alibaba_genai_pods. Every model of a table is asked at the same moments with the past up to then.
+`python -m benchmarks.forecast --data DIR [--full | --members]`, DIR with helios_venus, philly and
+alibaba_genai_pods. `--members` judges the mix without each of its members instead (minutes; writes
+forecast_members.md). Every model of a table is asked at the same moments with the past up to then.
 Ratios are of mean pinball losses (q10, q50, q90) to the better, per series, of naive and seasonal
 naive with conformal bands: residuals of the last 60 days at the same hour, pooled over five leads,
 median shifted. MASE is against yesterday's same hour over the whole series.
@@ -11,16 +12,14 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from benchmarks._model_comparison import compare_models
 from benchmarks._naive_model import NaiveModel
-from benchmarks.demand_sets import DemandSet, helios, philly
+from benchmarks.demand_sets import DemandSet, helios, philly, simulated_jobs
 from benchmarks.forecast_judging import (
     DAY,
     HEAD,
@@ -31,14 +30,11 @@ from benchmarks.forecast_judging import (
     origins_every,
     table,
 )
+from benchmarks.forecast_members import member_lines
 from benchmarks.forecast_peers import ExactProphet, StatsForecast
 from benchmarks.forecast_pods import pod_tables
-from collectors.shared.collector import Window
-from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.settings.all_settings import PlanningSettings
-from data.store import open_store
 from forecasting.jobs.forecast_path import MODELS, PathTask
-from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
 from forecasting.jobs.path_pool import paths_of
 from forecasting.mix.model import MixModel
 from forecasting.models.backtest import inside_band, pinball_losses
@@ -81,19 +77,7 @@ def by_bucket(demand: DemandSet, *, horizon: int) -> list[str]:
 
 def simulated_table(full: bool) -> list[str]:
     """Return models on the jobs of a simulated fleet of two weeks, 15-min slots, a day ahead."""
-    end = datetime(2026, 1, 15, 10, tzinfo=UTC)
-    planning = PlanningSettings()
-    with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
-        collector = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=8), step_seconds=900)
-        store.keep(collector.collect(Window(start=end - timedelta(days=14), end=end)))
-        view = store.reader.planning_view(end, slot_seconds=900, history_days=14)
-    tasks = job_tasks(
-        view.history,
-        jobs=view.jobs,
-        first_slot=first_slot_after(view.as_of, 900),
-        settings=planning,
-    )
-    series = [entry for task in tasks if isinstance(task, JobTask) for entry in task.series]
+    series = simulated_jobs()
     series = series if full else series[::3]
     scores = compare_models(series, (NaiveModel(), *MODELS), horizon=96, origins=6 if full else 3)
     lines = [
@@ -191,7 +175,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="peers at every daily origin; an hour")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--members", action="store_true", help="the mix without each member")
     options = parser.parse_args()
+    if options.members:
+        text = "\n".join(member_lines(options.data)) + "\n"
+        RESULTS.with_stem("forecast_members").write_text(text, encoding="utf-8")
+        print(text)
+        return
     sets = (helios(options.data), philly(options.data))
     peers = (
         *MODELS,

@@ -7,7 +7,9 @@ time of earlier days did next, and how far from it the series is.
 
 Where the job has calmed down, lines of its whole past hold too much. So the upper ones, by which
 plans are made, go only as far from the last value as has lately paid: rent, and a missing GPU-hour
-at p rents, cost p times the check loss of the quantile 1 - 1/p that is held.
+at p rents, cost p times the check loss of the quantile 1 - 1/p that is held. The outer two pairs
+are then moved apart until they held their share of the newest moments (conformalized quantile
+regression: Romano, Patterson and Candès 2019).
 """
 
 import math
@@ -36,6 +38,8 @@ _REPLAY_DAYS = 0.5
 _SHARE_MARGIN = 0.03
 """What leaving the whole of a line out must save, share of the line's loss."""
 _NEGLIGIBLE = 1e-3
+_HELD_ROWS = 168
+"""Newest moments at which a band must have held its share."""
 
 
 @inner
@@ -228,6 +232,7 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
     now, features = np.empty(FEATURES), np.empty(FEATURES)
     rows, weights = np.empty((FEATURES + 1, _MAX_ROWS)), np.empty(_MAX_ROWS)
     square, by_age = np.empty(FEATURES), np.full(len(y), np.nan)
+    moves, misses = np.empty((len(LEVELS), _HELD_ROWS)), np.empty(_HELD_ROWS)
     for k in range(len(leads)):
         if not _features(y, len(y), leads[k], season, now):
             continue
@@ -236,12 +241,23 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
             continue
         # The distance below which the fit tells no two values apart.
         floor = _SMOOTH * _moments(rows, count, square) + 1e-12
-        coefficients = np.zeros(FEATURES)
+        coefficients, newest = np.zeros(FEATURES), min(count, _HELD_ROWS)
         for level in range(len(LEVELS)):
             _fit(rows, weights, count, LEVELS[level], square, floor, coefficients)
             share = 1.0
             if LEVELS[level] > 0.5:
                 share = _paying_share(rows, count, LEVELS[level], coefficients, floor, season)
             quantiles[level, k] = y[len(y) - 1] + share * _move(now, coefficients, floor)
+            for i in range(newest):
+                moves[level, i] = share * _move(rows[:, i], coefficients, floor)
+        for low, high in ((0, 6), (1, 5)):
+            for i in range(newest):
+                change = rows[FEATURES, i]
+                misses[i] = max(moves[low, i] - change, change - moves[high, i])
+            sort(misses, newest)
+            rank = int((LEVELS[high] - LEVELS[low]) * (newest + 1))
+            apart = max(0.0, misses[min(rank, newest - 1)])
+            quantiles[low, k] -= apart
+            quantiles[high, k] += apart
         sort(quantiles[:, k], len(LEVELS))
     return quantiles

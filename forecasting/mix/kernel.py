@@ -173,7 +173,8 @@ def _judge(truth: Any, points: Any, weights: Any, origin: int, band: Any, wide: 
             continue
         point = 0.0
         for row in range(len(weights)):
-            point += weights[row] * points[row, origin, probe]
+            if weights[row]:  # a row without weight may be unknown
+                point += weights[row] * points[row, origin, probe]
         middle = point + band[2]
         low = middle + wide * (band[1] - band[2])
         high = middle + wide * (band[3] - band[2])
@@ -185,7 +186,9 @@ def _judge(truth: Any, points: Any, weights: Any, origin: int, band: Any, wide: 
 
 
 @outer
-def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, hour: float) -> Any:
+def collect_points(
+    y: Any, floor: float, origins: Any, probes: Any, season: int, hour: float
+) -> Any:
     """Return (truth [origins, probes], points [members + 1, origins, probes]) of the past.
 
     origins: ascending numbers of slots already known at each moment; probes: leads in slots.
@@ -204,7 +207,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
             if not np.isnan(y[t]):
                 last = t
         done = origin
-        member_points(y, logs, last, origin, profiles, probes, hour, places, out)
+        member_points(y, floor, last, origin, profiles, probes, hour, places, out)
         copy_into(points[:, k], out)
         for i in range(len(probes)):
             slot = origin + probes[i] - 1
@@ -214,7 +217,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
 
 
 @outer
-def points_now(y: Any, logs: Any, season: int, hour: float, ahead: Any) -> Any:
+def points_now(y: Any, floor: float, season: int, hour: float, ahead: Any) -> Any:
     """Return points [members + 1, leads] after the last slot, for leads `ahead` in slots."""
     profiles = np.full((PROFILES, season), np.nan)
     update_profiles(y, len(y), season, _ZERO, profiles)
@@ -223,7 +226,7 @@ def points_now(y: Any, logs: Any, season: int, hour: float, ahead: Any) -> Any:
         last -= 1
     out = np.empty((SEASONAL_NAIVE + 1, len(ahead)))
     places = places_of(ahead, hour)
-    member_points(y, logs, last, len(y), profiles, ahead, hour, places, out)
+    member_points(y, floor, last, len(y), profiles, ahead, hour, places, out)
     return out
 
 

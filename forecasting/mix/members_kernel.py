@@ -10,15 +10,16 @@ import numpy as np
 
 from data.base.compiled import inner, reordering
 
-MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
-"""Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median
-profile of 28 d; the same without the log and 14 d; the median of the same slot of the day, 28 d."""
+MEMBERS = ("naive", "half", "lds-median", "same-hour", "prophet-exact")
+"""Last value; half of it and half level plus damped seasonal with a mean profile of 28 d; the same
+with a median profile of 14 d; the median of the same slot of the day, 28 d; Prophet's optimum."""
 BASELINE = 0
-PROPHET = 5
-"""Row that `forecasting.prophet.member` fills; this module leaves it unknown."""
+PROPHET = 4
+"""Row that `forecasting.prophet.member` fills; this module leaves it unknown: a member that says
+nothing has no weight."""
 SEASONAL_NAIVE = len(MEMBERS)
 """Row of the same slot of the day before: a yardstick, never part of the mix."""
-PROFILES = 4
+PROFILES = 3
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
 _LONG_DAYS = 28
 _SHORT_DAYS = 14
@@ -88,8 +89,6 @@ def _median(values: Any, count: int) -> Any:
 def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
     """Bring `profiles` [PROFILES, season] up to `origin`: mean 28 d, median 28 d and 14 d.
 
-    The last row is log1p of the second.
-
     Only slots of the day in [first, origin) have new values; a slot seen on fewer than two days is
     NaN: one day has no daily course.
     """
@@ -117,7 +116,6 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
                 profiles[2, clock] = _median(short, recent)
             else:
                 profiles[2, clock] = np.nan
-            profiles[3, clock] = np.log1p(profiles[1, clock])
         else:
             profiles[:, clock] = np.nan
 
@@ -157,28 +155,27 @@ def _departures(z: Any, profile: Any, start: int, origin: int, step: int) -> Any
 
 
 @reordering
-def _pairs(late: Any, early: Any, lagged: bool) -> Any:
-    """Return (sum of products, of squares, number) of the pairs of which both are known.
+def _pairs(late: Any, early: Any) -> Any:
+    """Return (sum of products, of squares of `early`, number) of the pairs of known ones.
 
-    Squares are of `early`, or else the mean of both. No jump depends on a value.
+    No jump depends on a value.
     """
     product, square, count = 0.0, 0.0, 0.0
     for i in range(len(late)):
         a, b = late[i], early[i]
         both = not np.isnan(a * b)
         product += a * b if both else 0.0
-        squares = b * b if lagged else 0.5 * (a * a + b * b)
-        square += squares if both else 0.0
+        square += b * b if both else 0.0
         count += 1.0 if both else 0.0
     return product, square, count
 
 
 @inner
-def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
+def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float) -> Any:
     """Return the share of a departure that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
-    Of departures since `start`. `lagged` divides by the squares of the earlier departure only.
-    Pairs are taken an hour apart. A lag with fewer than eight pairs goes on as the shorter fell.
+    Of departures since `start`, in pairs an hour apart. A lag with fewer than eight pairs goes on
+    as the shorter fell.
     """
     step = max(1, round(hour))
     early = _departures(z, profile, start, origin, step)
@@ -189,7 +186,7 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
         late = early[min(lag // step, len(early)) :]
         if lag % step:
             late = _departures(z, profile, start + lag, origin, step)
-        product, square, pairs = _pairs(late, early, lagged)
+        product, square, pairs = _pairs(late, early)
         if pairs < 8:
             share = before ** (max(_LAGS_H[k], 1.0) / before_lag)
         else:
@@ -242,7 +239,7 @@ def _damped(
     """Level plus damped seasonal: profile + lasting share x recent departure, into `out`."""
     season = len(profile)
     start = max(0, origin - _SHORT_DAYS * season)
-    shares = _lasting(z, profile, start, origin, hour, True)
+    shares = _lasting(z, profile, start, origin, hour)
     newest = _departures(z, profile, max(start, origin - season), origin, 1)
     now = z[last] - profile[last % season]
     six = _recent_departure(newest, max(1, round(6 * hour)), now)
@@ -275,7 +272,7 @@ def _known_median(y: Any, origin: int, season: int) -> Any:
 @inner
 def member_points(
     y: Any,
-    logs: Any,
+    floor: float,
     last: int,
     origin: int,
     profiles: Any,
@@ -286,46 +283,34 @@ def member_points(
 ) -> None:
     """Write the members' and seasonal naive's points at `origin` to `out` [members + 1, leads].
 
-    y, logs: the series and its log1p (NaN unknown; logs empty when the series goes below 0).
-    `last` is the last known slot before `origin`; leads are slots ahead of it, 1 the next; `hour`
-    is slots per hour. profiles as `update_profiles` leaves them, places of the leads.
+    y: the series, NaN unknown; `floor`: the least of points. `last` is the last known slot before
+    `origin`; leads are slots ahead of it, 1 the next; `hour` is slots per hour. profiles as
+    `update_profiles` leaves them, places of the leads.
     """
     season = profiles.shape[1]
     reach = max(1, (2 * season) // 24)
     center = y[last]
-    if np.isnan(profiles[:3]).any():
+    if np.isnan(profiles).any():
         center = _known_median(y, origin, season)
         if np.isnan(center):
             center = y[last]
     work = np.empty(season)
     _smooth(profiles[0], center, reach, work)
-    start = max(0, origin - _LONG_DAYS * season)
-    shares = _lasting(y, work, start, origin, hour, False)
-    departure = y[last] - work[last % season]
+    _damped(y, work, last, origin, leads, hour, places, out[1])
     for i in range(len(leads)):
         slot = (origin + leads[i] - 1) % season
-        share = _share_at(shares, leads[i] / hour, places[0][i], places[1][i])
-        damped = work[slot] + share * departure
         out[0, i] = y[last]
-        out[1, i] = 0.5 * y[last] + 0.5 * damped
+        out[1, i] = 0.5 * y[last] + 0.5 * out[1, i]
         same = profiles[1, slot]
-        out[4, i] = center if np.isnan(same) else same
+        out[3, i] = center if np.isnan(same) else same
         back = origin + leads[i] - 1
         while back >= origin or (back >= 0 and np.isnan(y[back])):
             back -= season
         out[PROPHET, i] = np.nan
         out[SEASONAL_NAIVE, i] = y[last] if back < 0 else y[back]
-    if len(logs):
-        _smooth(profiles[3], np.log1p(center), reach, work)
-        _damped(logs, work, last, origin, leads, hour, places, out[2])
-        for i in range(len(leads)):
-            out[2, i] = np.expm1(out[2, i])
-    else:
-        _smooth(profiles[1], center, reach, work)
-        _damped(y, work, last, origin, leads, hour, places, out[2])
     _smooth(profiles[2], center, reach, work)
-    _damped(y, work, last, origin, leads, hour, places, out[3])
-    if len(logs):
-        for member in range(out.shape[0]):
-            for i in range(len(leads)):
-                out[member, i] = max(0.0, out[member, i])
+    _damped(y, work, last, origin, leads, hour, places, out[2])
+    for member in range(out.shape[0]):
+        for i in range(len(leads)):
+            if out[member, i] < floor:
+                out[member, i] = floor

@@ -96,11 +96,19 @@ def mix_many(
     Not `judged`: without a backtest, where nobody asks for it.
     Errors: NotEnoughHistoryError when one has fewer than MIN_KNOWN known slots.
     """
-    ready = [
-        _ready(demand_series, horizon)
-        for demand_series, horizon in zip(series, horizons, strict=True)
-    ]
-    forecasts = prophet_points([_moments(flag) for flag in ready])
+    ready = [_ready(entry, horizon) for entry, horizon in zip(series, horizons, strict=True)]
+    forecasts = prophet_points(
+        [
+            Moments(
+                y=flag.y,
+                first_slot=flag.first_slot,
+                slot_seconds=flag.series.slot_seconds,
+                origins=np.append(flag.origins, len(flag.y)),
+                horizon=flag.horizon,
+            )
+            for flag in ready
+        ]
+    )
     return [_mixed(flag, points, judged) for flag, points in zip(ready, forecasts, strict=True)]
 
 
@@ -141,25 +149,14 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
     )
 
 
-def _moments(ready: _Ready) -> Moments:
-    return Moments(
-        y=ready.y,
-        first_slot=ready.first_slot,
-        slot_seconds=ready.series.slot_seconds,
-        origins=np.append(ready.origins, len(ready.y)),
-        horizon=ready.horizon,
-    )
-
-
 def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
     """Return the mix; `forecasts` are Prophet's at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
-    logs = np.zeros(0) if (y < 0).any() else np.log1p(y)
+    floor = -np.inf if (y < 0).any() else 0.0
     buckets, probes = _buckets(ready.horizon, hour, ready.stride)
-    truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
-    ahead = np.arange(1, ready.horizon + 1)
-    now = points_now(y, logs, season, hour, ahead)
+    truth, points = collect_points(y, floor, ready.origins, probes, season, hour)
+    now = points_now(y, floor, season, hour, np.arange(1, ready.horizon + 1))
     hear(forecasts, probes, _HEARD_SHARE, points, now)
     members = len(MEMBERS)
     said_now = np.nan_to_num(now[:members])
@@ -186,9 +183,18 @@ def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
         inside = slice(bucket.first - 1, bucket.last)
         point[inside] = share[:members] @ said_now[:, inside]
         if figures[4] > 0:
-            tested.append(_lead_accuracy(bucket.last / hour, figures))
-    middles = np.array([bucket.middle for bucket in buckets])
-    series = ready.series
+            loss, naive, seasonal, inside_ratio, origins = figures.tolist()
+            tested.append(
+                LeadAccuracy(
+                    until_hours=bucket.last / hour,
+                    loss=loss,
+                    naive_loss=naive,
+                    seasonal_naive_loss=seasonal,
+                    coverage_ratio=inside_ratio,
+                    origins=int(origins),
+                )
+            )
+    middles, series = np.array([bucket.middle for bucket in buckets]), ready.series
     mixed = banded(point, middles, np.array(bands), series.lower, series.upper)
     return MixForecast(
         quantiles=with_short_leads(series, y, mixed),
@@ -245,20 +251,8 @@ def _first_band(y: Values, lead: float) -> Values:
     """Return a band from changes between neighbouring slots, grown as a random walk's."""
     changes = np.diff(y[np.isfinite(y)])
     low, high = np.quantile(changes, [0.1, 0.9]) if len(changes) else (0.0, 0.0)
-    reach = np.sqrt(lead) * np.array([1.28 * min(low, 0.0), min(low, 0.0), 0.0])
-    rise = np.sqrt(lead) * np.array([max(high, 0.0), 1.28 * max(high, 0.0)])
-    return np.concatenate([reach, rise])
-
-
-def _lead_accuracy(until_hours: float, figures: Values) -> LeadAccuracy:
-    return LeadAccuracy(
-        until_hours=until_hours,
-        loss=float(figures[0]),
-        naive_loss=float(figures[1]),
-        seasonal_naive_loss=float(figures[2]),
-        coverage_ratio=float(figures[3]),
-        origins=int(figures[4]),
-    )
+    low, high = min(low, 0.0), max(high, 0.0)
+    return np.asarray(lead**0.5 * np.array([1.28 * low, low, 0.0, high, 1.28 * high]))
 
 
 def with_short_leads(series: DemandSeries, y: Values, mixed: Values) -> Quantiles:
@@ -271,8 +265,7 @@ def with_short_leads(series: DemandSeries, y: Values, mixed: Values) -> Quantile
     hour = SECONDS_PER_HOUR / series.slot_seconds
     leads = _leads(hour)
     short = anchored(y, leads, max(1, series.slots_per_day))
-    finite = np.isfinite(short[0])
-    if not finite.all():
+    if not (finite := np.isfinite(short[0])).all():
         leads, short = leads[finite], short[:, finite]
     until, fades = _UNTIL_HOURS * hour, (_UNTIL_HOURS - _FITTED_HOURS) * hour
     rows = faded(mixed, leads, short, until, fades, series.lower, series.upper)

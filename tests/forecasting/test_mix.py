@@ -115,7 +115,24 @@ def test_prophet_counts_once_it_has_been_judged() -> None:
     demand = daily(3)
     for hours, counts in ((48, False), (52, False), (54, True)):
         weights = mix(series(demand[:hours]), 24).weights[0].weights
-        assert (dict(weights)["prophet-log"] > 1e-9) == counts
+        assert (dict(weights)["prophet-exact"] > 0) == counts
+
+
+@pytest.mark.parametrize("base", [0.0, -10.0])
+@pytest.mark.parametrize(("slots", "slot_seconds"), [(40, 3600), (60, 86_400)])
+def test_a_member_that_says_nothing_has_no_weight(
+    base: float, slots: int, slot_seconds: int
+) -> None:
+    """Before two days and by the day Prophet is silent: nothing is forecast or judged in its name.
+
+    Bursts from rest: a silence that was taken for a forecast of zero would fit them.
+    """
+    demand = base + 8.0 * (np.random.default_rng(0).random(slots) < 0.4)
+    found = mix(series(demand, slot_seconds=slot_seconds, lower=-np.inf), 10)
+    assert {dict(weight.weights)["prophet-exact"] for weight in found.weights} == {0.0}
+    assert found.backtest
+    for lead in found.backtest:
+        assert np.isfinite([lead.loss, lead.naive_loss, lead.seasonal_naive_loss]).all()
 
 
 @pytest.mark.parametrize("kind", ["noise", "daily", "bursts"])
