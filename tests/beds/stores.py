@@ -89,6 +89,7 @@ _UNDONE_BY = {
         "ALTER TABLE group_hours ADD COLUMN slot_seconds INTEGER DEFAULT 3600",
         "ALTER TABLE job_slots ADD COLUMN slot_seconds INTEGER DEFAULT 900",
     ),
+    27: ("ALTER TABLE job_progress DROP COLUMN checkpoint_at",),
 }
 
 
