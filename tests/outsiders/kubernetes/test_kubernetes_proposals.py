@@ -132,6 +132,8 @@ def judge_fleet(bed: KubernetesBed, number: int, folder: Path, proposals: Propos
             path = bed.path(kind, namespace)
             bed.answer("DELETE", path, params={"gracePeriodSeconds": 0})
     bed.until("no pod is left", lambda: emptied(bed), seconds=240)
+    for name in NODES:  # no fleet is left with the nodes that another has emptied
+        bed.patch("Node", name, {"spec": {"unschedulable": False}})
 
 
 def emptied(bed: KubernetesBed) -> bool:
