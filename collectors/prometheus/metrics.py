@@ -183,13 +183,13 @@ class PrometheusDcgmCollector:
         start, end = slots_of_window(window.start, window.end)
         frames = [empty_frame(PROGRESS)]
         for first, last in _days(start, end, SLOT_SECONDS):
-            read = [
+            series = [
                 self._series(name, first, last, None, dropped, step=SLOT_SECONDS)
                 if name in names
                 else []
                 for name in (done, total, written)
             ]
-            frames.append(progress_of(read[0], read[1] if total else None, dropped, read[2]))
+            frames.append(progress_of(series[0], series[1] if total else None, dropped, series[2]))
         frame = pd.concat(frames, ignore_index=True)
         return frame.assign(label_id=frame["label_id"].map(key_text)).astype({"label_id": TEXT})
 

@@ -251,8 +251,8 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 def _taken_first(job: Job, kind: str, count: int) -> str:
     """Return who would take what a pod frees before its successor has it, '' where both fit."""
     unit = _unit(job, kind)
-    awaited = whole_fact(job.extra, TAKERS_GPUS) or 0
-    if not unit or not awaited or count * unit // job.gpu_count + min(awaited, unit) <= unit:
+    others = whole_fact(job.extra, TAKERS_GPUS) or 0
+    if not unit or not others or count * unit // job.gpu_count + min(others, unit) <= unit:
         return ""
     return (
         f"a pod that ends for a new one frees its GPUs first, and others wait for such "

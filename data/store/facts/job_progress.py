@@ -60,16 +60,16 @@ def by_job(frame: pd.DataFrame) -> dict[str, tuple[ProgressReport, ...]]:
 def with_checkpoints(jobs: Iterable[Job], frame: pd.DataFrame) -> tuple[Job, ...]:
     """Return jobs with the last checkpoints of `CHECKPOINTS_BY_JOB`, where none is told later."""
     times = frame["checkpoint_at"].dt.to_pydatetime()
-    told = dict(zip(frame["job_id"].astype(str), times, strict=True))
+    checkpoints = dict(zip(frame["job_id"].astype(str), times, strict=True))
     return tuple(
-        job if job.scheduler is None else _with_checkpoint(job, told.get(job.job_id))
+        job if job.scheduler is None else _with_checkpoint(job, checkpoints.get(job.job_id))
         for job in jobs
     )
 
 
 def _with_checkpoint(job: Job, at: datetime | None) -> Job:
-    known = job.extra.get(CHECKPOINT_AT)
-    if at is None or (known and datetime.fromisoformat(known) >= at):
+    mark = job.extra.get(CHECKPOINT_AT)
+    if at is None or (mark and datetime.fromisoformat(mark) >= at):
         return job
     extra = tuple((job.extra | {CHECKPOINT_AT: at.isoformat()}).items())
     return replace(job, scheduler=replace(job.scheduling, extra=extra))

@@ -280,10 +280,10 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
         others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
         if room_for(spec, nodes, others) == NO:
             continue
-        placed = _placed_first(gone, nodes, others)
-        if room_for(spec, nodes, [*others, *placed]) != NO:
+        rivals = _first_in_line(gone, nodes, others)
+        if room_for(spec, nodes, [*others, *rivals]) != NO:
             return
-        takers = takers or [_name_of(pod) for pod in placed]
+        takers = takers or [_name_of(pod) for pod in rivals]
     if takers:
         yield (
             f"a pod that ends for a new one frees its GPUs first, and others wait for such "
@@ -305,7 +305,7 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     )
 
 
-def _placed_first(
+def _first_in_line(
     gone: Document, nodes: Sequence[Document], others: Sequence[Document]
 ) -> list[Document]:
     """Return the pods that wait, as bound to the node of one that ends, as far as they have room.
@@ -313,13 +313,13 @@ def _placed_first(
     Those of a lower priority come after its successor.
     """
     home = [node for node in nodes if value_at(node, "/metadata/name") == _node_of(gone)]
-    first, placed = _priority(gone), []
+    least, rivals = _priority(gone), []
     for pod in others:
         spec = part(pod, "spec")
-        is_first = waits_for_a_node(pod) and asked_by(spec).total() and _priority(pod) >= first
-        if is_first and room_for(spec, home, [*others, *placed]) != NO:
-            placed.append({**pod, "spec": {**pod["spec"], "nodeName": _node_of(gone)}})
-    return placed
+        is_first = waits_for_a_node(pod) and asked_by(spec).total() and _priority(pod) >= least
+        if is_first and room_for(spec, home, [*others, *rivals]) != NO:
+            rivals.append({**pod, "spec": {**pod["spec"], "nodeName": _node_of(gone)}})
+    return rivals
 
 
 def _node_of(pod: Document) -> str:
