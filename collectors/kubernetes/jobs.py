@@ -170,10 +170,10 @@ class _View:
         for document in inventory.of("Pod"):
             pod = self._pod(document)
             if pod is not None:
-                workload = self._owners.workload_of(pod)
-                self._pods.setdefault(workload, []).append(pod)
+                holder = self._owners.workload_of(pod)
+                self._pods.setdefault(holder, []).append(pod)
                 if pod.waits and not part(document, "spec", "schedulingGates"):
-                    wishes = self._line.setdefault((workload, _wish_of(pod)), [])
+                    wishes = self._line.setdefault((holder, _wish_of(pod)), [])
                     wishes.append(f"{pod.namespace}/{pod.name}")
         living = (pod for pods in self._pods.values() for pod in pods)
         self._in_use = replicas_in_use(living, self._nodes)
