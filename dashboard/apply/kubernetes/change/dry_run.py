@@ -313,7 +313,7 @@ def _first_in_line(
     Those of a lower priority come after its successor.
     """
     home = [node for node in nodes if value_at(node, "/metadata/name") == _node_of(gone)]
-    least, rivals = _priority(gone), []
+    least, rivals = _priority(gone), list[Document]()
     for pod in others:
         spec = part(pod, "spec")
         is_first = waits_for_a_node(pod) and asked_by(spec).total() and _priority(pod) >= least
