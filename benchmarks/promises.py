@@ -108,7 +108,7 @@ def applies(
     *,
     seed: int = 0,
 ) -> list[Apply]:
-    """Return every recommendation that promises a figure, applied."""
+    """Return every change that promises a figure, applied."""
     planning = settings.planning
     recommendations = tuple(recommendations)
     setting = Setting(
@@ -127,8 +127,10 @@ def applies(
             recommendation.savings.energy_kwh,
             recommendation.savings.cost,
         )
-        if promised == (None, None, None):
-            continue
+        if promised == (None, None, None) or (
+            recommendation.is_advice and not recommendation.job_id
+        ):
+            continue  # advice for all jobs of a model is no change that can be played
         for future, played_fleet in enumerate(futures):
             looked_at = recommendation.job_id and not future
             found.append(

@@ -79,6 +79,13 @@ def test_emptied_nodes_are_judged_over_what_their_sites_may_be() -> None:
     assert promised == pytest.approx(came, rel=0.02)
 
 
+def test_advice_for_all_jobs_of_a_model_is_not_played() -> None:
+    """It names no job whose future could be drawn with it and without."""
+    fleet, settings = drawn(6, 1), settings_of(1)
+    advice = make_recommendation(action=Action.CO_LOCATE, job_id="", job_name="T4-16GB of drawn")
+    assert applies(fleet, settings, [advice], load_gpu_catalogue(), seed=6) == []
+
+
 def exactly(kwh: float) -> Range:
     """An amount of energy without any width."""
     return Range(low=kwh, central=kwh, high=kwh, unit="kWh")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -30,7 +30,7 @@ from collectors.kubernetes.objects import (
     read_pod,
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
-from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, rules_of
+from collectors.kubernetes.placement_rules import FullBudgets, OpenNodes, admits, rules_of
 from collectors.kubernetes.pod_devices import (
     UNKNOWN_PROFILE,
     ClaimedDevice,
@@ -67,9 +67,15 @@ from data.facts.fleet import SourceReport, SourceState
 from data.facts.gpu_resources import MEMORY_LABEL, RESOURCE
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
-from data.records.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION, UNREAD_REQUEST
+from data.records.feasible_changes import (
+    NO_DISRUPTIONS,
+    SERVER_VERSION,
+    TAKERS,
+    TAKERS_GPUS,
+    UNREAD_REQUEST,
+)
 
-_MAX_REASON = 300
+_MAX_REASON, _MAX_NAMES = 300, 3
 Told = tuple[datetime, float | None]
 """Time of a report, and the share of the work that is done; None where it is not a share."""
 
@@ -122,6 +128,19 @@ class KubernetesCollector:
         )
 
 
+class _Wish(NamedTuple):
+    """GPUs that a pod asks for: how many, of which resource and kinds, and by which rules."""
+
+    gpus: int
+    kinds: tuple[str, ...]
+    rules: str
+
+
+def _wish_of(pod: PodFacts) -> _Wish:
+    kinds = sorted(f"{request.mig_profile} {request.shared}" for request in pod.requests)
+    return _Wish(gpus=pod.gpus, kinds=(pod.resource, *kinds), rules=pod.rules)
+
+
 class _View:
     """One reading of the cluster, told as jobs, nodes and allocations."""
 
@@ -144,13 +163,18 @@ class _View:
             by_model.setdefault(model_of(entry, catalogue), []).append(entry)
         self._open = OpenNodes(by_model)
         self._pods: dict[Workload, list[PodFacts]] = {}
+        self._line: dict[tuple[Workload, _Wish], list[str]] = {}
         self._demand: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped["unreadable-object"] += inventory.unreadable
         self._reserved = reservations(inventory.of("Pod"))
         for document in inventory.of("Pod"):
             pod = self._pod(document)
             if pod is not None:
-                self._pods.setdefault(self._owners.workload_of(pod), []).append(pod)
+                holder = self._owners.workload_of(pod)
+                self._pods.setdefault(holder, []).append(pod)
+                if pod.waits and not part(document, "spec", "schedulingGates"):
+                    wishes = self._line.setdefault((holder, _wish_of(pod)), [])
+                    wishes.append(f"{pod.namespace}/{pod.name}")
         living = (pod for pods in self._pods.values() for pod in pods)
         self._in_use = replicas_in_use(living, self._nodes)
         for kind in KINDS_WITH_TEMPLATES:
@@ -328,6 +352,27 @@ class _View:
             if value:
                 yield fact, value
         yield from share_facts(holding, self._devices_of, self._nodes, self._in_use)
+        yield from self._takers(workload, holding)
+
+    def _takers(self, workload: Workload, holding: Sequence[PodFacts]) -> Iterator[tuple[str, str]]:
+        """Yield the GPUs that pods of others wait for and one of a workload would free, and who."""
+        gpus, names = 0, []
+        for (other, wish), waiting in self._line.items() if holding else ():
+            if other != workload and any(self._would_take(wish, pod) for pod in holding):
+                gpus += wish.gpus * len(waiting)
+                names += waiting
+        if names:
+            yield TAKERS_GPUS, str(gpus)
+            yield TAKERS, scrub(", ".join(sorted(names)[:_MAX_NAMES]), limit=_MAX_REASON)
+
+    def _would_take(self, wish: _Wish, pod: PodFacts) -> bool:
+        node = self._nodes.get(pod.node, {})
+        return (
+            wish.gpus <= pod.gpus
+            and wish.kinds == _wish_of(pod).kinds
+            and part(node, "spec", "unschedulable") is not True
+            and admits(wish.rules, node)
+        )
 
     def _bound_to(self, pods: Sequence[PodFacts]) -> str:
         """Return the nodes of pods that may not be on all nodes of their model, '' of others."""

@@ -172,17 +172,24 @@ class PrometheusDcgmCollector:
 
     def _progress(self, names: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
         """Return the reports of jobs at the ends of slots (columns PROGRESS)."""
-        pair = self.settings.progress_metric, self.settings.progress_total_metric
-        if pair[0] not in names:
+        settings = self.settings
+        done, total, written = (
+            settings.progress_metric,
+            settings.progress_total_metric if settings.progress_metric in names else "",
+            settings.checkpoint_metric,
+        )
+        if not {done, written}.intersection(names):
             return empty_frame(PROGRESS)
         start, end = slots_of_window(window.start, window.end)
         frames = [empty_frame(PROGRESS)]
         for first, last in _days(start, end, SLOT_SECONDS):
-            done, totals = (
-                self._series(name, first, last, None, dropped, step=SLOT_SECONDS) if name else None
-                for name in pair
-            )
-            frames.append(progress_of(done or (), totals, dropped))
+            series = [
+                self._series(name, first, last, None, dropped, step=SLOT_SECONDS)
+                if name in names
+                else []
+                for name in (done, total, written)
+            ]
+            frames.append(progress_of(series[0], series[1] if total else None, dropped, series[2]))
         frame = pd.concat(frames, ignore_index=True)
         return frame.assign(label_id=frame["label_id"].map(key_text)).astype({"label_id": TEXT})
 

@@ -22,6 +22,8 @@ _ONLY_THAT = ("Licenses", "JobArrayTaskLimit")
 """Reasons of jobs that wait for nothing else."""
 _TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
 _NAMED = 3
+OWN_REASON = "trimtab "
+"""Begins the reason of a node that Trimtab drains."""
 
 _SINGLETON = "singleton"
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
@@ -65,8 +67,12 @@ def _extended(
         busy = [node.name for node in hosts if is_reserved(node)]
         if not dict(job.extra).get("reservation"):
             line += [f"a reservation of {name}" for name in busy]
-        closed = [node.name for node in hosts if not node.schedulable and node.name not in busy]
-        line += [f"{name} takes no jobs" for name in closed]
+        # One that Trimtab drains is to be left: whether others have room is looked at where it is.
+        line += [
+            f"{node.name} takes no jobs"
+            for node in hosts
+            if not (node.schedulable or node.name in busy or node.reason.startswith(OWN_REASON))
+        ]
         # Another partition may hold the same nodes.
         keys = [*_keys(job), *(name for node in hosts for name in node.partitions)]
         waiting = (

@@ -170,10 +170,11 @@ PROGRESS = FrameColumns(
         "label_id": (TEXT, "the job, or what samples call the holder, such as namespace/pod"),
         "reported_at": (TIME, "when the job said so, UTC"),
         "done_ratio": (NUMBER, "0..1, share of all its work that is done"),
+        "checkpoint_at": (TIME, "when it wrote its last checkpoint, UTC"),
     },
-    required=frozenset({"label_id", "reported_at", "done_ratio"}),
+    required=frozenset({"label_id", "reported_at"}),
 )
-"""Progress that jobs reported."""
+"""Progress and checkpoints that jobs reported."""
 
 HISTORY = FrameColumns(
     name="history",

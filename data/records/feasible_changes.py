@@ -43,6 +43,8 @@ _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
 NO_DISRUPTIONS = "no_disruptions"
 """The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
+TAKERS, TAKERS_GPUS = "takers", "takers_gpus"
+"""The facts of a workload for whose GPUs pods of others wait: who, and how many they ask for."""
 CHECKPOINTS, CHECKPOINT_AT = "checkpoints", "checkpoint_at"
 """The facts of a job that writes checkpoints: by what sign, and when it wrote the last one."""
 NODE_TASKS = "tasks_by_node"
@@ -233,7 +235,9 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
             return why
         if _counts(job, kind, proposed.gpu_count):
             return ""
-        why = _of_template(job, kind, proposed.gpu_count)
+        why = _of_template(job, kind, proposed.gpu_count) or _taken_first(
+            job, kind, proposed.gpu_count
+        )
         no = f"no number of its pods gives {proposed.gpu_count} GPUs"
         no = _not_so_many_pods(job, kind, proposed.gpu_count) or no
         return why and f"{no}, and {why}"
@@ -242,6 +246,18 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     if proposed.gpu_model in extra.get("closed_models", "").split(", "):
         return f"its nodeSelector or affinity keeps its pods off every node of {proposed.gpu_model}"
     return _of_template(job, kind, proposed.gpu_count)
+
+
+def _taken_first(job: Job, kind: str, count: int) -> str:
+    """Return who would take what a pod frees before its successor has it, '' where both fit."""
+    unit = _unit(job, kind)
+    others = whole_fact(job.extra, TAKERS_GPUS) or 0
+    if not unit or not others or count * unit // job.gpu_count + min(others, unit) <= unit:
+        return ""
+    return (
+        f"a pod that ends for a new one frees its GPUs first, and others wait for such "
+        f"({job.extra.get(TAKERS, '')}): its successor would wait instead"
+    )
 
 
 def _no_fewer(job: Job, count: int) -> str:

@@ -59,6 +59,11 @@ class PrometheusSettings(SourceSection, name="prometheus"):
     progress_total_metric: str = documented(
         "", "metric with the same labels that holds all steps; empty: progress_metric is a share"
     )
+    checkpoint_metric: str = documented(
+        "",
+        "metric by which jobs report when they wrote their last checkpoint, seconds of Unix; "
+        "labels as of progress_metric; empty: not read",
+    )
 
     def _check(self) -> None:
         self.require(
@@ -66,7 +71,7 @@ class PrometheusSettings(SourceSection, name="prometheus"):
             "url",
             "an http:// or https:// address",
         )
-        for name in ("progress_metric", "progress_total_metric"):
+        for name in ("progress_metric", "progress_total_metric", "checkpoint_metric"):
             written = getattr(self, name)
             rule = "the name of a metric, such as training_steps_done"
             self.require(not written or _METRIC.fullmatch(written) is not None, name, rule)

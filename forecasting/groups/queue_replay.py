@@ -176,15 +176,21 @@ class QueueReplay:
                 ends[returned] = self._now
             shares = law.shares(users, np.zeros(len(users)), rng)
             requests = [job.request for job in waiting]
-            starts.append(self._play(ends.tolist(), requests, (shares * limits).tolist()))
+            lengths = (shares * limits).tolist()
+            starts.append(self._play(ends.tolist(), requests, lengths, last_alone=returned >= 0))
             all_shares.append(shares)
         waits = np.array(starts) - self._now
         return waits * rng.lognormal(0.0, _UNLIKE, waits.shape), np.array(all_shares)
 
     def _play(
-        self, ends: Sequence[float], requests: Sequence[_Request], lengths: Sequence[float]
+        self,
+        ends: Sequence[float],
+        requests: Sequence[_Request],
+        lengths: Sequence[float],
+        *,
+        last_alone: bool,
     ) -> list[float]:
-        """Return the start of each job in line; infinite: never.
+        """Return the start of each job in line, or of the last alone; infinite: never.
 
         The scheduler has just looked: nobody starts before something ends.
         """
@@ -192,7 +198,8 @@ class QueueReplay:
         heap = [(end, run.number, run) for end, run in zip(ends, self._runs, strict=True)]
         heapq.heapify(heap)
         starts, line = [math.inf] * len(requests), list(range(len(requests)))
-        while heap and line:
+        # Of a requeue nothing else is asked.
+        while heap and line and (not last_alone or starts[-1] == math.inf):
             now = heap[0][0]
             while heap and heap[0][0] <= now:
                 over = heapq.heappop(heap)[2]
@@ -303,9 +310,10 @@ def _startable(
     """Yield who of the line starts now, and where; `free` and `runs` are to follow each."""
     reservations: dict[int, float] = {}
     refusals: set[_Request] = set()
-    places, smallest = _KEPT, min(request.width for request in requests)
-    for at in line:
-        if max(free) < smallest:
+    places, line = _KEPT, list(line)
+    last = _last_with_room(line, requests, free)
+    for position, at in enumerate(line):
+        if position > last:
             return
         request = requests[at]
         # Within a look room only shrinks: what was refused is refused again.
@@ -315,6 +323,7 @@ def _startable(
         nodes = [node for node in range(len(free)) if until <= reservations.get(node, math.inf)]
         if fits := _best(free, nodes, request):
             yield at, fits
+            last = _last_with_room(line, requests, free)
             continue
         refusals.add(request)
         if places:
@@ -322,6 +331,22 @@ def _startable(
             start, later = _by_limits(runs, free, nodes, request, now)
             if all(start + request.limit <= reservations.get(node, math.inf) for node in later):
                 reservations |= dict.fromkeys(later, start)
+
+
+def _last_with_room(
+    line: Sequence[int], requests: Sequence[_Request], free: Sequence[float]
+) -> int:
+    """Return the place of the last in line that has room now: nothing is kept from those after."""
+    room = sorted(free, reverse=True)
+    return next(
+        (
+            place
+            for place in range(len(line) - 1, -1, -1)
+            if (request := requests[line[place]]).nodes <= len(room)
+            and room[request.nodes - 1] >= request.width
+        ),
+        -1,
+    )
 
 
 def _best(free: Free, nodes: Iterable[int], request: _Request) -> tuple[int, ...]:
@@ -339,21 +364,23 @@ def _by_limits(
 ) -> tuple[float, tuple[int, ...]]:
     """Return when and where a request has room if all runs go on to their limits, by `_LOOK`."""
     room = {node: free[node] for node in nodes}
-    place, start = _best(free, room, request), now
-    first, step = 0.0, _LOOK
-    for run in () if place else runs:
+    short = request.nodes - sum(width >= request.width for width in room.values())
+    start, first, step = now, 0.0, _LOOK
+    for run in runs if short > 0 else ():
         nodes_in_reach = [node for node in run.nodes if node in room]
         if not nodes_in_reach:
             continue
         first = first or (run.latest // _LOOK + 1) * _LOOK
         if run.latest > first + step:
-            if sum(width >= request.width for width in room.values()) >= request.nodes:
+            if short <= 0:
                 break
             step *= 2.0 ** math.ceil(math.log2((run.latest - first) / step))
         for node in nodes_in_reach:
+            width = room[node]
             room[node] += run.width
+            short -= width < request.width <= room[node]
         start = max(now, run.latest)
-    place = place or _best(room, room, request)
+    place = _best(room, room, request)
     return (start, place) if place else (math.inf, ())
 
 

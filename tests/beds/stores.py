@@ -90,6 +90,7 @@ _UNDONE_BY = {
         "ALTER TABLE job_slots ADD COLUMN slot_seconds INTEGER DEFAULT 900",
     ),
     27: ("CREATE TABLE prepared_answers (place BIGINT PRIMARY KEY)",),
+    28: ("ALTER TABLE job_progress DROP COLUMN checkpoint_at",),
 }
 
 

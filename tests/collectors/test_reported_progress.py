@@ -156,7 +156,7 @@ def test_two_metrics_of_equal_labels_make_a_share() -> None:
         [series([0.0, 100.0], rank="0", **pod), series([0.0, 100.0], rank="1", **pod)],
         dropped,
     )
-    assert frame.to_dict("records") == [
+    assert frame.drop(columns="checkpoint_at").to_dict("records") == [
         {"label_id": "ml/p", "reported_at": pd.Timestamp(NOW), "done_ratio": 0.2}
     ]
     assert dropped.counts == {IMPLAUSIBLE: 2}
@@ -173,15 +173,41 @@ def test_a_metric_alone_is_a_share_and_needs_a_holder() -> None:
     assert dropped.counts == {IMPLAUSIBLE: 2, "progress-of-nobody": 1}
 
 
+def test_a_checkpoint_is_a_time_before_it_was_told() -> None:
+    """Seconds of Unix; 0 says that none was written yet, the future or milliseconds are no time."""
+    at = NOW.timestamp()
+    dropped = Dropped()
+    times = [0.0, at - 900, at + 60, 1000 * at, float("nan")]
+    frame = progress_of(
+        [series([0.2], namespace="ml", pod="p")],
+        None,
+        dropped,
+        [series(times, hpc_job="7"), series([at - 60], namespace="ml", pod="p"), series([at])],
+    )
+    told = {
+        row.label_id: (row.checkpoint_at, row.done_ratio)
+        for row in frame.itertuples()
+        if not pd.isna(row.checkpoint_at)
+    }
+    assert told["ml/p"] == (pd.Timestamp(NOW) - pd.Timedelta("1min"), 0.2)
+    assert told["slurm:7"][0] == pd.Timestamp(NOW) - pd.Timedelta("15min")
+    assert np.isnan(told["slurm:7"][1])
+    assert len(frame) == 2
+    assert dropped.counts == {IMPLAUSIBLE: 3, "progress-of-nobody": 1}
+
+
 def test_metrics_are_asked_for_by_the_names_of_the_settings() -> None:
     """Once each where both are there, and not at all where the server has none."""
     power, pair = "DCGM_FI_DEV_POWER_USAGE", ("steps_done", "steps_in_all")
     board = {"UUID": "GPU-0", "Hostname": "n1", "namespace": "ml", "pod": "p"}
     answered = {"metric": board, "values": [[NOW.timestamp(), "300.0"]]}
-    for names, asked in (((power,), 0), ((power, *pair), 2)):
+    for names, asked in (((power,), 0), ((power, *pair), 2), ((power, "saved_steps_at"), 1)):
         with faulty_server(answers_series(answered), names=names) as server:
             settings = PrometheusSettings(
-                url=server.url, progress_metric=pair[0], progress_total_metric=pair[1]
+                url=server.url,
+                progress_metric=pair[0],
+                progress_total_metric=pair[1],
+                checkpoint_metric="saved_steps_at",
             )
             collector = PrometheusDcgmCollector(
                 PrometheusClient(settings), settings, load_gpu_catalogue()
@@ -222,9 +248,39 @@ def test_a_real_prometheus_tells_steps_at_the_ends_of_slots(tmp_path: Path) -> N
     assert list(found["done_ratio"] * 60_000) == pytest.approx([300, 600, 885, 1500, 1800])
 
 
+@pytest.mark.prometheus
+def test_a_real_prometheus_tells_the_last_checkpoint(tmp_path: Path) -> None:
+    """A job writes one every 10 min and tells its time, and no progress."""
+
+    def lines() -> Iterator[str]:
+        for name in ("saved_at", "DCGM_FI_DEV_POWER_USAGE"):
+            yield f"# TYPE {name} gauge\n"
+            for number in range(0, 1801, 15):
+                at = NOW.timestamp() - 1800 + number
+                value = at // 600 * 600 if name == "saved_at" else 300
+                yield f'{name}{{namespace="ml",pod="p"}} {value} {at}\n'
+        yield "# EOF\n"
+
+    backfill(lines(), tmp_path)
+    with running_prometheus(tmp_path) as url:
+        settings = PrometheusSettings(url=url, checkpoint_metric="saved_at")
+        collector = PrometheusDcgmCollector(
+            PrometheusClient(settings), settings, load_gpu_catalogue()
+        )
+        found = collector.collect(Window(start=NOW - timedelta(minutes=30), end=NOW)).progress
+    since = [NOW - at for at in found["checkpoint_at"]]
+    assert [age / timedelta(minutes=1) for age in since] == [30, 20, 20, 10, 10, 0]
+    assert found["done_ratio"].isna().all()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("progress_metric", "a{b}"), ("progress_metric", "1a"), ("progress_total_metric", "total")],
+    [
+        ("progress_metric", "a{b}"),
+        ("progress_metric", "1a"),
+        ("progress_total_metric", "total"),
+        ("checkpoint_metric", "a b"),
+    ],
 )
 def test_a_wrong_name_is_refused_with_the_setting_and_its_value(name: str, value: str) -> None:
     """A total needs the metric that it is the total of."""

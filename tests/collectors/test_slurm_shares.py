@@ -165,6 +165,19 @@ def test_a_job_that_waits_for_shards_or_held_them_is_told() -> None:
     assert board_shares((), found.jobs, load_gpu_catalogue()) == {}
 
 
+def board_of(shown: str) -> str:
+    """Return the index of the one board that scontrol shows a job on.
+
+    `IDX:0`, or from 23.11 on for shares the parts of each board of the node: `2(0/4,2/4)`.
+    """
+    (which,) = re.findall(r" GRES=\S*\((\S+)\)", shown)
+    if which.startswith("IDX:"):
+        return str(which.removeprefix("IDX:"))
+    used = [int(part.partition("/")[0]) for part in which.split(",")]
+    (index,) = [at for at, count in enumerate(used) if count]
+    return str(index)
+
+
 @pytest.fixture(scope="module")
 def bed() -> Iterator[SlurmBed]:
     """A real Slurm whose nodes give out shards, and MPS."""
@@ -204,5 +217,4 @@ def test_a_real_slurm_gives_out_shares_and_all_holders_are_told(bed: SlurmBed, m
     rows = found.allocations
     for entry in found.jobs:
         shown = bed.run("scontrol", "-d", "show", "job", entry.job_id.removeprefix("slurm:"))
-        (index,) = re.findall(r"GRES=\S*\(IDX:(\d+)\)", shown)
-        assert set(rows[rows["job_id"] == entry.job_id]["gpu_index"]) == {index}
+        assert set(rows[rows["job_id"] == entry.job_id]["gpu_index"]) == {board_of(shown)}

@@ -8,10 +8,11 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from data.facts.columns import ALLOCATIONS, check_frame
-from data.facts.jobs import OwnNames
-from data.settings.all_settings import RetentionSettings
+from data.facts.jobs import Job, JobState, OwnNames, SchedulerFacts
+from data.settings.all_settings import PlanningSettings, RetentionSettings
 from data.store import Store
 from data.store.handles.tenant_reader import OwnedReader
+from planner.jobs.lost_work import lost_work_of
 
 JOB = "ml/trainjob/w"
 MINUTE = timedelta(minutes=1)
@@ -23,7 +24,7 @@ def told(label: str, *shares: float, until: datetime = NOW) -> pd.DataFrame:
     return pd.DataFrame({"label_id": label, "reported_at": times, "done_ratio": shares})
 
 
-def keep(store: Store, *frames: pd.DataFrame, name: str = "a") -> None:
+def keep(store: Store, *frames: pd.DataFrame, name: str = "a", job: Job | None = None) -> None:
     """Keep reports, and that the job holds the pod ml/p."""
     held = {"job_id": JOB, "label_id": "ml/p", "node": "n1", "source": "k", "gpu_count": 1.0}
     times = {"started_at": [NOW - 90 * MINUTE], "seen_at": [NOW]}
@@ -32,7 +33,7 @@ def keep(store: Store, *frames: pd.DataFrame, name: str = "a") -> None:
         make_collected(
             make_samples(),
             batch_id=name,
-            jobs=(make_job(JOB, owner="lea"),),
+            jobs=(job or make_job(JOB, owner="lea"),),
             allocations=check_frame(since, ALLOCATIONS),
             progress=pd.concat(frames, ignore_index=True),
         )
@@ -67,6 +68,39 @@ def test_of_older_hours_the_last_report_is_read(store: Store) -> None:
     found = store.reader.job_progress(JOB, end=NOW)
     assert [report.reported_at.minute for report in found] == [59] * 5 + [59, 0]
     assert read(store) == pytest.approx([old[59], old[119], old[179], old[239], old[299], 0.5, 0.6])
+
+
+def saved(label: str, at: datetime, told_at: datetime = NOW) -> pd.DataFrame:
+    """A report of a checkpoint, and of no progress."""
+    times = pd.DataFrame({"reported_at": [told_at], "checkpoint_at": [at]})
+    return times.apply(lambda column: column.dt.as_unit("us")).assign(
+        label_id=label, done_ratio=float("nan")
+    )
+
+
+@pytest.mark.parametrize("marked", ["", "earlier", "later"])
+def test_a_plan_counts_the_newest_checkpoint_that_is_told(store: Store, marked: str) -> None:
+    """By a metric of any pod, or by the owner's mark; no report of a later time than the plan's."""
+    mark = NOW - {"earlier": 40, "later": 5}.get(marked, 0) * MINUTE
+    extra = (("checkpoint_at", mark.isoformat()),) if marked else ()
+    facts = SchedulerFacts(
+        state=JobState.RUNNING, started_at=NOW - timedelta(hours=9), extra=(("a", "b"), *extra)
+    )
+    keep(
+        store,
+        saved("ml/p", NOW - 20 * MINUTE),
+        saved("ml/p", NOW - 30 * MINUTE, NOW - 10 * MINUTE),
+        saved(JOB, NOW - 50 * MINUTE),
+        saved("ml/p", NOW + MINUTE, NOW + 5 * MINUTE),
+        job=make_job(JOB, owner="lea", scheduler=facts),
+    )
+    view = store.reader.planning_view(NOW, slot_seconds=900, history_days=1)
+    assert read(store) == []
+    (job,) = (entry for entry in view.known_jobs if entry.job_id == JOB)
+    lost = lost_work_of(job, PlanningSettings())
+    age = (job.last_seen_at - NOW).total_seconds() + (300.0 if marked == "later" else 1200.0)
+    assert lost.seconds == (age,) * 3
+    assert job.extra["a"] == "b"
 
 
 def test_an_owner_reads_the_progress_of_their_jobs_alone(store: Store) -> None:

@@ -114,7 +114,13 @@ class FactReader(QuotaReader, ContradictionReader):
         newest = self.latest_sample_at() == as_of
         upto = as_of + timedelta(microseconds=1) if newest else floor_to_slot(as_of, SLOT_SECONDS)
         since = as_of - timedelta(days=_KIN_DAYS)
-        known_jobs = self.jobs(seen_since=since)
+        week = job_progress.week_to(as_of)
+        known_jobs = job_progress.with_checkpoints(
+            self.jobs(seen_since=since),
+            self._frame(
+                job_progress.CHECKPOINTS_BY_JOB, **{key: week[key] for key in ("start", "end")}
+            ),
+        )
         history, ended = self._histories(known_jobs, since, start, upto, slot_seconds)
         with_history = set(history["job_id"].unique())
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
@@ -135,9 +141,7 @@ class FactReader(QuotaReader, ContradictionReader):
             known_jobs=known_jobs,
             read=read,
             quotas=self._quotas_of_day(now),
-            progress=job_progress.by_job(
-                self._frame(job_progress.BY_JOB, **job_progress.week_to(as_of), job_id="")
-            ),
+            progress=job_progress.by_job(self._frame(job_progress.BY_JOB, **week, job_id="")),
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS

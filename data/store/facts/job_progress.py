@@ -1,11 +1,15 @@
-"""Progress that jobs reported: a row a holder and time, read by job."""
+"""Progress and checkpoints that jobs reported: a row a holder and time, read by job."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from data.facts.jobs import Job
 from data.facts.progress import ProgressReport
+from data.records.feasible_changes import CHECKPOINT_AT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +20,7 @@ WITH named AS (SELECT DISTINCT label_id, job_id FROM allocations WHERE label_id 
 told AS (
     SELECT coalesce(named.job_id, p.label_id) AS job_id, reported_at, max(done_ratio) AS done_ratio
     FROM job_progress AS p LEFT JOIN named ON named.label_id = p.label_id
-    WHERE reported_at >= :start AND reported_at <= :end
+    WHERE reported_at >= :start AND reported_at <= :end AND done_ratio IS NOT NULL
         AND (:job_id = '' OR coalesce(named.job_id, p.label_id) = :job_id)
     GROUP BY 1, 2
 )
@@ -27,6 +31,13 @@ ORDER BY 1, 2
 """
 """Of the pods of one job the furthest tells: others may have begun anew. Of what is older than some
 hours the last report of an hour: a thousand jobs report two million times a week."""
+
+CHECKPOINTS_BY_JOB = """
+WITH named AS (SELECT DISTINCT label_id, job_id FROM allocations WHERE label_id <> '')
+SELECT coalesce(named.job_id, p.label_id) AS job_id, max(checkpoint_at) AS checkpoint_at
+FROM job_progress AS p LEFT JOIN named ON named.label_id = p.label_id
+WHERE reported_at >= :start AND reported_at <= :end AND checkpoint_at IS NOT NULL GROUP BY 1
+"""
 
 
 def week_to(end: datetime) -> dict[str, datetime]:
@@ -44,3 +55,21 @@ def by_job(frame: pd.DataFrame) -> dict[str, tuple[ProgressReport, ...]]:
         )
         reports_of.setdefault(str(job_id), []).append(report)
     return {job_id: tuple(reports) for job_id, reports in reports_of.items()}
+
+
+def with_checkpoints(jobs: Iterable[Job], frame: pd.DataFrame) -> tuple[Job, ...]:
+    """Return jobs with the last checkpoints of `CHECKPOINTS_BY_JOB`, where none is told later."""
+    times = frame["checkpoint_at"].dt.to_pydatetime()
+    checkpoints = dict(zip(frame["job_id"].astype(str), times, strict=True))
+    return tuple(
+        job if job.scheduler is None else _with_checkpoint(job, checkpoints.get(job.job_id))
+        for job in jobs
+    )
+
+
+def _with_checkpoint(job: Job, at: datetime | None) -> Job:
+    mark = job.extra.get(CHECKPOINT_AT)
+    if at is None or (mark and datetime.fromisoformat(mark) >= at):
+        return job
+    extra = tuple((job.extra | {CHECKPOINT_AT: at.isoformat()}).items())
+    return replace(job, scheduler=replace(job.scheduling, extra=extra))

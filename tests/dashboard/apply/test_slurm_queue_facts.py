@@ -305,7 +305,9 @@ def test_a_request_without_a_type_may_start_on_another(
 def test_a_node_that_takes_no_jobs_does_not_take_its_own_again() -> None:
     """Drained after the job began."""
     node = {"name": "h1", "state": "mixed", "state_flags": ["DRAIN"], "gres": "gpu:h100:4"}
-    assert told([record(1, "RUNNING", "None")], node)["waiting"] == "h1 takes no jobs"
+    for reason, waiting in (("fan", "h1 takes no jobs"), ("trimtab TT-7", None)):
+        found = told([record(1, "RUNNING", "None")], node | {"reason": reason})
+        assert found.get("waiting") == waiting, "one that a consolidation closes is to be left"
 
 
 @pytest.mark.parametrize(

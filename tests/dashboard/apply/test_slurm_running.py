@@ -132,6 +132,26 @@ def test_a_job_whose_gpus_others_hold_now_is_not_requeued(bed: SlurmBed) -> None
     assert applier.rehearse(back).refusals == ()
 
 
+@pytest.mark.parametrize("reason", ["fan", "trimtab TT-7"])
+def test_a_job_leaves_a_node_that_trimtab_empties(bed: SlurmBed, reason: str) -> None:
+    """Where another node has room for it; a node that its administrator closed says nothing."""
+    job = running(bed, "--gres=gpu:h100:4")
+    own = bed.run("squeue", "-h", "-j", job, "-o", "%N")
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    bed.run("scontrol", "update", f"NodeName={own}", "State=DRAIN", f"Reason={reason}")
+    try:
+        refusals = applier.rehearse(change).refusals
+        assert any(f"{own} takes no jobs" in text for text in refusals) == (reason == "fan")
+        if reason != "fan":
+            assert refusals == ()
+            (other,) = {"h1", "h2"} - {own}
+            running(bed, "-w", other, "--gres=gpu:h100:3")
+            assert "0 have them" in "; ".join(applier.rehearse(change).refusals)
+    finally:
+        bed.run("scontrol", "update", f"NodeName={own}", "State=RESUME")
+
+
 @pytest.mark.parametrize("starts", ["now", "now+30minutes", "now+3hours"])
 def test_gpus_of_a_reservation_are_not_free_for_others(bed: SlurmBed, starts: str) -> None:
     """The way back finds room on reserved nodes alone: it would wait until that is over."""

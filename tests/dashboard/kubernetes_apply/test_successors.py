@@ -1,6 +1,7 @@
 """Rollouts that end a pod first: refused where no node would take the one that follows it."""
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,9 +17,17 @@ from beds.kubernetes_apply import (
     room,
 )
 
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.placement_rules import admits, rules_of
+from collectors.shared.collector import Window
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from data.base.clock import utc_now
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.jobs import Job
 from data.records.changes import VerificationResult
+from data.records.feasible_changes import why_not
+from data.settings.sources import KubernetesSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -44,6 +53,44 @@ def test_no_pod_ends_for_one_that_no_node_takes(
     change = planned(patient, wanted)
     assert rehearsed(patient, change).refusals == ()
     assert carry_out(patient, change).seen is VerificationResult.AS_INTENDED
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_no_pod_ends_whose_gpus_others_would_take_first(
+    bed: KubernetesBed, patient: KubernetesApplier, kind: str
+) -> None:
+    """A pod of others has waited longer than the successor: that one would stay down instead."""
+    namespace = f"taker-{kind.lower()}"
+    at = room(bed, namespace, 4)
+    bed.apply(replicated(kind, namespace, replicas=1, pod=pod_spec(4, **at)))
+    bed.until(
+        "it runs",
+        lambda: bed.get(kind, "serve", namespace=namespace)["status"].get("readyReplicas") == 1,
+    )
+    about = {"name": "next", "namespace": namespace}
+    waiting = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": pod_spec(3, **at)}
+    bed.apply(waiting)
+    job_id = f"{namespace}/{kind.lower()}/serve"
+    wanted = proposal(job_id, gpus(4), gpus(2), details=(("gpus_per_pod", "2"),))
+    refusals = rehearsed(patient, planned(patient, wanted)).refusals
+    assert [f"{namespace}/next" in text for text in refusals] == [True]
+    assert f"{namespace}/next" in why_not(told(bed, job_id), gpus(2))
+    assert why_not(told(bed, job_id), gpus(0)) == ""
+    bed.delete("Pod", "next", namespace=namespace)
+    bed.apply(waiting | {"spec": pod_spec(2, **at)})  # both have room on what is freed
+    assert rehearsed(patient, planned(patient, wanted)).refusals == ()
+
+
+def told(bed: KubernetesBed, job_id: str) -> Job:
+    """The workload as the collector tells of it."""
+    client = KubernetesClient(
+        KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("admin")))
+    )
+    now = utc_now()
+    found = KubernetesCollector(client, load_gpu_catalogue()).collect(
+        Window(start=now - timedelta(hours=1), end=now)
+    )
+    return next(job for job in found.jobs if job.job_id == job_id)
 
 
 def _expression(source: random.Random) -> dict[str, Any]:

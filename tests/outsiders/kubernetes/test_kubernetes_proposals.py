@@ -37,6 +37,8 @@ NODES = {f"node-{number}": list(PRODUCTS)[number % 3] for number in range(5)}
 BOARDS = 8
 KINDS = ("Deployment", "StatefulSet", "Job", "Pod")
 WORKLOADS = (3, 5, 7)
+CLOSED = (0, 0, 0, 1, 3)
+"""Nodes that take no further pods, so that some wait on what is left."""
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,9 @@ def judge_fleet(bed: KubernetesBed, number: int, folder: Path, proposals: Propos
     """Fill the cluster, run two cycles, apply what each proposes, and clear."""
     source = source_of("kubernetes proposals", number)
     made = []
+    nodes = source_of("kubernetes nodes", number)
+    for name in nodes.sample(sorted(NODES), nodes.choice(CLOSED)):
+        bed.patch("Node", name, {"spec": {"unschedulable": True}})
     for index in range(source.choice(WORKLOADS)):
         namespace = f"f{number}-{index}"
         bind_in(bed, namespace)
@@ -132,6 +137,8 @@ def judge_fleet(bed: KubernetesBed, number: int, folder: Path, proposals: Propos
             path = bed.path(kind, namespace)
             bed.answer("DELETE", path, params={"gracePeriodSeconds": 0})
     bed.until("no pod is left", lambda: emptied(bed), seconds=240)
+    for name in NODES:  # no fleet is left with the nodes that another has emptied
+        bed.patch("Node", name, {"spec": {"unschedulable": False}})
 
 
 def emptied(bed: KubernetesBed) -> bool:

@@ -96,6 +96,8 @@ def judge_fleet(bed: SlurmBed, number: int, folder: Path, proposals: Proposals) 
     source = source_of("slurm proposals", number)
     bed.run("scancel", "--quiet", "-u", bed.plan.user, check=False)
     bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
+    for node in NODES:  # no fleet begins with the nodes that another has emptied
+        bed.run("scontrol", "update", f"NodeName={node.name}", "State=RESUME", check=False)
     for _ in range(source.choice(JOBS)):
         bed.run(
             "sbatch", "--parsable", "--output=/dev/null", *options(source), "--wrap=sleep 3000",

@@ -29,6 +29,7 @@ KNOWN = (
     replace(TWO_NODES, at=2, dies="told"),
     replace(TWO_NODES, at=2, outage="stop"),
     replace(TWO_NODES, nodes="3", start="waits", wanted=2, meanwhile="nodes"),
+    replace(TWO_NODES, gpus=3, nodes="3", wanted=6),
 )
 """A job on two nodes was left held, and rolled back to half its size; others set what we set."""
 OPEN = tuple(f"o{number}" for number in range(1, 11))

@@ -7,7 +7,7 @@ from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.placement_rules import floors_of
 from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
-from collectors.shared.json_parts import part, text_in
+from collectors.shared.json_parts import part, text_in, whole_number
 from dashboard.apply.kubernetes.change.observe import seen_of
 from dashboard.apply.kubernetes.change.steps import (
     StepCommand,
@@ -274,11 +274,22 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     spec = value_at(target, _POD_SPEC)
     if any(not _is_offered(name, nodes) for name in asked_by(spec)):
         return  # said before
+    takers: list[str] = []
     for gone in members:
         uid = value_at(gone, "/metadata/uid")
         others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
-        if room_for(spec, nodes, others) != NO:
+        if room_for(spec, nodes, others) == NO:
+            continue
+        rivals = _first_in_line(gone, nodes, others)
+        if room_for(spec, nodes, [*others, *rivals]) != NO:
             return
+        takers = takers or [_name_of(pod) for pod in rivals]
+    if takers:
+        yield (
+            f"a pod that ends for a new one frees its GPUs first, and others wait for such "
+            f"({', '.join(takers[:_MAX_NAMES])}): its successor would wait instead"
+        )
+        return
     homes = {text_in(pod, "spec", "nodeName") for pod in members}
     closed = [
         name
@@ -292,6 +303,35 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
         "would go down and stay down. Uncordon or free a node that its nodeSelector and affinity "
         "allow first"
     )
+
+
+def _first_in_line(
+    gone: Document, nodes: Sequence[Document], others: Sequence[Document]
+) -> list[Document]:
+    """Return the pods that wait, as bound to the node of one that ends, as far as they have room.
+
+    Those of a lower priority come after its successor.
+    """
+    home = [node for node in nodes if value_at(node, "/metadata/name") == _node_of(gone)]
+    least, rivals = _priority(gone), list[Document]()
+    for pod in others:
+        spec = part(pod, "spec")
+        is_first = waits_for_a_node(pod) and asked_by(spec).total() and _priority(pod) >= least
+        if is_first and room_for(spec, home, [*others, *rivals]) != NO:
+            rivals.append({**pod, "spec": {**pod["spec"], "nodeName": _node_of(gone)}})
+    return rivals
+
+
+def _node_of(pod: Document) -> str:
+    return text_in(pod, "spec", "nodeName")
+
+
+def _priority(pod: Document) -> int:
+    return whole_number(part(pod, "spec", "priority") or 0) or 0
+
+
+def _name_of(pod: Document) -> str:
+    return "/".join(text_in(pod, "metadata", name) for name in ("namespace", "name"))
 
 
 def _target(document: Document, change: Change) -> Document:
@@ -359,6 +399,6 @@ def _takers(
             and room_for(spec, nodes, pods) == NO
             and room_for(spec, nearest, others) != NO
         ):
-            names.append("/".join(text_in(pod, "metadata", name) for name in ("namespace", "name")))
+            names.append(_name_of(pod))
     more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
     return sorted(names)[:_MAX_NAMES] + more

@@ -66,7 +66,8 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
     reservation takes do not, unless the job is in one.
     """
     target = {move.field: move.after for move in moves if move.verb == "update"}
-    if not target.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
+    stays_open = all(node.schedulable for node in nodes if node.name in facts.job.nodes)
+    if stays_open and not target.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
         return ""
     partition = target.get("Partition", facts.job.partition)
     eligible = _eligible(facts, partition, target.get("Features", facts.features), nodes)

@@ -7,6 +7,7 @@ own drain is ever taken back.
 import json
 from datetime import datetime
 
+from collectors.slurm.queue_facts import OWN_REASON
 from collectors.slurm.records import Record
 from collectors.slurm.values import gpus_of, text_of, words_of
 from dashboard.apply.slurm.change.send import result
@@ -114,7 +115,7 @@ def drain_change(recommendation: Recommendation, target: Target) -> Change:
 
 def drain_reason(recommendation: Recommendation) -> str:
     """Return the reason that marks a drain as that of a recommendation."""
-    return f"trimtab {recommendation.recommendation_id}"
+    return f"{OWN_REASON}{recommendation.recommendation_id}"
 
 
 def _step(verb: str, target: Target, before: str, after: str, value: str) -> ChangeStep:
