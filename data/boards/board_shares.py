@@ -5,7 +5,7 @@ gives out in shares (`SHARED_BOARDS`, `BOARD_SHARE`). A board of n jobs is 1/n o
 shares of a board add up to it whoever else is on it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -45,9 +45,13 @@ def parts_of_profile(profile: str, count: int) -> dict[str, int]:
 
 def holding(gpus: Iterable[Gpu]) -> list[Gpu]:
     """Return the boards and instances that jobs hold now, by the newest reading of all."""
+    return [gpu for gpu in _read_now(gpus) if gpu.job_id]
+
+
+def _read_now(gpus: Iterable[Gpu]) -> list[Gpu]:
     gpus = list(gpus)
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
-    return [gpu for gpu in gpus if gpu.job_id and newest and gpu.last_seen_at > newest - HOLDS_FOR]
+    return [gpu for gpu in gpus if newest and gpu.last_seen_at > newest - HOLDS_FOR]
 
 
 def board_shares(
@@ -55,15 +59,18 @@ def board_shares(
 ) -> dict[str, BoardShare]:
     """Return by id the jobs that share boards, or hold whole boards beside MIG instances.
 
-    A job that holds its devices alone, all of one kind, is not among them.
+    A job that holds its devices alone, all of one kind whose size is known, is not among them. Of
+    instances whose size is not known each is an equal part of its board; where no reading tells
+    their boards, all of one.
     """
-    gpus = holding(gpus)
+    gpus = _read_now(gpus)
+    instances = Counter(gpu.gpu_uuid for gpu in gpus if gpu.mig_profile)
     parts: dict[str, float] = defaultdict(float)
     others: dict[str, set[str]] = defaultdict(set)
     kinds: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
         for job_id in gpu.holders:
-            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue)
+            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue) or 1 / instances[gpu.gpu_uuid]
             parts[job_id] += size / len(gpu.holders)
             others[job_id].update({*gpu.holders} - {job_id})
             kinds[job_id].add(gpu.mig_profile)
@@ -71,8 +78,10 @@ def board_shares(
     boards_by_job = {job.job_id: _board_count(job, catalogue) for job in jobs}
     shares = {
         job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_WHY)
-        for job in jobs
         if MIXED in job.mig_profile
+        else BoardShare(boards=(boards_by_job | parts)[job.job_id], why=_UNSIZED_WHY)
+        for job in jobs
+        if MIXED in job.mig_profile or _size(job.gpu_model, job.mig_profile, catalogue) is None
     } | dict(_shares(jobs, boards_by_job | parts))
     for job_id, boards in parts.items():
         if others[job_id]:
@@ -84,19 +93,23 @@ def board_shares(
 
 
 _MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
+_UNSIZED_WHY = "the catalogue lacks its MIG profile: what part of a board it has is not known"
 
 
 def _board_count(job: Job, catalogue: GpuCatalogue) -> float:
     """Return the size of a job's devices in boards, without other jobs on them."""
     kinds = parts_of_profile(job.mig_profile, job.gpu_count)
-    return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
+    sizes = {kind: _size(job.gpu_model, kind, catalogue) or 1.0 for kind in kinds}
+    return sum(count * sizes[kind] for kind, count in kinds.items())
 
 
-def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
-    """Return a device's share of its board; a profile that the catalogue lacks is all of it."""
+def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float | None:
+    """Return a device's share of its board, None of an instance that the catalogue lacks."""
     model = catalogue.find(gpu_model)
     profile = model.mig_profile(mig_profile) if model and mig_profile else None
-    return model.board_share(profile) if model and profile else 1.0
+    if model and profile:
+        return model.board_share(profile)
+    return None if mig_profile else 1.0
 
 
 def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:

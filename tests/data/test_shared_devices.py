@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import make_samples
+from factories import H100, NOW, make_job, make_samples
 from rollup_cases import allocations, facts, rows_of
 
+from data.boards.board_shares import board_shares
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.fleet import Gpu
 from data.store import open_store
 
 
@@ -55,3 +58,31 @@ def test_a_whole_allocation_does_not_share_what_the_samples_name(tmp_path: Path)
     """The samples say who is there; a whole device is given to one job at a time."""
     found = hours(tmp_path, labelled("a"), span("b", gpu_index="0", gpu_count=1.0))
     assert found == {"a": pytest.approx(1.0)}
+
+
+@pytest.mark.parametrize("profile", ["fnord", "9g.999gb", "unknown"])
+@pytest.mark.parametrize("model", [H100, "a board that nobody knows"])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_instances_of_unknown_size_are_equal_parts_of_their_board(
+    profile: str, model: str, count: int
+) -> None:
+    """As many as were read of it, held or free; no change of their holders is planned."""
+    gpus = [
+        Gpu(
+            gpu_uuid="GPU-0", mig_instance=str(number), mig_profile=profile, node="n",
+            gpu_model=model, memory_total_mib=None, job_id=f"team/j{number}" if number < 2 else "",
+            last_seen_at=NOW,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    held = [gpu.job_id for gpu in gpus if gpu.job_id]
+    jobs = [make_job(name, gpu_model=model, mig_profile=profile) for name in held]
+    shares = board_shares(gpus, jobs, load_gpu_catalogue())
+    assert {name: share.boards for name, share in shares.items()} == dict.fromkeys(held, 1 / count)
+    assert all("not known" in share.why for share in shares.values())
+
+
+def test_instances_of_known_size_are_no_shares() -> None:
+    """They are devices of their own: each job may be changed alone."""
+    job = make_job(gpu_model=H100, mig_profile="1g.10gb")
+    assert board_shares((), [job], load_gpu_catalogue()) == {}
