@@ -82,7 +82,7 @@ def board_shares(
         else BoardShare(boards=(boards_by_job | parts)[job.job_id], why=_UNSIZED_WHY)
         for job in jobs
         if MIXED in job.mig_profile or _size(job.gpu_model, job.mig_profile, catalogue) is None
-    } | dict(_shares(jobs, boards_by_job | parts))
+    } | dict(_shares(jobs, boards_by_job | parts, gpus))
     for job_id, boards in parts.items():
         if others[job_id]:
             names = tuple(sorted(others[job_id]))
@@ -112,7 +112,9 @@ def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float | 
     return None if mig_profile else 1.0
 
 
-def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
+def _shares(
+    jobs: Iterable[Job], sizes: Mapping[str, float], gpus: Iterable[Gpu]
+) -> Iterator[tuple[str, BoardShare]]:
     """Yield the shares that schedulers tell of jobs that run."""
     jobs = list(jobs)
     told_at: dict[str, datetime] = {}
@@ -130,13 +132,17 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
     for job in live:
         for name in job.scheduling.nodes:
             on_node[name].add(job.job_id)
+    in_use = _parts_in_use(live, gpus)
     for job in live:
         facts, places = job.extra, boards_named(job)
         others = {other for place in places for other in on_board[place]}
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
             others = {other for group in on_node.values() if job.job_id in group for other in group}
-            boards = _number(facts.get(BOARD_SHARE, "")) or sizes[job.job_id]
+            boards = (
+                sum(part * in_use.get(node, 1.0) for node, part in _amounts(job))
+                or sizes[job.job_id]
+            )
         names = tuple(sorted(others - {job.job_id}))
         yield (
             job.job_id,
@@ -148,6 +154,35 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
                 + ": a change would reach everyone on them",
             ),
         )
+
+
+def _amounts(job: Job) -> list[tuple[str, float]]:
+    """Return (node, boards) of a job's shares that may be on any board of these nodes."""
+    nodes = job.scheduling.nodes or ("",)
+    amount = 0.0 if boards_named(job) else _number(job.extra.get(BOARD_SHARE, ""))
+    return [(named_in(node, job.cluster), amount / len(nodes)) for node in nodes]
+
+
+def _parts_in_use(jobs: Iterable[Job], gpus: Iterable[Gpu]) -> dict[str, float]:
+    """Return by node how much of the boards that its shares amount to is in use.
+
+    Shares are spread over all boards of a node when they are given out; readings that name the
+    holders of some show which of them are free by now.
+    """
+    shared: Counter[str] = Counter()
+    for job in jobs:
+        for node, amount in _amounts(job):
+            shared[node] += amount  # type: ignore[assignment]
+    held, free = Counter[str](), Counter[str]()
+    for gpu in gpus:
+        works = gpu.unexplained_at and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
+        (held if gpu.job_id or works else free)[gpu.node] += 1
+    named = {gpu.node for gpu in gpus if gpu.job_id}
+    return {
+        node: min(1.0, max(held[node], boards - free[node]) / boards)
+        for node, boards in shared.items()
+        if boards and node in named
+    }
 
 
 def boards_named(job: Job) -> tuple[tuple[str, str], ...]:

@@ -7,9 +7,10 @@ import pytest
 from factories import H100, NOW, make_job, make_samples
 from rollup_cases import allocations, facts, rows_of
 
-from data.boards.board_shares import board_shares
+from data.boards.board_shares import BOARD_SHARE, SHARING, board_shares
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu
+from data.facts.jobs import JobState, SchedulerFacts
 from data.store import open_store
 
 
@@ -86,3 +87,36 @@ def test_instances_of_known_size_are_no_shares() -> None:
     """They are devices of their own: each job may be changed alone."""
     job = make_job(gpu_model=H100, mig_profile="1g.10gb")
     assert board_shares((), [job], load_gpu_catalogue()) == {}
+
+
+@pytest.mark.parametrize(
+    ("boards", "held"),
+    [
+        (("a", "b", "-"), 2.0),
+        (("a", "-", "-"), 1.0),
+        (("a", "b", "c"), 3.0),
+        (("a", "b", "works"), 3.0),
+        (("-", "-", "-"), 3.0),
+        ((), 3.0),
+    ],
+    ids=str,
+)
+def test_shares_of_a_node_take_no_board_that_is_read_to_be_free(
+    boards: tuple[str, ...], held: float
+) -> None:
+    """Three replicas of three boards; an exporter that names nobody tells of no free board."""
+    facts = SchedulerFacts(
+        state=JobState.RUNNING, nodes=("n",), extra=((SHARING, "time-slicing"), (BOARD_SHARE, "1"))
+    )
+    jobs = [make_job(f"ml/{name}", scheduler=facts) for name in "abc"]
+    gpus = [
+        Gpu(
+            gpu_uuid=f"GPU-{number}", mig_instance="", mig_profile="", node="n", gpu_model=H100,
+            memory_total_mib=None, job_id=f"ml/{name}" if name in "abc" else "", last_seen_at=NOW,
+            unexplained_at=NOW if name == "works" else None,
+        )
+        for number, name in enumerate(boards)
+    ]  # fmt: skip
+    shares = board_shares(gpus, jobs, load_gpu_catalogue())
+    assert sum(share.boards for share in shares.values()) == pytest.approx(held)
+    assert all(len(share.others) == 2 for share in shares.values())

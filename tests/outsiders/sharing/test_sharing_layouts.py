@@ -217,6 +217,13 @@ def test_a_way_of_sharing_on_kubernetes_counts_each_board_once(way: str) -> None
     assert broken_promise(scenario) is None
 
 
+@pytest.mark.parametrize("seed", [4, 37])
+def test_a_board_that_is_free_by_now_is_held_by_no_share_of_its_node(seed: int) -> None:
+    """Two jobs on one board and none on another: the readings tell, the scheduler does not."""
+    scenario = Scenario(scheduler="kubernetes", ways=("plugin",), boards=3, most=3, seed=seed)
+    assert broken_promise(scenario) is None
+
+
 @pytest.mark.parametrize("scheduler", ["none", "kubernetes"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_instances_of_any_size_are_parts_of_their_board(scheduler: str, profile: str) -> None:
