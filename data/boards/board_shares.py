@@ -133,16 +133,18 @@ def _shares(
         for name in job.scheduling.nodes:
             on_node[name].add(job.job_id)
     in_use = _parts_in_use(live, gpus)
+    devices = Counter(job_id for gpu in gpus for job_id in gpu.holders)
+    placed = {job.job_id for job in live if devices[job.job_id] >= job.gpu_count}
     for job in live:
         facts, places = job.extra, boards_named(job)
         others = {other for place in places for other in on_board[place]}
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
             others = {other for group in on_node.values() if job.job_id in group for other in group}
-            boards = (
-                sum(part * in_use.get(node, 1.0) for node, part in _amounts(job))
-                or sizes[job.job_id]
-            )
+            amount = sum(part * in_use.get(node, 1.0) for node, part in _amounts(job))
+            if others and others <= placed:  # readings name all of them, and each one's boards
+                others, amount = set(), 0.0
+            boards = amount or sizes[job.job_id]
         names = tuple(sorted(others - {job.job_id}))
         yield (
             job.job_id,
@@ -173,15 +175,15 @@ def _parts_in_use(jobs: Iterable[Job], gpus: Iterable[Gpu]) -> dict[str, float]:
     for job in jobs:
         for node, amount in _amounts(job):
             shared[node] += amount  # type: ignore[assignment]
-    held, free = Counter[str](), Counter[str]()
+    at_work, free = Counter[str](), Counter[str]()
     for gpu in gpus:
         works = gpu.unexplained_at and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
-        (held if gpu.job_id or works else free)[gpu.node] += 1
-    named = {gpu.node for gpu in gpus if gpu.job_id}
+        (at_work if gpu.job_id or works else free)[gpu.node] += 1
+    with_names = {gpu.node for gpu in gpus if gpu.job_id}
     return {
-        node: min(1.0, max(held[node], boards - free[node]) / boards)
+        node: min(1.0, max(at_work[node], boards - free[node]) / boards)
         for node, boards in shared.items()
-        if boards and node in named
+        if boards and node in with_names
     }
 
 

@@ -344,11 +344,11 @@ class SlurmTarget:
         word, reason, code = self._facts(number)
         if word is None:
             return SentJobState(state=SubmissionState.LOST, reason=reason)
-        known = job_state_of(words_of(word))
-        if known is JobState.UNKNOWN:
+        base = job_state_of(words_of(word))
+        if base is JobState.UNKNOWN:
             text = f"Slurm's state {scrub(word, limit=40)} is not known"
             return SentJobState(state=attempt.state, reason=text)
-        state = _STATES.get(word) or SubmissionState(known)
+        state = _STATES.get(word) or SubmissionState(base)
         if state.is_open:
             return SentJobState(state=state, reason=reason)
         if state in (SubmissionState.FAILED, SubmissionState.OUT_OF_HOST_MEMORY):
