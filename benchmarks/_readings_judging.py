@@ -101,7 +101,8 @@ def judge(jobs: Sequence[DrawnJob], folder: Path) -> Judgement:
         _judge_job(job, changes, kept, by_board, found)
         for row in changes if job.holders > 1 else ():
             others = {*names} - {row.job_id}
-            if job.works or not row.is_advice or not all(name in row.change for name in others):
+            shows_work = job.works and not is_hidden(job)
+            if shows_work or not row.is_advice or not all(name in row.change for name in others):
                 found.failures.append((job, f"shared, and to be changed: {row.action}"))
         held = sum(boards_by_job.get(name, 0.0) for name in names)
         if job.holders > 1 and not job.fault and abs(held - job.boards) > _NEAR:

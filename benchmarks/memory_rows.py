@@ -267,7 +267,7 @@ def _printed_job(row: Any, shape: ModelShape) -> TrainingJob:
     adapter = None
     if method is Method.ADAPTER:
         adapter = Adapter(
-            kind=str(row.method).split("+")[-1],
+            kind=str(row.method).removesuffix("+emb").split("+")[-1],
             rank=count(row.lora_rank) or None,
             targets=_targets(text(row.lora_targets), shape),
             trainable=count(row.trainable_params),

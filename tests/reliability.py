@@ -31,9 +31,10 @@ recorded refusals, or an NVML library that answers as recorded.
 _CAMPAIGNS_HEAD = """
 ## Campaigns of drawn scenarios
 
-Scenarios are drawn from a seed and judged by the system itself (Slurm 22.05, Kubernetes 1.20) or
-by an exact model. `make test-all` runs 300 of each kind. *Failed* counts broken promises, mistakes
-of the judge, and waits outside their 80 % band, of which a fifth is expected.
+Scenarios are drawn from a seed and judged by the system itself (Slurm 22.05, Kubernetes 1.20), by
+an exact model, or by the truth that was drawn. `make test-all` runs 300 of each kind. *Failed*
+counts broken promises, mistakes of the judge, and waits outside their 80 % band, of which a fifth
+is expected.
 [campaigns.toml](../tests/outsiders/campaigns.toml) has each run, its seed, and what was fixed.
 
 | campaign | runs | scenarios | failed | failed in the last run | proposals in the last run |

@@ -24,6 +24,8 @@ _STATES = {
     "PENDING": JobState.PENDING,
     "REQUEUED": JobState.PENDING,
     "REQUEUE_HOLD": JobState.PENDING,
+    "REQUEUE_FED": JobState.PENDING,
+    "RESV_DEL_HOLD": JobState.PENDING,
     "SPECIAL_EXIT": JobState.PENDING,
     "RUNNING": JobState.RUNNING,
     "CONFIGURING": JobState.RUNNING,

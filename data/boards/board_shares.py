@@ -5,7 +5,7 @@ gives out in shares (`SHARED_BOARDS`, `BOARD_SHARE`). A board of n jobs is 1/n o
 shares of a board add up to it whoever else is on it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -45,9 +45,13 @@ def parts_of_profile(profile: str, count: int) -> dict[str, int]:
 
 def holding(gpus: Iterable[Gpu]) -> list[Gpu]:
     """Return the boards and instances that jobs hold now, by the newest reading of all."""
+    return [gpu for gpu in _read_now(gpus) if gpu.job_id]
+
+
+def _read_now(gpus: Iterable[Gpu]) -> list[Gpu]:
     gpus = list(gpus)
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
-    return [gpu for gpu in gpus if gpu.job_id and newest and gpu.last_seen_at > newest - HOLDS_FOR]
+    return [gpu for gpu in gpus if newest and gpu.last_seen_at > newest - HOLDS_FOR]
 
 
 def board_shares(
@@ -55,15 +59,18 @@ def board_shares(
 ) -> dict[str, BoardShare]:
     """Return by id the jobs that share boards, or hold whole boards beside MIG instances.
 
-    A job that holds its devices alone, all of one kind, is not among them.
+    A job that holds its devices alone, all of one kind whose size is known, is not among them. Of
+    instances whose size is not known each is an equal part of its board; where no reading tells
+    their boards, all of one.
     """
-    gpus = holding(gpus)
+    gpus = _read_now(gpus)
+    instances = Counter(gpu.gpu_uuid for gpu in gpus if gpu.mig_profile)
     parts: dict[str, float] = defaultdict(float)
     others: dict[str, set[str]] = defaultdict(set)
     kinds: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
         for job_id in gpu.holders:
-            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue)
+            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue) or 1 / instances[gpu.gpu_uuid]
             parts[job_id] += size / len(gpu.holders)
             others[job_id].update({*gpu.holders} - {job_id})
             kinds[job_id].add(gpu.mig_profile)
@@ -71,9 +78,11 @@ def board_shares(
     boards_by_job = {job.job_id: _board_count(job, catalogue) for job in jobs}
     shares = {
         job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_WHY)
-        for job in jobs
         if MIXED in job.mig_profile
-    } | dict(_shares(jobs, boards_by_job | parts))
+        else BoardShare(boards=(boards_by_job | parts)[job.job_id], why=_UNSIZED_WHY)
+        for job in jobs
+        if MIXED in job.mig_profile or _size(job.gpu_model, job.mig_profile, catalogue) is None
+    } | dict(_shares(jobs, boards_by_job | parts, gpus))
     for job_id, boards in parts.items():
         if others[job_id]:
             names = tuple(sorted(others[job_id]))
@@ -84,22 +93,28 @@ def board_shares(
 
 
 _MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
+_UNSIZED_WHY = "the catalogue lacks its MIG profile: what part of a board it has is not known"
 
 
 def _board_count(job: Job, catalogue: GpuCatalogue) -> float:
     """Return the size of a job's devices in boards, without other jobs on them."""
     kinds = parts_of_profile(job.mig_profile, job.gpu_count)
-    return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
+    sizes = {kind: _size(job.gpu_model, kind, catalogue) or 1.0 for kind in kinds}
+    return sum(count * sizes[kind] for kind, count in kinds.items())
 
 
-def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
-    """Return a device's share of its board; a profile that the catalogue lacks is all of it."""
+def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float | None:
+    """Return a device's share of its board, None of an instance that the catalogue lacks."""
     model = catalogue.find(gpu_model)
     profile = model.mig_profile(mig_profile) if model and mig_profile else None
-    return model.board_share(profile) if model and profile else 1.0
+    if model and profile:
+        return model.board_share(profile)
+    return None if mig_profile else 1.0
 
 
-def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
+def _shares(
+    jobs: Iterable[Job], sizes: Mapping[str, float], gpus: Iterable[Gpu]
+) -> Iterator[tuple[str, BoardShare]]:
     """Yield the shares that schedulers tell of jobs that run."""
     jobs = list(jobs)
     told_at: dict[str, datetime] = {}
@@ -117,13 +132,19 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
     for job in live:
         for name in job.scheduling.nodes:
             on_node[name].add(job.job_id)
+    in_use = _parts_in_use(live, gpus)
+    devices = Counter(job_id for gpu in gpus for job_id in gpu.holders)
+    placed = {job.job_id for job in live if devices[job.job_id] >= job.gpu_count}
     for job in live:
         facts, places = job.extra, boards_named(job)
         others = {other for place in places for other in on_board[place]}
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
             others = {other for group in on_node.values() if job.job_id in group for other in group}
-            boards = _number(facts.get(BOARD_SHARE, "")) or sizes[job.job_id]
+            amount = sum(part * in_use.get(node, 1.0) for node, part in _amounts(job))
+            if others and others <= placed:  # readings name all of them, and each one's boards
+                others, amount = set(), 0.0
+            boards = amount or sizes[job.job_id]
         names = tuple(sorted(others - {job.job_id}))
         yield (
             job.job_id,
@@ -135,6 +156,35 @@ def _shares(jobs: Iterable[Job], sizes: Mapping[str, float]) -> Iterator[tuple[s
                 + ": a change would reach everyone on them",
             ),
         )
+
+
+def _amounts(job: Job) -> list[tuple[str, float]]:
+    """Return (node, boards) of a job's shares that may be on any board of these nodes."""
+    nodes = job.scheduling.nodes or ("",)
+    amount = 0.0 if boards_named(job) else _number(job.extra.get(BOARD_SHARE, ""))
+    return [(named_in(node, job.cluster), amount / len(nodes)) for node in nodes]
+
+
+def _parts_in_use(jobs: Iterable[Job], gpus: Iterable[Gpu]) -> dict[str, float]:
+    """Return by node how much of the boards that its shares amount to is in use.
+
+    Shares are spread over all boards of a node when they are given out; readings that name the
+    holders of some show which of them are free by now.
+    """
+    shared: Counter[str] = Counter()
+    for job in jobs:
+        for node, amount in _amounts(job):
+            shared[node] += amount  # type: ignore[assignment]
+    at_work, free = Counter[str](), Counter[str]()
+    for gpu in gpus:
+        works = gpu.unexplained_at and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
+        (at_work if gpu.job_id or works else free)[gpu.node] += 1
+    with_names = {gpu.node for gpu in gpus if gpu.job_id}
+    return {
+        node: min(1.0, max(at_work[node], boards - free[node]) / boards)
+        for node, boards in shared.items()
+        if boards and node in with_names
+    }
 
 
 def boards_named(job: Job) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
-from planner.memory.step.framework_traits import optimizer
+from planner.memory.step.framework_traits import adapter_kinds, optimizer
 
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -70,7 +70,7 @@ FIELDS: dict[str, FieldKind] = {
         "model model_config optimizer recompute attention weights mixed distributed sharding bits "
         "fsdp_words deepspeed_file fsdp_file accelerate_file config_file stage engine_mode cache "
         "served_quantization reward_model titan_name titan_flavor framework hosts "
-        "optimizer_arguments",
+        "optimizer_arguments adapter_kind",
     ),
     **_all(_WORDS, "targets saved"),
     **_all(
@@ -162,6 +162,8 @@ def translated(field_name: str, word: str) -> str:
 @cache
 def _is_known(field_name: str, word: str) -> bool:
     """Return whether a word of a field, once translated, has a meaning."""
+    if field_name == "adapter_kind":
+        return word in adapter_kinds()
     if field_name == "optimizer":
         try:
             return bool(optimizer(word))
@@ -285,7 +287,7 @@ class Statements:
 _FILES = ("fsdp_file", "deepspeed_file")
 _MATTERS = re.compile(
     r"mem|specul|draft|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
-    r"|expert|lora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
+    r"|expert|lora|dora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
 _HARMLESS = re.compile(
     r"save|eval|dataset|logging|log_|_dir|dataloader|preprocess|alpha|dropout|rope|hub|wandb|path"

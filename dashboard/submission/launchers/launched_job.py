@@ -8,7 +8,13 @@ from typing import Any
 
 from dashboard.submission.job.model_source import model_of_argument, read_config
 from dashboard.submission.launchers.command_line import Launch, read_command, read_file
-from dashboard.submission.launchers.fields import SERVING, dialect, model_names, translated
+from dashboard.submission.launchers.fields import (
+    SERVING,
+    TRUE,
+    dialect,
+    model_names,
+    translated,
+)
 from dashboard.submission.launchers.parallelism import spread_of
 from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
@@ -274,7 +280,10 @@ def _adapter(flags: Told) -> Adapter:
     if others:
         flags.facts.unread.append(f"targets of the adapter: {scrub(', '.join(others), limit=80)}")
     saved = flags.value("saved") or ()
+    method = flags.facts.items.get("adapter")
+    word = method.raw.lower() if method else ""
     return Adapter(
+        kind=flags.stated("adapter_kind") or ("lora" if word in {"", *TRUE} else word),
         rank=flags.value("adapter_rank"),
         targets=tuple(target for target in parts if target in names),
         dropout=bool(flags.stated("adapter_dropout")),

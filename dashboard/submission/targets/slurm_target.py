@@ -23,6 +23,7 @@ from collectors.shared.collector import Window
 from collectors.slurm.commands import TIMEOUT_SECONDS, SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
+from collectors.slurm.values import job_state_of, words_of
 from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.launch import (
@@ -47,6 +48,7 @@ from data.base.errors import (
     scrub,
 )
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.jobs import JobState
 from data.records.submissions import Attempt, SubmissionState
 from data.settings.sources import SlurmSettings
 from data.settings.submission import SubmitSettings
@@ -216,16 +218,12 @@ _NUMBER = re.compile(r"\d{1,12}")
 _LOG_BYTES = 256 * 1024
 _FACTS = re.compile(r"\b(JobState|Reason|ExitCode)=(\S*)")
 _STATES = {
-    "PENDING": SubmissionState.PENDING,
     "CONFIGURING": SubmissionState.PENDING,
-    "REQUEUED": SubmissionState.PENDING,
-    "RUNNING": SubmissionState.RUNNING,
-    "COMPLETING": SubmissionState.RUNNING,
     "SUSPENDED": SubmissionState.RUNNING,
-    "COMPLETED": SubmissionState.FINISHED,
-    "CANCELLED": SubmissionState.CANCELLED,
+    "STOPPED": SubmissionState.RUNNING,
     "OUT_OF_MEMORY": SubmissionState.OUT_OF_HOST_MEMORY,
 }
+"""Words that say more of a sent job than of one that is collected, or less."""
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
 _GONE = "Invalid job id"
 _DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
@@ -346,7 +344,11 @@ class SlurmTarget:
         word, reason, code = self._facts(number)
         if word is None:
             return SentJobState(state=SubmissionState.LOST, reason=reason)
-        state = _STATES.get(word, SubmissionState.FAILED)
+        base = job_state_of(words_of(word))
+        if base is JobState.UNKNOWN:
+            text = f"Slurm's state {scrub(word, limit=40)} is not known"
+            return SentJobState(state=attempt.state, reason=text)
+        state = _STATES.get(word) or SubmissionState(base)
         if state.is_open:
             return SentJobState(state=state, reason=reason)
         if state in (SubmissionState.FAILED, SubmissionState.OUT_OF_HOST_MEMORY):

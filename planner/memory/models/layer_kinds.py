@@ -1,5 +1,6 @@
 """Kinds of layers by what they mix tokens with, from a model's `config.json`."""
 
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -48,9 +49,11 @@ def layer_kinds(config: Mapping[str, Any], shape: ModelShape) -> tuple[LayerKind
 def _names(config: Mapping[str, Any], layers: int) -> list[str]:
     """Return the kind of every layer by a list of the config, or by a rule of it."""
     meanings = {word: kind for kind, words in _table("words").items() for word in words}
-    key = next((key for key in _LISTS if isinstance(config.get(key), list | str)), "")
-    if not key or not config[key]:
+    key = next((key for key in _LISTS if config.get(key)), "")
+    if not key:
         return _by_rule(config, layers)
+    if not isinstance(config[key], list | str):
+        raise odd_value(key, config[key], "a list of words")
     words = [str(entry) for entry in config[key]]
     strange = next((word for word in words if word not in meanings), None)
     if strange is not None:
@@ -64,19 +67,17 @@ def _names(config: Mapping[str, Any], layers: int) -> list[str]:
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:
     """Return the kinds where the config states the layers of attention, or their period."""
-    linear, full = config.get("linear_attn_config"), config.get("attn_layer_indices")
-    if isinstance(linear, Mapping):  # Kimi Linear counts from 1
-        layers_from_1 = linear.get("full_attn_layers")
-        full = (
-            [_whole(index) - 1 for index in layers_from_1]
-            if isinstance(layers_from_1, list)
-            else None
-        )
-    if isinstance(full, list):
-        return _full_in(map(_whole, full), layers, "state")
+    source, key, first = config, "attn_layer_indices", 0
+    if isinstance(linear := config.get("linear_attn_config"), Mapping):
+        source, key, first = linear, "full_attn_layers", 1  # Kimi Linear counts from 1
+    if (full := source.get(key)) is not None:
+        if not isinstance(full, list):
+            raise odd_value(key, full, "a list of whole numbers")
+        indices = ((whole_size(index, key) or 0) - first for index in full)
+        return _full_in(indices, layers, "state")
     if period := _size(config, "attn_layer_period"):
-        return _full_in(range(_whole(config.get("attn_layer_offset")), layers, period), layers,
-                        "state")  # fmt: skip
+        first = _size(config, "attn_layer_offset") or 0
+        return _full_in(range(first, layers, period), layers, "state")
     window = _size(config, "sliding_window") or _size(config, "attention_chunk_size")
     if window and (period := _size(config, "sliding_window_pattern")):
         return _full_in(range(period - 1, layers, period), layers, "window")
@@ -91,12 +92,29 @@ def _full_in(indices: Iterable[int], layers: int, other: str) -> list[str]:
     return ["full" if index in full else other for index in range(layers)]
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and 0 < value <= MAX_SIZE else 0
+def odd_value(key: str, value: object, hint: str, *, of: str = "") -> ImpossibleProblemError:
+    """Return the error of a value that is not known: the family's does not stand in for it."""
+    text = scrub(repr(value), limit=40)
+    return ImpossibleProblemError(f"config.json{of}: {key} is {text}", f"give {key} as {hint}")
+
+
+def whole_size(value: object, key: str, *, of: str = "") -> int | None:
+    """Return a size as a whole number, None where it is not stated.
+
+    Errors: ImpossibleProblemError for what is none.
+    """
+    if value is None or value is False:
+        return None
+    number = value if isinstance(value, int | float) and value is not True else math.nan
+    if not abs(number) <= MAX_SIZE or number != int(number):
+        raise odd_value(key, value, "a whole number", of=of)
+    return int(number)
 
 
 def _size(config: Mapping[str, Any], key: str) -> int | None:
-    return _whole(config.get(key)) or None
+    """Return a size above 0; 0 and less switch off what it is the size of."""
+    size = whole_size(config.get(key), key)
+    return size if size and size > 0 else None
 
 
 def _gate(config: Mapping[str, Any], shape: ModelShape) -> int:

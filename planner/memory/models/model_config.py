@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.base.errors import ImpossibleProblemError, scrub
-from planner.memory.models.layer_kinds import layer_kinds
+from planner.memory.models.layer_kinds import layer_kinds, odd_value, whole_size
 from planner.memory.models.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
@@ -78,18 +78,8 @@ class _Config:
 
     def size(self, keys: Sequence[str]) -> int | None:
         """Return the first of these keys that is stated, as a whole number."""
-        for key in keys:
-            value = self.values.get(key)
-            if value is None:
-                continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or value != value or abs(value) > MAX_SIZE or value != int(value):
-                text = scrub(repr(value), limit=40)
-                raise ImpossibleProblemError(
-                    f"config.json of {self.name}: {key} is {text}", f"give {key} as a whole number"
-                )
-            return int(value)
-        return None
+        sizes = (whole_size(self.values.get(key), key, of=f" of {self.name}") for key in keys)
+        return next((size for size in sizes if size is not None), None)
 
     def needed(self, keys: Sequence[str]) -> int:
         """Return a size that nothing can stand in for; 0 after noting that it is missing."""
@@ -111,7 +101,9 @@ class _Config:
     def flag(self, key: str, otherwise: bool) -> bool:
         """Return a yes-or-no value, or what the family has when it is not stated."""
         value = self.values.get(key)
-        return value if isinstance(value, bool) else otherwise
+        if value is not None and value not in (0, 1):
+            raise odd_value(key, value, "true or false")
+        return otherwise if value is None else bool(value)
 
 
 def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel:
@@ -342,7 +334,7 @@ def _integer(config: Mapping[str, Any], key: str, *, minimum: int = 1) -> int | 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise _no_rule(key, value, f"a whole number of {minimum} or more")
+        raise odd_value(key, value, f"a whole number of {minimum} or more")
     return min(value, _MAX_LAYERS)
 
 
@@ -351,14 +343,8 @@ def _indices(config: Mapping[str, Any], key: str) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(entry, int) for entry in value):
-        raise _no_rule(key, value, "a list of whole numbers")
+        raise odd_value(key, value, "a list of whole numbers")
     return value
-
-
-def _no_rule(key: str, value: object, hint: str) -> ImpossibleProblemError:
-    return ImpossibleProblemError(
-        f"config.json: {key} is {scrub(repr(value), limit=40)}", f"give {key} as {hint}"
-    )
 
 
 def stored_quantization(config: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from planner.memory.models.model_shape import ModelShape
 from planner.memory.step.assumptions import Recipe
-from planner.memory.step.framework_traits import adapter_kind
+from planner.memory.step.framework_traits import adapter_kinds
 
 
 def projection_widths(shape: ModelShape) -> dict[str, tuple[int, int]]:
@@ -66,7 +66,7 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
     if adapter is None:
         return 0.0
     shape, width = recipe.job.shape, recipe.policy.compute
-    kind = adapter_kind(adapter.kind)
+    kind = adapter_kinds()[adapter.kind]
     widths = projection_widths(shape)
     targets = (
         list(widths) if kind.all else [target for target in adapter.targets if target in widths]
@@ -103,6 +103,6 @@ def built_weight_bytes(recipe: Recipe) -> float:
     adapter = recipe.adapter
     if adapter is None:
         return 0.0
-    kind, widths = adapter_kind(adapter.kind), projection_widths(recipe.job.shape)
+    kind, widths = adapter_kinds()[adapter.kind], projection_widths(recipe.job.shape)
     targets = [widths[target] for target in adapter.targets if target in widths]
     return kind.weight * sum(rows * columns for rows, columns in targets)

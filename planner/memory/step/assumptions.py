@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from data.base.errors import scrub
 from planner.memory.step.framework_traits import (
     GENERIC,
     FrameworkTraits,
     Optimizer,
     Quantization,
     StatePolicy,
+    adapter_kinds,
     framework_traits,
     optimizer,
     quantization,
@@ -26,6 +28,7 @@ from planner.memory.step.training_job import (
 T = TypeVar("T")
 
 LENGTH = 2048
+ADAPTER_KIND = "lora"
 ADAPTER_RANK = 16
 OPTIMIZER_RANK = 128
 ADAPTER_TARGETS = ("q", "v")
@@ -125,10 +128,12 @@ def _adapter(job: TrainingJob, gaps: _Gaps) -> Adapter | None:
         return None
     adapter = job.adapter or Adapter()
     stated = adapter.trainable is not None
+    kind = adapter.kind if adapter.kind in adapter_kinds() else None
     rank = gaps.filled("adapter rank", adapter.rank, ADAPTER_RANK, critical=not stated)
     targets = adapter.targets or None
     return replace(
         adapter,
+        kind=gaps.filled(f"adapter kind ({scrub(adapter.kind, limit=40)})", kind, ADAPTER_KIND),
         rank=rank,
         targets=gaps.filled("adapter targets", targets, ADAPTER_TARGETS, critical=not stated),
     )

@@ -246,7 +246,6 @@ def quantization(name: str) -> Quantization:
 
 
 @cache
-def adapter_kind(name: str) -> AdapterKind:
-    """Return the row of an adapter kind; of an unlisted kind that of low-rank ones."""
-    kinds = _tables()["adapters"]
-    return AdapterKind(**kinds.get(name, kinds["lora"]))
+def adapter_kinds() -> dict[str, AdapterKind]:
+    """Return the kinds of adapters whose memory is known, by name."""
+    return {name: AdapterKind(**row) for name, row in _tables()["adapters"].items()}

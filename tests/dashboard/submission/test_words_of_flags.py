@@ -11,6 +11,7 @@ from dashboard.submission.launchers.command_line import read_command
 from dashboard.submission.launchers.fields import FIELDS, dialect
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
 from data.base.errors import TrimtabError
+from planner.memory.estimate.predictor import predict_peak
 from planner.memory.step.training_job import Method
 
 MODEL = "llama3-8b"
@@ -113,6 +114,30 @@ def test_a_method_that_is_not_known_is_refused_with_those_that_are() -> None:
     """Neither LoRA nor full training is guessed for another method."""
     with pytest.raises(TrimtabError, match=r"(?s)finetuning_type .*'freeze'.*lora, oft, full"):
         read(f"llamafactory-cli train --model_name_or_path {MODEL} --finetuning_type freeze")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "unknown"),
+    [
+        ("llamafactory-cli train --model_name_or_path {} --finetuning_type oft", "oft", "oft"),
+        ("llamafactory-cli train --model_name_or_path {} --use_dora true", "dora", ""),
+        ("llamafactory-cli train --model_name_or_path {} --use_dora false", "lora", ""),
+        ("llamafactory-cli train --model_name_or_path {} --use_dora hm", "lora", "hm"),
+        ("axolotl train --base_model {} --adapter qlora --peft_use_dora true", "dora", ""),
+        ("axolotl train --base_model {} --adapter qlora", "qlora", ""),
+        ("trl sft --model_name_or_path {} --use_peft --use_dora true", "dora", ""),
+        ("swift sft --model {} --use_dora true", "dora", ""),
+    ],
+)
+def test_no_adapter_is_taken_for_low_rank_that_says_otherwise(
+    line: str, kind: str, unknown: str
+) -> None:
+    """DoRA keeps more than LoRA does; of what was never measured the kind is unknown, and told."""
+    job = read(line.format(MODEL)).job
+    missing = [entry for entry in predict_peak(job).missing if "kind" in entry]
+    assert job.adapter is not None
+    assert (job.adapter.kind, len(missing)) == (kind, bool(unknown))
+    assert all(f"({unknown})" in entry for entry in missing)
 
 
 @pytest.mark.parametrize("word", ["True", "yes", "1", "on"])

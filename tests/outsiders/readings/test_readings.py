@@ -63,6 +63,17 @@ def test_work_behind_a_counter_at_rest_is_seen(kind: str, fault: str, tmp_path: 
     assert (found.visible, found.untold, found.failures) == (1, 0, [])
 
 
+@pytest.mark.parametrize("holders", [1, 3])
+def test_work_that_nothing_shows_is_counted_and_never_judged(holders: int, tmp_path: Path) -> None:
+    """A small program under a single counter that is stuck at 0 draws what an idle board does."""
+    job = DrawnJob(
+        kind="bursts of seconds", fault="stuck gpu_util", fields=("gpu_util", "power"),
+        program=27, duty=0.66, holders=holders,
+    )  # fmt: skip
+    found = judge([job], tmp_path)
+    assert (found.hidden, found.visible, found.failures) == (1, 0, [])
+
+
 @pytest.mark.parametrize("kind", ["idle", "loaded and idle"])
 @pytest.mark.parametrize("holders", [1, 2, 3])
 def test_idle_boards_are_told_beside_jobs_that_work(

@@ -29,7 +29,8 @@ from data.facts.collected import Collected
 MODEL = "H100-SXM5-80GB"
 NAMESPACE = "ml"
 STARTED = "2026-02-28T11:00:00Z"
-SLICE = "3g.40gb"
+PROFILES = ("3g.40gb", "5g.55gb")
+"""Halves of a board: the second is none of the catalogue's profiles."""
 WAYS = {
     "none": ("whole", "replicas", "slices"),
     "kubernetes": ("whole", "replicas", "plugin", "hami", "kai", "claim", "slices"),
@@ -50,6 +51,7 @@ class Scenario:
     nameless: bool = False
     several: bool = False
     seed: int = 0
+    profile: str = PROFILES[0]
 
 
 def draw(source: random.Random) -> Scenario:
@@ -64,6 +66,7 @@ def draw(source: random.Random) -> Scenario:
         nameless=source.random() < 0.3,
         several=source.random() < 0.4,
         seed=source.randint(0, 999),
+        profile=source.choice(PROFILES),
     )
 
 
@@ -75,6 +78,7 @@ class Board:
     way: str
     index: int
     uuid: str
+    profile: str
     jobs: list[str] = field(default_factory=list)
     works: bool = False
 
@@ -95,9 +99,8 @@ def layout_of(scenario: Scenario) -> list[Board]:
     for place, way in enumerate(scenario.ways):
         own: list[str] = []
         for index in range(max(scenario.boards, 2 if way == "slices" else 1)):
-            board = Board(
-                f"n{place}", way, index, f"GPU-{place:04x}{index:04x}-0000-4000-8000-0123456789ab"
-            )
+            uuid = f"GPU-{place:04x}{index:04x}-0000-4000-8000-0123456789ab"
+            board = Board(f"n{place}", way, index, uuid, scenario.profile)
             most = 1 if way == "whole" or (way == "slices" and not board.is_cut) else scenario.most
             count = source.randint(0, 2 if board.is_cut else most)
             for _ in range(count):
@@ -152,11 +155,12 @@ def _readings(scenario: Scenario, board: Board) -> Iterator[dict[str, Any]]:
     labels: list[dict[str, str]] = [{}]
     if board.is_cut:
         labels = [
-            {"GPU_I_ID": str(number + 1), "GPU_I_PROFILE": SLICE} | pod_labels(name, NAMESPACE)
+            {"GPU_I_ID": str(number + 1), "GPU_I_PROFILE": board.profile}
+            | pod_labels(name, NAMESPACE)
             for number, name in enumerate(board.jobs)
         ]
         labels += [
-            {"GPU_I_ID": str(number + 1), "GPU_I_PROFILE": SLICE}
+            {"GPU_I_ID": str(number + 1), "GPU_I_PROFILE": board.profile}
             for number in range(len(board.jobs), 2)
         ]
     elif board.way == "replicas":
@@ -204,7 +208,7 @@ def _node(name: str, boards: list[Board]) -> Any:
         }
     cut = len(boards) - whole
     if cut:
-        made["status"]["allocatable"] |= {f"nvidia.com/mig-{SLICE}": str(2 * cut)}
+        made["status"]["allocatable"] |= {f"nvidia.com/mig-{boards[0].profile}": str(2 * cut)}
     return made
 
 
@@ -212,7 +216,9 @@ def _pod(job: str, boards: list[Board]) -> Any:
     way, name = boards[0].way, boards[0].node
     whole = sum(not board.is_cut for board in boards)
     limits = ({GPU: str(whole)} if whole else {}) | (
-        {f"nvidia.com/mig-{SLICE}": str(len(boards) - whole)} if len(boards) > whole else {}
+        {f"nvidia.com/mig-{boards[0].profile}": str(len(boards) - whole)}
+        if len(boards) > whole
+        else {}
     )
     if way == "hami":
         limits |= {"nvidia.com/gpumem-percentage": "20"}

@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 from beds.board_readings import END
 from outsiders.campaign import run_campaign
-from outsiders.sharing.layouts import Board, Scenario, draw, facts_of, job_id, layout_of, shares_of
+from outsiders.sharing.layouts import (
+    PROFILES,
+    Board,
+    Scenario,
+    draw,
+    facts_of,
+    job_id,
+    layout_of,
+    shares_of,
+)
 from reliability import Measured
 
 from dashboard.accounting.cost.statement import make_cost_statement
@@ -205,6 +214,21 @@ def test_every_door_counts_the_boards_that_there_are(measured: Measured) -> None
 def test_a_way_of_sharing_on_kubernetes_counts_each_board_once(way: str) -> None:
     """Each way at least once in every run."""
     scenario = Scenario(scheduler="kubernetes", ways=(way, "whole"), boards=2, most=4, seed=5)
+    assert broken_promise(scenario) is None
+
+
+@pytest.mark.parametrize("seed", [4, 37])
+def test_a_board_that_is_free_by_now_is_held_by_no_share_of_its_node(seed: int) -> None:
+    """Two jobs on one board and none on another: the readings tell, the scheduler does not."""
+    scenario = Scenario(scheduler="kubernetes", ways=("plugin",), boards=3, most=3, seed=seed)
+    assert broken_promise(scenario) is None
+
+
+@pytest.mark.parametrize("scheduler", ["none", "kubernetes"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_instances_of_any_size_are_parts_of_their_board(scheduler: str, profile: str) -> None:
+    """Two on a board are that board, also where the catalogue does not know how large they are."""
+    scenario = Scenario(scheduler=scheduler, ways=("slices",), boards=3, seed=5, profile=profile)
     assert broken_promise(scenario) is None
 
 

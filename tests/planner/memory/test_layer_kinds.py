@@ -192,8 +192,55 @@ def test_a_word_for_layers_that_is_not_known_is_refused() -> None:
 
 
 def test_layers_that_are_alike_have_no_kinds() -> None:
-    """A list of full attention says nothing, nor do sizes that are none."""
+    """A list of full attention says nothing."""
     config = llama_like(hidden_size=512, num_hidden_layers=2, num_attention_heads=8)
-    strange = [{"sliding_window": "wide"}, {"linear_attn_config": {"full_attn_layers": 5}}]
-    for more in ({}, {"layer_types": ["full_attention"] * 2}, *strange):
+    for more in ({}, {"layer_types": ["full_attention"] * 2}):
         assert shape_from_config(json.loads(json.dumps(config | more))).shape.kinds == ()
+
+
+@pytest.mark.parametrize("value", ["4", True, 1.5, [4], {"a": 1}])
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        (QWEN35_27B, "full_attention_interval"),
+        (QWEN35_27B, "linear_num_value_heads"),
+        (GPT_OSS_20B, "sliding_window"),
+        (GPT_OSS_20B, "num_kv_shared_layers"),
+        (GEMMA4_31B, "global_head_dim"),
+        (JAMBA, "attn_layer_period"),
+        (JAMBA, "attn_layer_offset"),
+        (JAMBA, "mamba_expand"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["model_type"],
+)
+def test_a_rule_that_is_no_number_is_refused(
+    config: dict[str, Any], key: str, value: object
+) -> None:
+    """It is not taken for a rule that is not stated: the error names the key and its value."""
+    with pytest.raises(ImpossibleProblemError, match=key):
+        shape_from_config({**config, key: value})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"linear_attn_config": {"full_attn_layers": 5}},
+        {"linear_attn_config": {"full_attn_layers": ["5"]}},
+        {"attn_layer_indices": "5"},
+        {"attn_layer_indices": [0.5]},
+        {"layer_types": 5},
+        {"layers_block_type": {"0": "attention"}},
+    ],
+)
+def test_layers_of_attention_that_are_not_told_by_number_are_refused(more: dict[str, Any]) -> None:
+    """They are not taken for layer 0, nor for a model whose layers are alike."""
+    with pytest.raises(ImpossibleProblemError, match="layer"):
+        shape_from_config({**JAMBA, "attn_layer_period": None, **more})
+
+
+@pytest.mark.parametrize("value", [None, False, 0, -1])
+def test_a_window_may_be_switched_off(value: object) -> None:
+    """Null, false, 0 and -1 all say that no layer has one."""
+    off = {**GEMMA3_27B, "sliding_window": value}
+    without = {key: entry for key, entry in GEMMA3_27B.items() if key != "sliding_window"}
+    assert shape_from_config(off).shape.kinds == shape_from_config(without).shape.kinds

@@ -102,6 +102,21 @@ def test_a_size_that_is_no_whole_number_is_refused(value: object) -> None:
         shape_from_config({**LLAMA3, "hidden_size": value})
 
 
+@pytest.mark.parametrize("value", ["false", "yes", 2, 0.5, [True], {}])
+@pytest.mark.parametrize("key", ["tie_word_embeddings", "attention_bias"])
+def test_a_yes_or_no_that_is_neither_is_refused(key: str, value: object) -> None:
+    """The default of the family stands in for what is not stated, not for what is not known."""
+    with pytest.raises(ImpossibleProblemError, match=key):
+        shape_from_config({**LLAMA3, key: value})
+
+
+@pytest.mark.parametrize(("value", "tied"), [(None, False), (0, False), (1, True), (True, True)])
+def test_a_yes_or_no_may_be_a_number(value: object, tied: bool) -> None:
+    """As Python reads it; null is what the family has."""
+    shape = shape_from_config({**LLAMA3, "tie_word_embeddings": value}).shape
+    assert shape.tied_embeddings is tied
+
+
 def test_a_negative_size_is_refused() -> None:
     """A model of minus one layers is refused by name."""
     with pytest.raises(ImpossibleProblemError, match="layers = -1"):

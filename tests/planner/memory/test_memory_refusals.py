@@ -7,10 +7,11 @@ import pytest
 from training_cases import GIB, LLAMA, STATED
 
 from data.base.errors import ImpossibleProblemError
+from planner.memory.estimate.bounds import Tier
 from planner.memory.estimate.predictor import predict_peak, refusal
 from planner.memory.models.model_shape import ExpertLayers, ModelShape
 from planner.memory.models.model_sizes import known_model
-from planner.memory.step.training_job import Parallelism
+from planner.memory.step.training_job import Adapter, Method, Parallelism
 
 
 def test_stage_sizes_must_match_the_stages() -> None:
@@ -85,6 +86,18 @@ def test_an_unknown_word_is_refused_with_the_known_ones(
     with pytest.raises(ImpossibleProblemError, match=words) as caught:
         predict_peak(replace(STATED, **changes))
     assert "known are" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["vera", "oft", "fnord", ""])
+def test_an_adapter_of_a_kind_that_is_not_known_is_told_and_widens_the_bound(kind: str) -> None:
+    """It is counted as LoRA, and the estimate says which word it did not know."""
+    adapter = Adapter(kind=kind, rank=8, targets=("q", "v"))
+    job = replace(STATED, method=Method.ADAPTER, adapter=adapter)
+    known = predict_peak(replace(job, adapter=replace(adapter, kind="lora")))
+    assert (known.missing, known.tier) == ((), Tier.A)
+    unknown = predict_peak(job)
+    assert (unknown.missing, unknown.tier) == ((f"adapter kind ({kind})",), Tier.C)
+    assert f"adapter kind ({kind}) = lora" in unknown.assumed
 
 
 def test_a_width_beyond_any_model_is_refused() -> None:
