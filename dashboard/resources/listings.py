@@ -60,9 +60,9 @@ class Listing:
     """A list: what is read, the key that orders it and is of one record only, the row of each.
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
-    viewers all; one `of_record` changes with every entry of the record. `empty` is what a command says where a store that is not empty has none (see
-    `said_of_none`), `columns` what its table has,
-    `selectors` the columns of selectors that are called otherwise.
+    viewers all; one `of_record` changes with every entry of the record. `empty` is what a command
+    says where a store that is not empty has none (see `said_of_none`), `columns` what its table
+    has, `selectors` the columns of selectors that are called otherwise.
     """
 
     about: str

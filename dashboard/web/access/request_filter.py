@@ -35,7 +35,7 @@ _MAX_DESCRIPTORS = 65_536
 _KEPT_DESCRIPTORS = 64
 """A quarter of the limit where that is less."""
 _OPENED_PER_SECOND = 20_000
-"""More than can be opened: so long they need not be counted again, which takes 1 ms for a thousand."""
+"""More than can be opened: so long they need not be counted again, which walks through all."""
 Headers = Sequence[tuple[bytes, bytes]]
 
 
