@@ -69,9 +69,7 @@ class CachedReader(StoreReader):
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._choosing = threading.Lock()
 
-    def version(
-        self, *, decisions: bool = False, record: bool = False
-    ) -> tuple[int | None, ...]:
+    def version(self, *, decisions: bool = False, record: bool = False) -> tuple[int | None, ...]:
         """Return the newest batch and cycle, with `decisions` the newest audit entry as well.
 
         That is one which is not of the kill switch: no finding rests on it, and a switch that is

@@ -136,9 +136,7 @@ class OwnedReader(CachedReader):
             raise TypeError(f"cannot cut {type(statement).__name__} down to an owner's rows")
         return super()._rows(cut)
 
-    def version(
-        self, *, decisions: bool = False, record: bool = False
-    ) -> tuple[int | None, ...]:
+    def version(self, *, decisions: bool = False, record: bool = False) -> tuple[int | None, ...]:
         """Return the version of the whole store."""
         return self._fleet.version(decisions=decisions, record=record)
 
