@@ -27,8 +27,8 @@ Progress = Callable[[str, int, int], None]
 logger = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5
 _LOOKS_EVERY = 1.0
-_NICE = 5
-"""A quarter of the CPU time for it where this process, which answers people, wants all of it."""
+_NICE = 3
+"""Half of the CPU time that this process has, which answers people, where both want all of it."""
 _FIRST_TO_END = 300
 """Added to the share of memory, in thousandths, by which Linux selects a process to end."""
 _KEPT_MIB = 1024
@@ -141,20 +141,7 @@ class _LogToParent(QueueHandler):
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Send a record whose message is text."""
-        self.queue.put_nowait(("log", vars(record)))
-
-
-class _Line:
-    """The child's end of the line, for all of its threads."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._line, self._lock = Connection(descriptor), threading.Lock()
-        self.recv = self._line.recv
-
-    def put_nowait(self, message: tuple[str, Any]) -> None:
-        """Send a message, of its kind and content."""
-        with self._lock:
-            self._line.send(message)
+        self.queue("log", vars(record))  # type: ignore[operator]
 
 
 def answer_calls(descriptor: int, parent: int, levels: dict[str, int]) -> None:
@@ -165,16 +152,19 @@ def answer_calls(descriptor: int, parent: int, levels: dict[str, int]) -> None:
     os.nice(_NICE)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_FIRST_TO_END), encoding="ascii")
-    line = _Line(descriptor)
-    logging.getLogger().addHandler(_LogToParent(line))  # type: ignore[arg-type]
+    line, lock = Connection(descriptor), threading.Lock()
+
+    def send(kind: str, content: Any) -> None:
+        with lock:
+            line.send((kind, content))
+
+    logging.getLogger().addHandler(_LogToParent(send))  # type: ignore[arg-type]
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     with suppress(EOFError, ConnectionError):
         while True:
             function, args = line.recv()
-            line.put_nowait(
-                _answer(function, args, lambda *state: line.put_nowait(("progress", state)))
-            )
+            send(*_answer(function, args, lambda *state: send("progress", state)))
 
 
 def _answer(
@@ -184,7 +174,7 @@ def _answer(
         return "answer", function(*args, progress)
     except Exception as failure:
         if not isinstance(failure, TrimtabError):
-            logger.info("a defect in the process that computes", exc_info=True)
+            logger.warning("a defect in the process that computes", exc_info=True)
         try:
             pickle.loads(pickle.dumps(failure))  # noqa: S301 - made here
         except Exception:  # noqa: BLE001 - some take other arguments than they keep

@@ -128,10 +128,10 @@ def _planned(
     file = world.store.file
     if world.child is not None and (file is None or holder_of(file)):
         answers = [replace(entry, samples=no_samples()) for entry in collected]
-        planned: tuple[PlanningFacts, Plan, Advice] = world.child.call(
+        answer: tuple[PlanningFacts, Plan, Advice] = world.child.call(
             plan_through_holder, settings, answers, now, progress=world.progress
         )
-        return planned
+        return answer
     facts = read_facts(replace(world, settings=settings), collected, now)
     return facts, *plan_from(facts, world.progress)
 

@@ -26,7 +26,7 @@ from data.settings.load import load_settings
 from data.store import open_store
 from data.store.engine.record_json import to_json
 
-PATIENCE = 120
+PATIENCE = 300
 
 
 @pytest.fixture

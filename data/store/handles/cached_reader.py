@@ -81,8 +81,10 @@ class CachedReader(StoreReader):
         if commits is None or latest is None or latest[0] != commits:
             sources = (tables.batches, tables.cycles, tables.audit)
             queries = [sa.select(sa.func.max(source.c.sequence)) for source in sources]
-            decided = queries[-1].where(tables.audit.c.event.not_in(SWITCH_EVENTS))
-            newest = [query.scalar_subquery() for query in (*queries[:2], decided, queries[2])]
+            decisions_query = queries[-1].where(tables.audit.c.event.not_in(SWITCH_EVENTS))
+            newest = [
+                query.scalar_subquery() for query in (*queries[:2], decisions_query, queries[2])
+            ]
             latest = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
             self._latest = latest
         return latest[1] if record else latest[1][:3] if decisions else latest[1][:2]
