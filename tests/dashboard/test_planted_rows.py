@@ -111,6 +111,13 @@ SHADOW = (
 """A table of the session, by whose name PostgreSQL looks before that of the record."""
 
 
+def insert_behind_a_shadow(store: Store, table: sa.Table, row: dict[str, Any]) -> None:
+    """Insert a row while a table of the session has an entry for it."""
+    with store._transaction() as connection:
+        connection.exec_driver_sql(SHADOW.replace("commands", table.name))
+        connection.execute(table.insert().values(**row))
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("table", [table.name for table in tables.COVERED])
 def test_the_database_refuses_a_row_without_its_entry(postgres: PostgresBed, table: str) -> None:
@@ -126,9 +133,8 @@ def test_the_database_refuses_a_row_without_its_entry(postgres: PostgresBed, tab
         with open_store(postgres.url(name, role=f"trimtab_{role}")) as store:
             for entry in ENTRIES.values():
                 rows = [row for row in planted(table, "d" * 64, entry) if row[0].name == table]
-                with pytest.raises(StoreError, match="audit entry"), store._transaction() as link:
-                    link.exec_driver_sql(SHADOW.replace("commands", table))
-                    link.execute(rows[0][0].insert().values(**rows[0][1]))
+                with pytest.raises(StoreError, match="audit entry"):
+                    insert_behind_a_shadow(store, *rows[0])
             assert store.reader.verify_audit() == ()
 
 
