@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswe
 from data.records.plans import Configuration
 from data.settings.all_settings import Settings
 from data.settings.sources import SimulatedFleetSettings
+
+_PRIVATE = partial(os.open, mode=0o600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,8 @@ class SimulatedCluster:
     @contextmanager
     def _locked(self) -> Iterator[tuple[Holding, ...]]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
+        lock_path = self.path.with_name(f"{self.path.name}.lock")
+        with open(lock_path, "a", opener=_PRIVATE) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self._read()
 
@@ -168,7 +172,7 @@ class SimulatedCluster:
         }
         # Written beside and moved, so that a killed writer leaves the old file.
         temporary = self.path.with_name(f"{self.path.name}.new")
-        with temporary.open("w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", opener=_PRIVATE) as file:
             json.dump(document, file, indent=1)
             file.flush()
             os.fsync(file.fileno())

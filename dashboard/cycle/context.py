@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from collectors.shared.collector import Collector
+from dashboard.common.child_process import ChildProcess
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.settings.all_settings import Settings
@@ -20,7 +21,8 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 class World:
     """All that a cycle touches; `dashboard.cycle.wiring` builds it from the settings.
 
-    Without `forgets` nothing is deleted, whatever its age: for a time that no clock tells.
+    Without `forgets` nothing is deleted, whatever its age: for a time that no clock tells. `child`
+    forecasts and plans, None where this process does.
     """
 
     settings: Settings
@@ -30,3 +32,4 @@ class World:
     carbon: GridCarbon
     progress: Progress = silent
     forgets: bool = True
+    child: ChildProcess | None = None

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Self
 
 from dashboard.accounting.cost.prices import grid_as_paid, priced
 from dashboard.accounting.facility.heat import foreseen_racks
@@ -64,6 +65,16 @@ class PlanningFacts:
     proposed_before: Mapping[tuple[str, Action], Configuration]
     reconsidered: frozenset[str]
     growth: GrowthFacts | None
+
+    def without_frames(self) -> Self:
+        """Return the facts without the readings of the view, which nobody needs after planning."""
+        view = self.basis.view
+        frames = {
+            name: frame.iloc[:0]
+            for name in ("history", "groups", "readings", "ended_history")
+            if (frame := getattr(view, name)) is not None
+        }
+        return replace(self, basis=replace(self.basis, view=replace(view, **frames)))
 
 
 def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) -> PlanningFacts:

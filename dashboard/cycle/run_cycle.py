@@ -5,6 +5,7 @@ No step reaches back. Time enters once, as `now`; the wall clock is read only fo
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -12,21 +13,26 @@ from collectors.shared.collect import collect_all
 from collectors.shared.collector import Window
 from dashboard.common.cycle_id import begin_cycle
 from dashboard.common.stale_readings import WAY_OUT
-from dashboard.cycle.context import World
+from dashboard.cycle.context import Progress, World
 from dashboard.cycle.grid_refresh import refresh_grid
-from dashboard.cycle.planning_facts import plan_from, read_facts
+from dashboard.cycle.planning_facts import PlanningFacts, plan_from, read_facts
 from data.base.clock import require_utc
 from data.base.counts import count_text
 from data.base.errors import sentence
-from data.facts.collected import Collected
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue, state_gpu_models
+from data.facts.collected import Collected, no_samples
 from data.facts.fleet import SourceReport, SourceState
 from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.plans import Plan
 from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
 from data.store.engine.disk_space import require_room
+from data.store.handles.remote_store import holder_of, shared_store
 from forecasting.distributed.ray_driver import present
+from planner.advise import Advice
 from planner.proposals.portfolio import Portfolio
 
 logger = logging.getLogger(__name__)
@@ -110,6 +116,43 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
     return collected, rows
 
 
+def _planned(
+    world: World, collected: tuple[Collected, ...], now: datetime
+) -> tuple[PlanningFacts, Plan, Advice]:
+    """Return the facts, the plan and its advice; by the world's child they come without frames."""
+    settings = world.settings
+    refresh_grid(settings, now)
+    ray = replace(settings.ray, address=present(settings.ray.address))
+    settings = replace(settings, ray=ray)
+    file = world.store.file
+    if world.child is not None and (file is None or holder_of(file)):
+        answers = [replace(entry, samples=no_samples()) for entry in collected]
+        answer: tuple[PlanningFacts, Plan, Advice] = world.child.call(
+            plan_through_holder, settings, answers, now, progress=world.progress
+        )
+        return answer
+    facts = read_facts(replace(world, settings=settings), collected, now)
+    return facts, *plan_from(facts, world.progress)
+
+
+def plan_through_holder(
+    settings: Settings, collected: Sequence[Collected], now: datetime, progress: Progress
+) -> tuple[PlanningFacts, Plan, Advice]:
+    """Return what `_planned` does, read from the store by way of the process that holds it."""
+    state_gpu_models(settings.catalogue.gpu_models)
+    with shared_store(settings.store.url) as store:
+        world = World(
+            settings=settings,
+            store=store,
+            collectors=(),
+            catalogue=load_gpu_catalogue(),
+            carbon=load_carbon_table().get(settings.energy.region),
+            progress=progress,
+        )
+        facts = read_facts(world, tuple(collected), now)
+        return facts.without_frames(), *plan_from(facts, progress)
+
+
 def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     """Run one cycle at `now` (UTC). Errors: StoreError when there is nothing to plan on.
 
@@ -125,11 +168,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     collected, rows = _collected(world, now)
     reports = tuple(entry.report for entry in collected)
-    refresh_grid(world.settings, now)
-    ray = replace(world.settings.ray, address=present(world.settings.ray.address))
-    facts = read_facts(replace(world, settings=replace(world.settings, ray=ray)), collected, now)
+    facts, plan, advice = _planned(world, collected, now)
     basis = facts.basis
-    plan, advice = plan_from(facts, world.progress)
     cycle_id = mark + digest_of([now, plan.plan_id])[: SHORT_ID_LENGTH - len(mark)]
     world.progress("keep", 0, 1)
     seconds = time.monotonic() - started

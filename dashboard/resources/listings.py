@@ -61,9 +61,9 @@ class Listing:
     """A list: what is read, the key that orders it and is of one record only, the row of each.
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
-    viewers all. `empty` is what a command says where a store that is not empty has none (see
-    `said_of_none`), `columns` what its table has,
-    `selectors` the columns of selectors that are called otherwise.
+    viewers all; one `of_record` changes with every entry of the record. `empty` is what a command
+    says where a store that is not empty has none (see `said_of_none`), `columns` what its table
+    has, `selectors` the columns of selectors that are called otherwise.
     """
 
     about: str
@@ -73,6 +73,7 @@ class Listing:
     empty: str
     row: Callable[[Any], Any] = _as_it_is
     anyone: bool = True
+    of_record: bool = False
     columns: Sequence[str] = ()
     selectors: Mapping[str, str] = field(default_factory=dict)
 
@@ -211,6 +212,7 @@ LISTINGS: Mapping[str, Listing] = {
         about="The append-only record",
         kind=AuditRow,
         read=lambda view: view.reader.audit(),
+        of_record=True,
         key=lambda entry: (entry.sequence,),
         row=audit_row,
         empty="Nothing has been decided yet.",

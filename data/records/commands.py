@@ -142,6 +142,10 @@ class Measurement:
     board_hours_with: float | None = None
 
 
+SWITCH_EVENTS = ("stopped", "resumed", "stop-asked", "resume-asked")
+"""Events of the kill switch in the record: no finding changes by them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """One row of the append-only record; `entry_hash` covers the row and `previous_hash`.

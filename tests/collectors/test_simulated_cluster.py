@@ -1,6 +1,7 @@
 """What is changed in the simulated cluster happens in the simulated fleet, and only that."""
 
 import json
+import os
 import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -39,6 +40,18 @@ LATER = NOW + timedelta(hours=2)
 def cluster(tmp_path: Path) -> SimulatedCluster:
     """The cluster of the demo."""
     return make_cluster(tmp_path)
+
+
+def test_its_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask lets others read."""
+    before = os.umask(0o022)
+    try:
+        make_cluster(tmp_path).forget()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes
+    assert set(modes.values()) == {0o600}
 
 
 def work(rows: pd.DataFrame) -> float:

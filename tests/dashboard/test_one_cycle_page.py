@@ -51,7 +51,7 @@ def calls(functions: tuple[Callable[..., Any], ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("after", "functions"),
     [
-        ("One cycle", (run_cycle._collected, run_cycle.run_cycle)),
+        ("One cycle", (run_cycle._collected, run_cycle._planned, run_cycle.run_cycle)),
         ("`read_facts` in turn", (planning_facts.read_facts, planning_facts._basis)),
         ("`plan_from` in turn", (planning_facts.plan_from,)),
     ],

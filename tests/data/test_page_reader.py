@@ -176,9 +176,23 @@ def test_a_decision_makes_states_anew(
     """What was decided a moment ago is seen at once, though no fact has changed."""
     reader = reader_of(store)
     facts, before = reader.version(), reader.version(decisions=True)
-    store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
+    store.append_audit(at=NOW, actor="ann", event="approved", digest="", detail="")
     assert reader.version() == facts
     assert reader.version(decisions=True) != before
+
+
+@each_reader
+def test_the_kill_switch_makes_the_record_anew_and_no_finding(
+    store: Store, reader_of: Callable[[Store], CachedReader]
+) -> None:
+    """A switch that is thrown each second leaves what rests on facts and decisions as it was."""
+    reader, made = reader_of(store), []
+    for event in ("stopped", "resumed", "stop-asked", "resume-asked"):
+        before = reader.version(record=True)
+        reader.remember("findings", lambda: made.append(1), decisions=True)
+        store.append_audit(at=NOW, actor="ann", event=event, digest="", detail="")
+        assert reader.version(record=True) != before
+    assert len(made) == 1
 
 
 def test_the_only_process_that_writes_asks_once_after_each_of_its_commits(

@@ -97,7 +97,7 @@ async def _events(
 
 def _version(world: ApiWorld) -> tuple[int, int, int]:
     """Return the newest batch, cycle and entry of the record."""
-    batch, cycle, entry = world.reader.version(decisions=True)
+    batch, cycle, _decision, entry = world.reader.version(record=True)
     return batch or 0, cycle or 0, entry or 0
 
 

@@ -26,12 +26,13 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
         def rows(request: Request, who: who_may, query: Annotated[ListQuery, Query()]) -> Response:
             mine, view = world.of(who), world.view(who)
             selection = query.selection()
+            place = (name, mine.reader.version(record=True) if listed.of_record else ())
 
             def make() -> PageOfRows[Any]:
-                rows = mine.cache.get((name, selection), lambda: listed.ordered(view, selection))
+                rows = mine.cache.get((*place, selection), lambda: listed.ordered(view, selection))
                 return page_of(rows, listed.row, query)
 
-            return response(request, mine.page((name, query), make, keep=query.is_first()))
+            return response(request, mine.page((*place, query), make, keep=query.is_first()))
 
         model = PageOfRows[listed.kind]  # type: ignore[name-defined]
         api.get(f"/{name}", name=name, summary=listed.about, response_model=model)(rows)

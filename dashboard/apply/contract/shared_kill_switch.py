@@ -12,9 +12,10 @@ from pathlib import Path
 from threading import Lock
 
 from dashboard.apply.contract.kill_switch import Stopped, stopped
+from data.records.commands import SWITCH_EVENTS
 from data.store import Store
 
-STOP, RESUME = "stop-asked", "resume-asked"
+_NOTES, (STOP, RESUME) = SWITCH_EVENTS[:2], SWITCH_EVENTS[2:]
 _MOST_NOTES = 10
 SWITCH_NOTES = Lock()
 """Held while the switch is looked at and noted: two threads would note one stop twice."""
@@ -41,7 +42,7 @@ def _stored_stop(store: Store) -> Stopped | None:
 
 def last_switch(store: Store) -> str:
     """Return the audit's last text on the kill switch, '' when applying was not stopped."""
-    events = store.reader.entries(("stopped", "resumed"))
+    events = store.reader.entries(_NOTES)
     return events[-1].detail if events else ""
 
 
@@ -54,7 +55,7 @@ def note_stop(store: Store, stop: Stopped, *, at: datetime, actor: str = "") -> 
     if not actor and stop == _stored_stop(store):
         actor = stop.by
     actor = actor or (f"{stop.by} (by file)" if stop.by else "file")
-    text, events = stop.describe(), store.reader.entries(("stopped", "resumed"))
+    text, events = stop.describe(), store.reader.entries(_NOTES)
     notes = list(takewhile(lambda entry: entry.event == "stopped", reversed(events)))
     count = sum(entry.actor == actor for entry in notes)
     if not notes or (notes[0].detail != text and count < _MOST_NOTES):

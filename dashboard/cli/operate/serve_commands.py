@@ -17,6 +17,7 @@ from collectors.simulated.exposition import serve_exposition
 from collectors.simulated.fleet import SimulatedFleet
 from dashboard.cli.operate.serve_roles import Parts, claimed_parts
 from dashboard.cli.terminal.context import FreshSettings, settings_of
+from dashboard.common.child_process import ChildProcess
 from dashboard.common.replay_clock import present
 from dashboard.cycle.context import World
 from dashboard.cycle.cycle_thread import CycleState, CycleThread
@@ -137,7 +138,9 @@ def serve(options: argparse.Namespace) -> int:
     with open_store(loaded.settings.store.url) as store, ExitStack() as stack:
 
         def cycles(claim: SoleHolder) -> CycleThread:
-            world = build_world(loaded.settings, store=store)
+            child = ChildProcess()
+            stack.callback(child.end)
+            world = replace(build_world(loaded.settings, store=store), child=child)
             stack.enter_context(sampling(world.collectors))
             make = _cycle_thread if world.collectors else _recording_thread
             return make(world, claim)

@@ -12,7 +12,7 @@ import resource
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -33,6 +33,8 @@ class BoundedProtocol(H11Protocol):
     began = 0.0
     _phase = ""
     access = AccessSettings()
+    waiting: ClassVar[dict[str, dict["BoundedProtocol", None]]] = {}
+    """Connections that wait, by address, the oldest first."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a head, and close the oldest that wait where there are too many."""
@@ -42,16 +44,12 @@ class BoundedProtocol(H11Protocol):
         most = _MOST_WAITING
         if limit != resource.RLIM_INFINITY:
             most = min(most, limit // 4)
-        waiting = [
-            entry
-            for entry in self.connections
-            if isinstance(entry, BoundedProtocol) and entry.due is not None
-        ]
-        here = [entry for entry in waiting if entry.client and entry.client[0] == self._address()]
+        here = self.waiting[self._address()]
         if len(here) > max(1, most // 4) and not self._by_proxy():
-            min(here, key=lambda entry: entry.began).give_up()
-        elif len(waiting) > most:
-            min(waiting, key=lambda entry: entry.began).give_up()
+            next(iter(here)).give_up()
+        elif sum(map(len, self.waiting.values())) > most:
+            oldest = (next(iter(entries)) for entries in self.waiting.values())
+            min(oldest, key=lambda entry: entry.began).give_up()
 
     def data_received(self, data: bytes) -> None:
         """Read on, and wait for what is still missing."""
@@ -93,11 +91,16 @@ class BoundedProtocol(H11Protocol):
             self._stop_waiting()
             self.began = self.loop.time()
             self._phase, self.due = phase, self.loop.call_later(seconds, self.give_up)
+            self.waiting.setdefault(self._address(), {})[self] = None
 
     def _stop_waiting(self) -> None:
         if self.due is not None:
             self.due.cancel()
             self.due = None
+            here = self.waiting[self._address()]
+            del here[self]
+            if not here:
+                del self.waiting[self._address()]
 
     def give_up(self) -> None:
         """Close the connection without another word."""
@@ -107,7 +110,7 @@ class BoundedProtocol(H11Protocol):
 
 def protocol_for(settings: AccessSettings) -> type[BoundedProtocol]:
     """Return the protocol of a server with these settings of who is let in."""
-    return type("Bounded", (BoundedProtocol,), {"access": settings})
+    return type("Bounded", (BoundedProtocol,), {"access": settings, "waiting": {}})
 
 
 def tell_accept_errors_seldom(

@@ -1,7 +1,7 @@
 """A reader that answers again what it answered before, until something it rests on is written.
 
 Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
-audit entry that it was made from; these three are read anew for every question (about 2 ms), so
+audit entry that it was made from; these are read anew for every question (about 2 ms), so
 that a page never shows less than the store holds, whichever process wrote it. Where this process
 alone can write, they are read once after each of its commits.
 """
@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from data.base.clock import floor_to_slot, utc_now
+from data.records.commands import SWITCH_EVENTS
 from data.store.engine import tables
 from data.store.handles.reader import StoredRecommendation, StoreReader
 
@@ -58,19 +59,25 @@ class CachedReader(StoreReader):
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._choosing = threading.Lock()
 
-    def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
-        """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
+    def version(self, *, decisions: bool = False, record: bool = False) -> tuple[int | None, ...]:
+        """Return the newest batch and cycle, with `decisions` the newest audit entry as well.
+
+        That is one which is not of the kill switch: no finding rests on it, and a switch that is
+        thrown each second would have all answers made anew. With `record` every entry counts.
+        """
         # Counted before they are read: what is committed meanwhile makes them old.
         commits = None if self._commits is None else self._commits()
         latest = self._latest
         if commits is None or latest is None or latest[0] != commits:
             sources = (tables.batches, tables.cycles, tables.audit)
+            queries = [sa.select(sa.func.max(source.c.sequence)) for source in sources]
+            decisions_query = queries[-1].where(tables.audit.c.event.not_in(SWITCH_EVENTS))
             newest = [
-                sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources
+                query.scalar_subquery() for query in (*queries[:2], decisions_query, queries[2])
             ]
             latest = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
             self._latest = latest
-        return latest[1] if decisions else latest[1][:2]
+        return latest[1] if record else latest[1][:3] if decisions else latest[1][:2]
 
     def remember(
         self,
@@ -78,6 +85,7 @@ class CachedReader(StoreReader):
         make: Callable[[], Answer],
         *,
         decisions: bool = False,
+        record: bool = False,
         is_lasting: bool = False,
     ) -> Answer:
         """Return the answer of `make` for this key, made anew when the data have changed since.
@@ -91,7 +99,7 @@ class CachedReader(StoreReader):
                 self._slots.popitem(last=False)
         with slot.lock:
             # Read before the answer is made: what is written meanwhile makes it old.
-            version = () if is_lasting else self.version(decisions=decisions)
+            version = () if is_lasting else self.version(decisions=decisions, record=record)
             if slot.version != version:
                 slot.answer = make()
                 slot.version = version
@@ -163,4 +171,4 @@ class CachedReader(StoreReader):
         """Return every break of the record, as `StoreReader` does, proven anew every minute."""
         ask = super().verify_audit
         key = ("verify_audit", head, floor_to_slot(utc_now(), _MINUTE))
-        return self.remember(key, lambda: ask(head=head), decisions=True)
+        return self.remember(key, lambda: ask(head=head), record=True)

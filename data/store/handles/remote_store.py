@@ -24,11 +24,12 @@ import sqlalchemy as sa
 from data.base import errors
 from data.base.clock import utc_now
 from data.base.errors import StoreBusyError, StoreError, TrimtabError
+from data.settings.store import is_postgres_url, store_path
 from data.store.engine.dialects import Lock
 from data.store.engine.migrate import newest_schema
 from data.store.engine.served_queries import FRAME, ROWS, compiled, encode, rows_of, table_of
 from data.store.handles.reader import StoreReader
-from data.store.handles.store import Store
+from data.store.handles.store import Store, open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,9 +145,12 @@ def refusal_of(content: bytes, status: int, who: str) -> TrimtabError:
 class ServedReader(StoreReader):
     """Reads through the process that holds the file."""
 
-    def __init__(self, engine: sa.Engine, holder: StoreHolder, now: datetime) -> None:
+    def __init__(
+        self, engine: sa.Engine, holder: StoreHolder, now: datetime, seconds: float | None
+    ) -> None:
         super().__init__(engine)
         self._holder = holder
+        self._seconds = seconds
         self._ahead = now - utc_now()
 
     def clock(self) -> datetime:
@@ -161,19 +165,24 @@ class ServedReader(StoreReader):
 
     def _ask(self, form: str, statement: sa.Executable) -> bytes:
         text, values = compiled(statement, self._engine.dialect)
-        return self._holder.ask("POST", f"{_HELLO}/{form}", {"text": text, "values": values})
+        query = {"text": text, "values": values}
+        return self._holder.ask("POST", f"{_HELLO}/{form}", query, seconds=self._seconds)
 
 
 class ServedStore(Store):
-    """A store that another process holds: it reads, and refuses to write."""
+    """A store that another process holds: it reads, and refuses to write.
 
-    def __init__(self, path: Path) -> None:
+    Without `seconds` a query may take as long as that process works.
+    """
+
+    def __init__(self, path: Path, seconds: float | None = _ANSWERS_WITHIN) -> None:
         # Never opened: its dialect writes the queries.
         engine = sa.create_engine(sa.URL.create("duckdb", database=str(path)))
         super().__init__(engine)
         self.holder = StoreHolder(path)
         hello = self.holder.greet()
-        self.reader = ServedReader(engine, self.holder, datetime.fromisoformat(hello["now"]))
+        now = datetime.fromisoformat(hello["now"])
+        self.reader = ServedReader(engine, self.holder, now, seconds)
         self._process = int(hello["process"])
         self._losses = tuple(str(loss) for loss in hello["losses"])
         if hello["schema"] != newest_schema():
@@ -203,6 +212,16 @@ class ServedStore(Store):
     def schema(self) -> int:
         """The number of the newest migration that ran on it."""
         return newest_schema()
+
+
+def shared_store(url: str) -> Store:
+    """Return a store that another process uses too: on a server, or through who holds its file.
+
+    Errors: StoreError.
+    """
+    if is_postgres_url(url):
+        return open_store(url, create=False)
+    return ServedStore(store_path(url), None)
 
 
 def served_store(path: Path) -> ServedStore | None:

@@ -136,9 +136,9 @@ class OwnedReader(CachedReader):
             raise TypeError(f"cannot cut {type(statement).__name__} down to an owner's rows")
         return super()._rows(cut)
 
-    def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
+    def version(self, *, decisions: bool = False, record: bool = False) -> tuple[int | None, ...]:
         """Return the version of the whole store."""
-        return self._fleet.version(decisions=decisions)
+        return self._fleet.version(decisions=decisions, record=record)
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample of the fleet: what is shown counts from there."""

@@ -81,6 +81,9 @@ def grants_sql(*, prefix: str = "trimtab", schema: str = "public") -> str:
 
 
 def _statements(prefix: str, schema: str) -> Iterator[str]:
+    for function in ("require_entry()", *_FUNCTIONS):
+        # Else a temporary table of a role would pass for the one of its name.
+        yield f"ALTER FUNCTION {schema}.{function} SET search_path = {schema}, pg_temp;"
     for role in ROLES:
         name = f"{prefix}_{role}"
         yield f"-- {name}"
