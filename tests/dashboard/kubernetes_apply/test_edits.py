@@ -359,3 +359,15 @@ def test_a_node_has_to_be_named() -> None:
         place_of("ml/deployment/../secrets/x")
     with pytest.raises(ChangeRefusedError, match="a kind that no change is known for"):
         place_of("ml/deployment.evil.io/x")
+
+
+@pytest.mark.parametrize("proposed", [gpus(2), gpus(1), gpus(4, model=A100)])
+@pytest.mark.parametrize("wish", [(), WISH])
+def test_shares_of_boards_are_not_taken_for_boards(
+    proposed: Any, wish: tuple[tuple[str, str], ...]
+) -> None:
+    """Fewer shares, or shares of another model, free no board; to stop all pods stays allowed."""
+    text = json.dumps(serve(pod_spec(4))).replace("nvidia.com/gpu", "nvidia.com/gpu.shared")
+    with pytest.raises(ChangeRefusedError, match="hold shares of boards"):
+        change_of(json.loads(text), proposal(SERVE, gpus(4), proposed, details=wish))
+    assert change_of(json.loads(text), proposal(SERVE, gpus(4), gpus(0))).steps

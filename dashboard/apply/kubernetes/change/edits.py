@@ -23,7 +23,7 @@ from dashboard.apply.kubernetes.state.pod_spec import (
     roles_of,
 )
 from data.base.errors import ChangeRefusedError
-from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
+from data.facts.gpu_resources import PRODUCT_LABEL, SHARED_GPU, WHOLE_GPU, resource_of
 from data.records.plans import Configuration
 from data.records.recommendations import SHARE_RESOURCE, Recommendation
 
@@ -66,6 +66,13 @@ def edits_for(
     if not roles:
         raise ChangeRefusedError(
             f"no pod template of {recommendation.job_id} asks for GPUs that can be counted",
+            "Change its manifest by hand.",
+        )
+    resources = {entry.resource for role in roles for entry in holders(document, role.template_at)}
+    if SHARED_GPU in resources and SHARE_RESOURCE not in dict(recommendation.details):
+        raise ChangeRefusedError(
+            f"the pods of {recommendation.job_id} hold shares of boards ({SHARED_GPU}), and "
+            "fewer shares alone free no board",
             "Change its manifest by hand.",
         )
     if _same_devices(recommendation) and PER_POD not in dict(recommendation.details):
