@@ -310,13 +310,19 @@ def _first_in_line(
 ) -> list[Document]:
     """Return the pods that wait, as bound to the node of one that ends, as far as they have room.
 
-    Those of a lower priority come after its successor.
+    Those of a lower priority come after its successor; whether those of another scheduler do,
+    nobody can tell.
     """
     home = [node for node in nodes if value_at(node, "/metadata/name") == _node_of(gone)]
-    least, rivals = _priority(gone), list[Document]()
+    rivals: list[Document] = []
     for pod in others:
         spec = part(pod, "spec")
-        is_first = waits_for_a_node(pod) and asked_by(spec).total() and _priority(pod) >= least
+        is_first = (
+            waits_for_a_node(pod)
+            and asked_by(spec).total()
+            and _scheduler_of(pod) == _scheduler_of(gone)
+            and _priority(pod) >= _priority(gone)
+        )
         if is_first and room_for(spec, home, [*others, *rivals]) != NO:
             rivals.append({**pod, "spec": {**pod["spec"], "nodeName": _node_of(gone)}})
     return rivals
@@ -324,6 +330,10 @@ def _first_in_line(
 
 def _node_of(pod: Document) -> str:
     return text_in(pod, "spec", "nodeName")
+
+
+def _scheduler_of(pod: Document) -> str:
+    return text_in(pod, "spec", "schedulerName") or "default-scheduler"
 
 
 def _priority(pod: Document) -> int:
