@@ -21,8 +21,7 @@ MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveMode
 """By name, as planning.model chooses; the mix is the default."""
 MIX = MODELS[0].name
 _DIGITS = 6
-_LOW, _HIGH = ("q05", "q10"), ("q90", "q95")
-_ASCENDING = (*_LOW, "q25", "q50", "q75", *_HIGH)
+_ASCENDING = ("q05", "q10", "q25", "q50", "q75", "q90", "q95")
 _UNEXPECTED = (ForecastError, ArithmeticError, ValueError, RuntimeError, OSError)
 """What numerical libraries raise on series they cannot fit (np.linalg.LinAlgError is a
 ValueError, Stan fails with RuntimeError or OSError)."""
@@ -102,19 +101,11 @@ def path_of(
 ) -> QuantilePath:
     """Return quantiles from slot `ahead` on as the path of a series, without a backtest yet.
 
-    Six significant digits are kept: a path is stored as text at every cycle. A band of no width
-    gets that of a change by the largest value (1 if all are 0) times its chance by then: Laplace's
-    rule of succession on the known slots.
+    Six significant digits are kept: a path is stored as text at every cycle.
     """
     by_name = {name: getattr(quantiles, name) for name in _ASCENDING}
     levels = {name: row for name, row in by_name.items() if row is not None}
-    rows = np.stack(list(levels.values()))[:, ahead:]
-    slots = np.arange(ahead, ahead + rows.shape[1]) + 1
-    largest = np.abs(series.values[series.known]).max(initial=0.0) or 1.0
-    change = largest * slots / (series.known.sum() + slots + 1)
-    outwards = np.array([-1 if name in _LOW else int(name in _HIGH) for name in levels])
-    flat = (levels["q90"] - levels["q10"])[ahead:] < 10.0**-_DIGITS * largest
-    rounded = _rounded(rows + outwards[:, None] * change * flat).clip(series.lower, series.upper)
+    rounded = _rounded(np.stack(list(levels.values()))[:, ahead:]).clip(series.lower, series.upper)
     # Rounding to binary fractions of a unit may reverse two that were equal.
     rows = np.maximum.accumulate(rounded, axis=0).tolist()
     return QuantilePath(

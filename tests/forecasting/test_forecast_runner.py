@@ -11,11 +11,8 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import examples
 from factories import make_job
 from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, killed_path, series
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from data.facts.columns import HISTORY, empty_frame
 from data.facts.jobs import JobState, SchedulerFacts
@@ -46,33 +43,6 @@ def test_a_forecast_starts_after_now_and_names_what_is_missing() -> None:
     assert path is not None
     assert set(path.q50) == {0.5}
     assert "the history is constant" in path.notes
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(
-    level=st.sampled_from([0.0, 0.5, 2.0, 100.0]),
-    slots=st.integers(4, 400),
-    upper=st.sampled_from([100.0, np.inf]),
-    model=st.sampled_from(["mix", "seasonal-naive"]),
-)
-def test_a_band_has_a_width_unless_a_limit_takes_it(
-    level: float, slots: int, upper: float, model: str
-) -> None:
-    """What never changed may change: more so further ahead, less so the longer it was seen."""
-    task = paths.PathTask(
-        series=series(np.full(slots, level), upper=upper), first_slot=slots * 3600, horizon=24
-    )
-    path = paths.forecast_path(task, model)
-    low, high = np.array(path.q10), np.array(path.q90)
-    assert path.q50 == pytest.approx([level] * 24)
-    assert (high > low).all()
-    assert ((high > level) | (level == upper)).all()
-    assert ((low < level) | (level == 0)).all()
-    assert (np.diff(high - low) >= 0).all()
-    assert (np.array(path.q05) <= low).all()
-    assert (np.array(path.q95) >= high).all()
-    if slots > 200:
-        assert high[0] - low[0] <= 0.02 * max(level, 1.0)
 
 
 def test_every_path_carries_its_evidence() -> None:
