@@ -12,6 +12,7 @@ from data.store import open_store
 COMMANDS = {name: (name,) for name in LISTINGS} | {
     "applications": ("jobs", "--by", "application"),
     "audit": ("audit", "list"),
+    "idle-jobs": ("jobs", "--idle"),
     "serving": ("serving", "services"),
 }
 
