@@ -34,7 +34,7 @@ Ask = Callable[[str, Mapping[str, Any], int], Answer]
 """Called with the address of a resource, its parameters, and how many rows of a list are given."""
 _NAMES = {
     "audit": "record", "idle": "idle_gpus", "estimate": "estimate_memory", "what-if": "what_if",
-    "savings": "applied_changes", "savings/to-date": "savings",
+    "savings": "applied_changes", "savings/to-date": "savings", "idle-jobs": "idle_jobs",
 }  # fmt: skip
 """Names of tools that are not those of their resources."""
 WEEKLY = "reports/weekly"

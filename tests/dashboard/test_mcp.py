@@ -28,6 +28,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "finding": ({"name": "TT-1"}, "findings show TT-1"),
     "proposed_change": ({"name": "TT-1"}, "findings show TT-1"),
     "idle_gpus": ({}, "findings idle"),
+    "idle_jobs": ({}, "jobs --idle"),
     "record": ({}, "audit list"),
     "urgent": ({}, "urgent"),
     "jobs": ({"namespace": "search"}, "jobs --namespace search"),
