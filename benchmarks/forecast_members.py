@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks._naive_model import NaiveModel
 from benchmarks.demand_sets import (
     DemandSet,
     Values,
@@ -30,7 +31,6 @@ from forecasting.mix.members_kernel import BASELINE, MEMBERS
 from forecasting.mix.model import MIN_KNOWN, MixForecast, mix_many
 from forecasting.models.backtest import inside_band, pinball_losses
 from forecasting.models.demand_model import Quantiles
-from forecasting.models.naive_model import NaiveModel
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.series.demand_series import DemandSeries
 

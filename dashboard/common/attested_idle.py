@@ -120,8 +120,8 @@ def _doubt(job: Job, at: datetime, until: datetime | None, counters: list[str]) 
 
 def _rests(past: "JobHistory", count: int) -> "Flags":
     """Return for each slot whether all GPUs were read, and none showed work; NaN is no rest."""
-    whole = past.allocated_gpus >= count - SAME_BOARDS
-    flags: Flags = whole & (past.utilization_max_ratio <= IDLE_RATIO)
+    complete = past.allocated_gpus >= count - SAME_BOARDS
+    flags: Flags = complete & (past.utilization_max_ratio <= IDLE_RATIO)
     return flags
 
 
