@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_plan, make_samples
+from streamlit import config
 
 from dashboard.web.frame.navigation import PAGES, place_of
 from data.settings.all_settings import Settings
@@ -58,7 +59,8 @@ def forbid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.fixture
 def drawable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages show the store."""
+    """Pages show the store, and errors in full: a server of this process shows none."""
+    config.set_option("client.showErrorDetails", "full")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, Settings(), clock=lambda: NOW)
 
