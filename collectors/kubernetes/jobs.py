@@ -129,16 +129,17 @@ class KubernetesCollector:
 
 
 class _Wish(NamedTuple):
-    """GPUs that a pod asks for: how many, of which resource and kinds, and by which rules."""
+    """GPUs that a pod asks for: how many, of which kinds, by which rules, of which scheduler."""
 
     gpus: int
     kinds: tuple[str, ...]
     rules: str
+    scheduler: str
 
 
 def _wish_of(pod: PodFacts) -> _Wish:
     kinds = sorted(f"{request.mig_profile} {request.shared}" for request in pod.requests)
-    return _Wish(gpus=pod.gpus, kinds=(pod.resource, *kinds), rules=pod.rules)
+    return _Wish(pod.gpus, (pod.resource, *kinds), pod.rules, pod.scheduler)
 
 
 class _View:
@@ -370,6 +371,7 @@ class _View:
         return (
             wish.gpus <= pod.gpus
             and wish.kinds == _wish_of(pod).kinds
+            and wish.scheduler == pod.scheduler
             and part(node, "spec", "unschedulable") is not True
             and admits(wish.rules, node)
         )

@@ -122,6 +122,7 @@ class PodFacts:
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
     a digest of the image and command of what holds its GPUs, and of these. `resource` counts its
     boards where it is another than usual. `unread` are the requests that are not understood.
+    `scheduler` is the name of the one that puts it on a node.
     """
 
     namespace: str
@@ -146,6 +147,7 @@ class PodFacts:
     asks: HostRequest | None = None
     share: PodShare | None = None
     unread: str = ""
+    scheduler: str = ""
 
     @property
     def holds(self) -> bool:
@@ -286,6 +288,7 @@ def read_pod(pod: Document) -> PodFacts | None:
         start_seconds=_start_seconds(spec, status),
         runs=_runs(spec),
         resource=next(filter(BOARDS[1:].__contains__, _names_asked(spec)), ""),
+        scheduler=text_in(spec, "schedulerName"),
     )
 
 
