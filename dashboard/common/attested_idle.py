@@ -28,6 +28,10 @@ _GAP = 3 * _SLOT
 """Time between the slots of one rest: what was not read for longer may have been work."""
 _LEAST = 3 * _SLOT
 """A rest of less is none: a counter is known to be stuck after three slots."""
+_MEANS, _MOMENTS = ("sm_active", "gr_engine_active"), 60
+"""Signals that are means over the time between two readings; any other is of a moment, and so many
+of a board without work leave work of 5 % of the time a chance of 5 %.
+"""
 _SEEN_WITHIN = timedelta(hours=1)
 
 
@@ -87,6 +91,12 @@ def _row(
     doubt = _doubt(job, at, until, counters)
     if not doubt and rest < _LEAST:
         doubt = _last_work(past, starts, rests)
+    readings = past.sample_count[first:].sum() / job.gpu_count
+    if not doubt and signal not in _MEANS and readings < _MOMENTS:
+        doubt = (
+            f"at rest, by {readings:.0f} readings of {signal or 'utilization'}, which tells of "
+            f"moments: {_MOMENTS} are needed"
+        )
     evidence = doubt or (
         f"{signal or 'utilization'} of {count_text(job.gpu_count, 'GPU')} at most "
         f"{100 * IDLE_RATIO:g} % in each reading since then; no counter contradicts it"

@@ -106,6 +106,20 @@ def test_what_is_unknown_is_active(
     assert reason in row.evidence
 
 
+@pytest.mark.parametrize(("signal", "state"), [("gpu_util", "active"), ("sm_active", "idle")])
+def test_few_readings_of_moments_attest_nothing(tmp_path: Path, signal: str, state: str) -> None:
+    """In 40 of them work of a twentieth of the time may stay unseen; a mean would show it."""
+    frame = rest().assign(utilization_signal=signal)
+    frame.loc[~late(frame, 40), "utilization_ratio"] = 0.4
+    row = row_of(tmp_path, frame)
+    assert row.state == state
+    assert ("60 are needed" in row.evidence) == (state == "active")
+    frame.loc[~late(frame, 70), "utilization_ratio"] = 0.4
+    frame.loc[late(frame, 70), "utilization_ratio"] = 0.0
+    (tmp_path / "longer").mkdir()
+    assert row_of(tmp_path / "longer", frame).state == "idle"
+
+
 def test_readings_that_are_old_attest_nothing(tmp_path: Path) -> None:
     """They did when they were new."""
     frame = rest()
