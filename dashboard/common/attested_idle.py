@@ -129,7 +129,7 @@ def _doubt(job: Job, at: datetime, until: datetime | None, counters: list[str]) 
 
 
 def _rests(past: "JobHistory", count: int) -> "Flags":
-    """Return for each slot whether all GPUs were read, and none showed work; NaN is no rest."""
+    """Return the mask of slots in which all GPUs were read and none showed work; NaN is unknown."""
     complete = past.allocated_gpus >= count - SAME_BOARDS
     flags: Flags = complete & (past.utilization_max_ratio <= IDLE_RATIO)
     return flags

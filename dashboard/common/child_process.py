@@ -117,7 +117,7 @@ def _answer_of(line: Connection, progress: Progress) -> Any:
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """Return how the child ended, in words."""
+    """Return the end of the child in words."""
     try:
         code = process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:

@@ -138,7 +138,7 @@ def _planned(
 def plan_through_holder(
     settings: Settings, collected: Sequence[Collected], now: datetime, progress: Progress
 ) -> tuple[PlanningFacts, Plan, Advice]:
-    """Return what `_planned` does, read from the store by way of the process that holds it."""
+    """Return the result of `_planned`, read from the store by way of the process that holds it."""
     state_gpu_models(settings.catalogue.gpu_models)
     with shared_store(settings.store.url) as store:
         world = World(

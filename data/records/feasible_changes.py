@@ -249,7 +249,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 
 
 def _taken_first(job: Job, kind: str, count: int) -> str:
-    """Return who would take what a pod frees before its successor has it, '' where both fit."""
+    """Return the reason that others take what a pod frees before its successor, '' if both fit."""
     unit = _unit(job, kind)
     others = whole_fact(job.extra, TAKERS_GPUS) or 0
     if not unit or not others or count * unit // job.gpu_count + min(others, unit) <= unit:

@@ -183,7 +183,7 @@ def allow_descriptors() -> None:
 
 
 def _require_descriptors() -> float:
-    """Return how many descriptors may be opened before one of those that are kept for the store.
+    """Return the number of descriptors to open before one of those that are kept for the store.
 
     Errors: RequestRefusedError where none may.
     """
