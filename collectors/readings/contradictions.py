@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.readings.metric_names import UTILIZATION_PREFERENCE
-from data.base.units import SLOT_SECONDS
+from data.base.units import IDLE_RATIO, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
 
@@ -279,26 +279,53 @@ def believed_samples(
     ordered_flags = contradicted(ordered, (power <= rest)[order], device[order], power[order])
     for name, flag in ordered_flags.items():
         flags[name][order] = flag
-    if not any(flag.any() for flag in flags.values()):
+    told = {name: values for name, values in counters.items() if name in UTILIZATION_PREFERENCE}
+    valid = {name: np.where(flags[name], np.nan, values) for name, values in told.items()}
+    ratio, signal = _utilization(valid, device, order)
+    doubtful = np.any([np.zeros(len(samples), dtype=bool), *(flags[name] for name in told)], axis=0)
+    # Where nothing is doubtful the collector's own choice stands, also of what it converted.
+    replaced = doubtful | (_rests(samples["utilization_ratio"].to_numpy()) & ~_rests(ratio))
+    if not replaced.any() and not any(flag.any() for flag in flags.values()):
         return samples, empty_frame(CONTRADICTIONS)
-    ratio, signal = (
-        samples["utilization_ratio"].to_numpy(),
-        samples["utilization_signal"].to_numpy(),
-    )
-    doubted = np.any([flags[name] for name in UTILIZATION_PREFERENCE if name in flags], axis=0)
-    believed_ratio = np.full(len(samples), np.nan)
-    believed_signal = np.full(len(samples), "", dtype=object)
-    for name in reversed(UTILIZATION_PREFERENCE):
-        if name in counters:
-            there = ~flags[name] & ~np.isnan(counters[name])
-            believed_ratio = np.where(there, counters[name], believed_ratio)
-            believed_signal = np.where(there, name, believed_signal)
     believed = samples.assign(
-        utilization_ratio=np.where(doubted, believed_ratio, ratio),
-        utilization_signal=np.where(doubted, believed_signal, signal),
+        utilization_ratio=np.where(replaced, ratio, samples["utilization_ratio"]),
+        utilization_signal=np.where(replaced, signal, samples["utilization_signal"]),
         power_watts=samples["power_watts"].where(~flags["power_watts"]),
     )
     return check_frame(believed, SAMPLES), _by_slot(samples, readings, flags)
+
+
+def _rests(ratio: Floats) -> Flags:
+    """Return the mask of utilizations that say that the board does nothing; unknown ones do not."""
+    return ratio <= IDLE_RATIO
+
+
+def _utilization(
+    valid: Mapping[str, Floats], device: Numbers, order: Numbers
+) -> tuple[Floats, npt.NDArray[np.object_]]:
+    """Return the utilization that the preferred known counter tells, NaN for none, and its name.
+
+    Of one that rests while another shows some work, in that reading and in the mean around it,
+    the other tells it: a wrong idle costs more than a utilization that is told too high.
+    """
+    length = len(device)
+    ratio, signal = np.full(length, np.nan), np.full(length, "", dtype=object)
+    for name in reversed(UTILIZATION_PREFERENCE):
+        if name in valid:
+            known = ~np.isnan(valid[name])
+            ratio, signal = np.where(known, valid[name], ratio), np.where(known, name, signal)
+    rests = _rests(ratio)
+    shown = {name: rests & (values > _SOME_WORK) for name, values in valid.items()}
+    if not any(flags.any() for flags in shown.values()):
+        return ratio, signal
+    window = _Window.of(device[order], _NEIGHBOURS[0])
+    for name in reversed(UTILIZATION_PREFERENCE):
+        if name in valid:
+            means = np.empty(length)
+            means[order] = window.means(valid[name][order])
+            works = shown[name] & (means > _SOME_WORK)
+            ratio, signal = np.where(works, valid[name], ratio), np.where(works, name, signal)
+    return ratio, signal
 
 
 def without_counters(activity: pd.DataFrame, contradictions: pd.DataFrame) -> pd.DataFrame:

@@ -74,6 +74,33 @@ def test_a_counter_at_work_beside_rest_is_unknown(latched: str, level: float) ->
     assert found["utilization_ratio"].tolist() == [0.0] * 15
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("shows", PREFERENCE[1:])
+def test_a_little_work_that_one_counter_tells_is_no_rest(seed: int, shows: str) -> None:
+    """Too little to contradict the counters at rest; the counter that shows it tells these."""
+    noise = np.random.default_rng(seed)
+    names = PREFERENCE[PREFERENCE.index(shows) - 1 :]
+    works = noise.random(60) < noise.uniform(0.25, 1.0)
+    levels = noise.uniform(0.1, 0.4) * noise.normal(1.0, 0.02, 60) * works
+    moments = [
+        REST | dict.fromkeys(names[1:], level) | {names[0]: level / 45, "power_watts": 130.0}
+        for level in levels
+    ]
+    found, told = believed(*moments, names=(*names, "power_watts"))
+    ratio = found["utilization_ratio"]
+    assert not (ratio <= 0.01)[works].any()
+    assert (ratio[~works] == 0).all() or set(told["counter"]) == {*names}
+    assert set(found["utilization_signal"][~ratio.isna() & works]) <= {shows}
+
+
+@pytest.mark.parametrize("util", [0.0, 0.01, 0.02])
+def test_a_trace_of_activity_is_rest(util: float) -> None:
+    """A percent or two of GPU_UTIL, as of a query of the driver, are no work."""
+    found, told = believed(*[REST | {"gpu_util": util}] * 60)
+    assert told.empty
+    assert (found["utilization_ratio"] <= 0.01).all()
+
+
 @pytest.mark.parametrize("power", [75.0, 690.0])
 def test_power_is_outvoted_by_two(power: float) -> None:
     """Stuck power is unknown where profiling and GPU_UTIL agree, at work and at rest."""
