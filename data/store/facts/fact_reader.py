@@ -56,6 +56,8 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 
 
 _OF_GPU = ("gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "memory_total_mib")
+NEWEST_REPORTS = 200
+"""Reports of a source that are read to see where it was left: about two days of cycles."""
 _LATELY = timedelta(days=1)
 """A job that nobody has seen for longer is none of a cycle: there is nothing to forecast of it."""
 _KIN_DAYS = 14
@@ -441,18 +443,28 @@ class FactReader(QuotaReader, ContradictionReader):
         A source that failed stays where it was, so that its next collection fills the gap. What
         reaches beyond `now` was asked by a clock that ran ahead, and does not count.
         """
-        rows = self._rows(
-            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
-                tables.batches.c.sequence
-            )
+        batches = tables.batches
+        age = sa.func.row_number().over(
+            partition_by=batches.c.source, order_by=batches.c.sequence.desc()
         )
-        until: dict[str, datetime] = {}
-        for row in rows:
-            report = from_json(SourceReport, row.report)
-            reached = report.complete_until or report.window_end
-            if report.state is SourceState.RAN and reached is not None and reached <= now:
-                until[row.source] = max(reached, until.get(row.source, reached))
-        return until
+        aged = sa.select(batches.c.source, batches.c.report, age.label("age")).subquery()
+        newest = self._rows(sa.select(aged).where(aged.c.age <= NEWEST_REPORTS))
+        until = _complete_until(newest, now)
+        # Of one that has failed for days the older reports tell.
+        silent = {row.source for row in newest} - until.keys()
+        older = sa.select(batches.c.source, batches.c.report).where(batches.c.source.in_(silent))
+        return until | _complete_until(self._rows(older) if silent else (), now)
+
+
+def _complete_until(rows: Iterable[Any], now: datetime) -> dict[str, datetime]:
+    """Return per source the end of what its reports say is complete."""
+    until: dict[str, datetime] = {}
+    for row in rows:
+        report = from_json(SourceReport, row.report)
+        reached = report.complete_until or report.window_end
+        if report.state is SourceState.RAN and reached is not None and reached <= now:
+            until[row.source] = max(reached, until.get(row.source, reached))
+    return until
 
 
 def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
