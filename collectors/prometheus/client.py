@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import requests
@@ -51,6 +51,8 @@ _MAX_REFUSED = 3
 
 _MAX_GAPS_NAMED = 40
 _PROBE_SECONDS = 600
+_PAST_STEP = timedelta(hours=6)
+"""Between two looks at whether a server held readings; a look costs it one reading a series."""
 _NOT_YET = timedelta(seconds=31)
 """VictoriaMetrics repeats older values for the last 30 s, until its -search.latencyOffset."""
 _SEVERAL = 1.9
@@ -203,6 +205,18 @@ class PrometheusClient:
             return None
         middle = counts[len(counts) // 2] if counts else 0.0
         return _PROBE_SECONDS / middle if middle > 0 else None
+
+    def first_reading_at(self, metric: str, start: datetime, end: datetime) -> datetime | None:
+        """Return when readings of a metric in [start, end] begin, to six hours; None without any.
+
+        Errors: CollectorError.
+        """
+        selector = f"{{{self._settings.selector}}}" if self._settings.selector else ""
+        step = int(_PAST_STEP.total_seconds())
+        rows = self.range(f"count({metric}{selector})", start=start, end=end, step_seconds=step)
+        times = [float(point[0]) for row in rows for point in row["values"]]
+        first = datetime.fromtimestamp(min(times), UTC) if times else None
+        return first and max(start, first - _PAST_STEP)
 
     def instant(self, query: str, at: datetime) -> list[dict[str, Any]]:
         """Return the vector that a query answers at a time. Errors: CollectorError."""

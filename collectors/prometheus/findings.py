@@ -60,10 +60,12 @@ def prometheus_findings(
     now: datetime,
     *,
     schedulers: Collection[str] = (),
+    past: timedelta = timedelta(days=14),
 ) -> tuple[Finding, ...]:
     """Return present and missing parts, over the ten minutes before `now` (UTC).
 
-    `schedulers` are those of slurm and kubernetes that the settings name already.
+    `schedulers` are those of slurm and kubernetes that the settings name already, `past` is how far
+    back the first cycle reads.
     """
     try:
         client.begin()
@@ -75,8 +77,26 @@ def prometheus_findings(
         ("reachable and authorised", "ok", count_text(len(names), "metric")),
         *_metrics(names),
         *([("other accelerators", "warning", f"{'; '.join(others)}.")] * bool(others)),
+        *_past(client, names, now, past),
         *_series(client, settings, names, now, schedulers),
     )
+
+
+def _past(
+    client: PrometheusClient, names: frozenset[str], now: datetime, past: timedelta
+) -> Iterator[Finding]:
+    """Yield how far back the server holds readings of boards."""
+    metric = next((name for name in NEEDED if name in readable_names(names)), None)
+    if metric is None:
+        return
+    try:
+        first = client.first_reading_at(metric, now - past, now)
+    except CollectorError as error:
+        yield "past", "warning", f"how far back it holds readings is unknown: {error}"
+        return
+    day = timedelta(days=1)
+    held = 0.0 if first is None else (now - first) / day
+    yield "past", "ok", f"holds {held:.1f} d of the {past / day:g} d that the first cycle reads"
 
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:

@@ -69,17 +69,39 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class PrometheusDcgmCollector:
-    """GPU metrics of one Prometheus, under every name that it holds."""
+    """GPU metrics of one Prometheus, under every name that it holds.
+
+    `by_slot`: a reading at the end of a slot stands for that slot, and is dated a second before.
+    """
 
     client: PrometheusClient
     settings: PrometheusSettings
     catalogue: GpuCatalogue
+    by_slot: bool = False
 
     @property
     def name(self) -> str:
         """The source's name in reports: its address without credentials."""
         scheme, _, rest = self.settings.url.partition("://")
         return f"prometheus {scheme}://{rest.rpartition('@')[2]}"
+
+    def reaches_back(self, window: Window) -> datetime | None:
+        """Return the time in the window since when it has readings. Errors: CollectorError."""
+        self.client.begin()
+        readable = readable_names(self.client.metric_names())
+        metric = next((name for name in NEEDED if name in readable), None)
+        if metric is None:
+            return None
+        return self.client.first_reading_at(metric, window.start, window.end)
+
+    def collect_past(self, window: Window) -> Collected:
+        """Return the facts of the window, rolled up by the server to a reading a slot.
+
+        Errors: CollectorError.
+        """
+        step = max(SLOT_SECONDS, self.settings.step_seconds)
+        by_slot = replace(self, by_slot=True, settings=replace(self.settings, step_seconds=step))
+        return by_slot.collect(window)
 
     def collect(self, window: Window) -> Collected:
         """Return the samples on the step grid in (start, end]. Errors: CollectorError."""
@@ -209,12 +231,12 @@ class PrometheusDcgmCollector:
                 for name in names
                 for entry in (
                     self._series(name, first, last, scrape_seconds, dropped)
-                    if name not in HEALTH
-                    else self._health(name, slots, last, scrape_seconds, dropped)
+                    if name not in HEALTH and not self.by_slot
+                    else self._by_slot(name, slots, last, scrape_seconds, dropped)
                 )
             ]
 
-    def _health(
+    def _by_slot(
         self,
         name: str,
         start: datetime,
@@ -222,7 +244,7 @@ class PrometheusDcgmCollector:
         scrape_seconds: float | None,
         dropped: Dropped,
     ) -> list[Series]:
-        """Return the series of what changes slowly: a reading a slot is enough of it.
+        """Return the series of the past, and of what changes slowly: a reading a slot is enough.
 
         A reading at the end of a slot stands for that slot, and is dated a second before its end.
         """
@@ -273,7 +295,13 @@ def _build(settings: Settings, catalogue: GpuCatalogue) -> PrometheusDcgmCollect
 def _findings(settings: Settings, now: datetime) -> tuple[Finding, ...]:
     prometheus = settings.prometheus
     schedulers = {"slurm", "kubernetes"}.intersection(settings.sources_in_use())
-    return prometheus_findings(PrometheusClient(prometheus), prometheus, now, schedulers=schedulers)
+    return prometheus_findings(
+        PrometheusClient(prometheus),
+        prometheus,
+        now,
+        schedulers=schedulers,
+        past=timedelta(days=settings.retention.raw_days),
+    )
 
 
 SOURCE = Source(build=_build, findings=_findings)

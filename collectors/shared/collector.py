@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from collectors import COLLECTORS
 from data.base.clock import require_utc
@@ -40,6 +40,22 @@ class Collector(Protocol):
 
     def collect(self, window: Window) -> Collected:
         """Return the facts of the window. Errors: CollectorError."""
+        ...
+
+
+@runtime_checkable
+class PastCollector(Collector, Protocol):
+    """A source that kept readings before it was asked for the first time."""
+
+    def reaches_back(self, window: Window) -> datetime | None:
+        """Return the time in the window since when it has readings; None where it has none.
+
+        Errors: CollectorError.
+        """
+        ...
+
+    def collect_past(self, window: Window) -> Collected:
+        """Return the facts of the window, a reading a slot. Errors: CollectorError."""
         ...
 
 

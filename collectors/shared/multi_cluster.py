@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from collectors.shared.collector import Collector, Window
+from collectors.shared.collector import Collector, PastCollector, Window
 from data.facts.cluster_names import named_in
 from data.facts.collected import Collected
 from data.facts.fleet import Node
@@ -13,6 +13,8 @@ from data.facts.identifiers import digest_of
 from data.facts.jobs import Job
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pandas as pd
 
 _NAMES = ("node", "job_id", "label_id", "source", "gpu_uuid", "address")
@@ -33,9 +35,21 @@ class InCluster:
         """The source's name in reports."""
         return named_in(self.inner.name, self.cluster)
 
+    def reaches_back(self, window: Window) -> datetime | None:
+        """Return the time since when the source has readings, None of one that keeps none."""
+        return self.inner.reaches_back(window) if isinstance(self.inner, PastCollector) else None
+
+    def collect_past(self, window: Window) -> Collected:
+        """Return the source's facts of a window of its past. Errors: CollectorError."""
+        if not isinstance(self.inner, PastCollector):
+            raise TypeError(f"{self.name} keeps no past")
+        return self._of_cluster(self.inner.collect_past(window))
+
     def collect(self, window: Window) -> Collected:
         """Return the source's facts of the window. Errors: CollectorError."""
-        batch = self.inner.collect(window)
+        return self._of_cluster(self.inner.collect(window))
+
+    def _of_cluster(self, batch: Collected) -> Collected:
         return replace(
             batch,
             batch_id=digest_of([batch.batch_id, self.cluster]),

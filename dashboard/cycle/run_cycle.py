@@ -15,6 +15,7 @@ from dashboard.common.cycle_id import begin_cycle
 from dashboard.common.stale_readings import WAY_OUT
 from dashboard.cycle.context import Progress, World
 from dashboard.cycle.grid_refresh import refresh_grid
+from dashboard.cycle.past_collection import keep_past
 from dashboard.cycle.planning_facts import PlanningFacts, plan_from, read_facts
 from data.base.clock import require_utc
 from data.base.counts import count_text
@@ -102,6 +103,7 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
         since=since,
         progress=world.progress,
     )
+    collected = keep_past(world, collected, asked=since, oldest=oldest)
     rows = world.store.keep(
         *collected, progress=lambda done, total: world.progress("roll up", done, total)
     )

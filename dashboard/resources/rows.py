@@ -115,7 +115,11 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """How the latest collection fared with a source; `dropped` counts rows by reason."""
+    """How the latest collection fared with a source; `dropped` counts rows by reason.
+
+    `holds_from` is since when a source has readings that was asked for its past, `read_from` since
+    when they were read.
+    """
 
     source: str
     state: str
@@ -126,6 +130,8 @@ class SourceRow:
     warnings: list[str]
     window_start: datetime | None
     window_end: datetime | None
+    holds_from: datetime | None
+    read_from: datetime | None
 
 
 def source_row(report: SourceReport) -> SourceRow:

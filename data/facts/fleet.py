@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from data.base.clock import require_utc
@@ -193,6 +193,8 @@ class SourceReport:
 
     `complete_until`: everything up to then was asked for and answered; the next collection starts
     there. None: all of the window, when the source ran. `recorded`: a file that was imported.
+    `holds_from` is when the readings of a source began that was asked for its past, `read_from`
+    how far back they were read; None of other sources.
     """
 
     source: str
@@ -206,6 +208,17 @@ class SourceReport:
     window_end: datetime | None
     complete_until: datetime | None = None
     recorded: bool = False
+    holds_from: datetime | None = None
+    read_from: datetime | None = None
+
+    @property
+    def past(self) -> str:
+        """How much of what the source holds was read, in days; '' where nobody asked."""
+        if self.read_from is None or self.holds_from is None or self.window_end is None:
+            return ""
+        read = self.window_end - max(self.read_from, self.holds_from)
+        days = [part / timedelta(days=1) for part in (read, self.window_end - self.holds_from)]
+        return f"{days[0]:.1f} of {days[1]:.1f} d"
 
 
 LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")

@@ -48,7 +48,11 @@ class PrometheusSettings(SourceSection, name="prometheus"):
     )
     step_seconds: int = documented(60, "resolution asked for, s", minimum=1, maximum=3600)
     lookback_hours: float = documented(
-        24.0, "how far the first collection reaches back, h", above=0, maximum=9600
+        24.0,
+        "how far the first collection reaches back by this step, h; of the time before, back to "
+        "retention.raw_days, it reads a value per five minutes",
+        above=0,
+        maximum=9600,
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
     progress_metric: str = documented(

@@ -59,6 +59,7 @@ table(
                 "complete (%)": None
                 if report.completeness_ratio is None
                 else 100 * report.completeness_ratio,
+                "past": report.past,
                 "dropped": ", ".join(f"{count} {reason}" for reason, count in report.dropped),
                 "reason": report.reason,
                 "warnings": "; ".join(report.warnings),
