@@ -95,8 +95,8 @@ def _past(
         yield "past", "warning", f"how far back it holds readings is unknown: {error}"
         return
     day = timedelta(days=1)
-    held = 0.0 if first is None else (now - first) / day
-    yield "past", "ok", f"holds {held:.1f} d of the {past / day:g} d that the first cycle reads"
+    days = 0.0 if first is None else (now - first) / day
+    yield "past", "ok", f"holds {days:.1f} d of the {past / day:g} d that the first cycle reads"
 
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:

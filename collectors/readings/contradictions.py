@@ -279,10 +279,10 @@ def believed_samples(
     ordered_flags = contradicted(ordered, (power <= rest)[order], device[order], power[order])
     for name, flag in ordered_flags.items():
         flags[name][order] = flag
-    told = {name: values for name, values in counters.items() if name in UTILIZATION_PREFERENCE}
-    valid = {name: np.where(flags[name], np.nan, values) for name, values in told.items()}
+    signals = [name for name in UTILIZATION_PREFERENCE if name in counters]
+    valid = {name: np.where(flags[name], np.nan, counters[name]) for name in signals}
     ratio, signal = _utilization(valid, device, order)
-    doubtful = np.any([np.zeros(len(samples), dtype=bool), *(flags[name] for name in told)], axis=0)
+    doubtful = np.any([np.zeros(len(ratio), dtype=bool), *map(flags.__getitem__, signals)], axis=0)
     # Where nothing is doubtful the collector's own choice stands, also of what it converted.
     replaced = doubtful | (_rests(samples["utilization_ratio"].to_numpy()) & ~_rests(ratio))
     if not replaced.any() and not any(flag.any() for flag in flags.values()):
@@ -312,18 +312,18 @@ def _utilization(
     ratio, signal = np.full(length, np.nan), np.full(length, "", dtype=object)
     for name in reversed(UTILIZATION_PREFERENCE):
         if name in valid:
-            known = ~np.isnan(valid[name])
-            ratio, signal = np.where(known, valid[name], ratio), np.where(known, name, signal)
+            reads = ~np.isnan(valid[name])
+            ratio, signal = np.where(reads, valid[name], ratio), np.where(reads, name, signal)
     rests = _rests(ratio)
-    shown = {name: rests & (values > _SOME_WORK) for name, values in valid.items()}
-    if not any(flags.any() for flags in shown.values()):
+    some_work = {name: rests & (values > _SOME_WORK) for name, values in valid.items()}
+    if not any(flags.any() for flags in some_work.values()):
         return ratio, signal
     window = _Window.of(device[order], _NEIGHBOURS[0])
     for name in reversed(UTILIZATION_PREFERENCE):
         if name in valid:
             means = np.empty(length)
             means[order] = window.means(valid[name][order])
-            works = shown[name] & (means > _SOME_WORK)
+            works = some_work[name] & (means > _SOME_WORK)
             ratio, signal = np.where(works, valid[name], ratio), np.where(works, name, signal)
     return ratio, signal
 

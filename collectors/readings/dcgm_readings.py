@@ -51,8 +51,8 @@ NO_NAMESPACE = (
 )
 _MOST_OUTSIDE, _LONG = 0.05, 6
 NEVER_ABOVE_ONE = (
-    "is at most 1, and often not 0: of a fraction that is work, of a percentage rest. It is "
-    "unknown. Let the exporter tell power too, which decides."
+    "is at most 1, and often not 0: as a fraction that is work, as a percentage rest. It is "
+    "unknown. Let the exporter publish power too, which settles it."
 )
 ANOTHER_UNIT = (
     "shows what no board does in the unit of its name: those readings are unknown. Does this "

@@ -54,8 +54,8 @@ def _with_past(
         return report
     try:
         if report.holds_from is None:
-            whole = Window(start=oldest, end=report.window_end)
-            report = replace(report, holds_from=source.reaches_back(whole))
+            window = Window(start=oldest, end=report.window_end)
+            report = replace(report, holds_from=source.reaches_back(window))
         for reached in _pieces(world, source, report, oldest):
             report = replace(report, read_from=reached)
             logger.info("the past of %s: read %s", source.name, report.past)
@@ -79,14 +79,14 @@ def _pieces(
         start = max(until, end - _DAY)
         piece = source.collect_past(Window(start=start, end=end))
         # Without an end it says nothing of where the next collection starts.
-        kept = replace(
+        piece_report = replace(
             piece.report,
             window_end=None,
             complete_until=None,
             holds_from=report.holds_from,
             read_from=start,
         )
-        world.store.keep(replace(piece, report=kept))
+        world.store.keep(replace(piece, report=piece_report))
         end = start
         yield end
         world.progress("read the past, d", number + 1, days)

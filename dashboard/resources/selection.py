@@ -94,7 +94,7 @@ def selected(
 
 
 def _not_of(what: str, columns: Sequence[str]) -> BadRangeError:
-    return BadRangeError(f"this list has not {what}", f"Its columns: {', '.join(columns)}.")
+    return BadRangeError(f"this list lacks {what}", f"Its columns: {', '.join(columns)}.")
 
 
 def _values(row: object, name: str, column_of: Mapping[str, str], job: Job | None) -> set[str]:

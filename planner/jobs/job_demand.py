@@ -123,8 +123,8 @@ def job_demand(
 ) -> JobDemand:
     """Return the demand of a job from the rows of its history and its forecast.
 
-    Of its boards' `model` how their power follows activity can be learned, of the `service` what
-    its requests take in the slots from `slot_starts`.
+    `model` tells how the power of its boards follows activity; `service` what its requests need in
+    the slots from `slot_starts`.
 
     `rests` are its own, `similar` is what those of similar jobs say, of the widest group first.
     `held_mib` is what memory is held to for the horizon after a phase that took more, None where
@@ -137,7 +137,7 @@ def job_demand(
     power = _path(forecast, Quantity.POWER)
     largest = _largest(rows.memory_used_mib)
     forecast_memory = None if memory is None else float(memory[2].max())
-    peaks = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
+    peaks = [peak for peak in (largest, forecast_memory) if peak is not None]
     span = forecast.history_slots
     # A service that answers requests is not idle, however little its GPUs show of it.
     seen_idle_hours = 0.0 if peak_load_ratio else rests.present

@@ -172,7 +172,7 @@ def test_headers_of_columns_are_cells_too() -> None:
 
 def test_numbers_stay_numbers() -> None:
     """A negative number is no formula: only text is prefixed."""
-    assert [cell(none_type) for none_type in (-5, -0.5, None, "-5", "5")] == [
+    assert [cell(value) for value in (-5, -0.5, None, "-5", "5")] == [
         -5,
         -0.5,
         None,

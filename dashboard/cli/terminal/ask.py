@@ -69,7 +69,7 @@ def rows_of(options: argparse.Namespace, name: str, selection: Selection) -> tup
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         entries = listing.ordered(view_of(loaded, store), selection)
-        text = listing.empty if selection == Selection() else "No row is like that."
+        text = listing.empty if selection == Selection() else "No row matches."
         empty = "" if entries else said_of_none(store.reader, text)
     return [listing.row(entry) for _key, entry in entries], empty
 
