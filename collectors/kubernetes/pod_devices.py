@@ -219,7 +219,7 @@ def share_facts(
     if places and not amount and not alone:
         yield SHARED_BOARDS, ",".join(dict.fromkeys(places))
     elif amount:
-        yield BOARD_SHARE, f"{amount + alone:.6g}"
+        yield BOARD_SHARE, f"{amount + alone:.12g}"
 
 
 def replicas_in_use(pods: Iterable[PodFacts], nodes: Mapping[str, Document]) -> dict[str, int]:

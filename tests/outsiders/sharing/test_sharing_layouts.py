@@ -16,6 +16,7 @@ from beds.board_readings import END
 from outsiders.campaign import run_campaign
 from outsiders.sharing.layouts import (
     PROFILES,
+    WAYS,
     Board,
     Scenario,
     draw,
@@ -51,6 +52,8 @@ def near(one: float, other: float, *, within: float = NEAR) -> bool:
 
 def broken_promise(scenario: Scenario) -> str | None:
     """Return what a door says that the layout forbids, None if every door is right."""
+    if not {*scenario.ways} <= {*WAYS[scenario.scheduler]}:
+        return None  # a plainer scenario must be one that could be drawn
     boards = layout_of(scenario)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
