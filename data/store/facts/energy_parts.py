@@ -322,8 +322,8 @@ class EnergyReader(FactReader):
         board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
         idle_seconds and used_seconds, joules by the store's rule and the two pure ones (NaN: never
         measured), and scored_*, the same over devices and hours of which energy and activity are
-        both known. What jobs held beside others is shared_*; alone_used and alone_idle are the rest of known
-        activity.
+        both known. What jobs held beside others is shared_*; alone_used and alone_idle are the rest
+        of known activity.
         """
         rows = self._rows(_parts(start, end, key=key, periods=periods, hour_shift=hour_shift))
         import pandas as pd
