@@ -96,7 +96,11 @@ def _statement(view: View, query: StatementQuery) -> Statement:
         return FocusDocument(version=VERSION, rows=focus_rows(statement, view.settings))
     if query.form == "opencost":
         return allocation_document(statement)
-    budgets = budget_rows(view.reader, view.settings, at=statement.end) if query.budgets else ()
+    budgets = (
+        budget_rows(view.reader, view.settings, at=statement.end, by=statement.by)
+        if query.budgets
+        else ()
+    )
     return cost_document(statement, budgets)
 
 
