@@ -16,9 +16,9 @@ import pandas as pd
 
 from dashboard.accounting.cost.budgets import BudgetRow, month_row
 from dashboard.accounting.cost.statement import CostRow, CostStatement
-from dashboard.accounting.energy.factors import PUE_UNCERTAINTY
 from dashboard.accounting.energy.periods import Calendar, Every
 from data.settings.all_settings import Settings
+from data.settings.energy import PUE_UNCERTAINTY
 
 Floats = npt.NDArray[np.float64]
 FLEETS, SEED, DAYS = 60, 63, 210

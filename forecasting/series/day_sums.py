@@ -25,8 +25,8 @@ _LAGS = 7
 _QUANTILE_90 = (1.2816, 1.3040, 0.5135, -0.3386)
 """Of the fixed-b limit, by powers of the share of the days that the weights reach over."""
 _BEYOND = 0.5
-_REACH, _REACH_A_DAY, _LONG = 0.7, 0.009, (21, 56)
-"""Factor of the interval at no day ahead, its growth a day, and from and to so many days known."""
+_REACH, _REACH_A_DAY = 0.63, 0.008
+"""Factor of the interval at no day ahead, and its growth a day, where `HISTORY_DAYS` are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ def days_ahead(
     weights = _weekday_weights(days, weekday)
     past = weights[(weekday - np.arange(len(days), 0, -1)) % 7]
     level_days = min(_LEVEL_DAYS, len(days))
-    level = float((days[-level_days:] / past[-level_days:]).mean())
+    recent = level = float((days[-level_days:] / past[-level_days:]).mean())
     if len(days) >= _WEEKDAYS_FROM:
-        level = (level + float((days / past)[-_WEEKDAYS_FROM:].mean())) / 2
+        level = (recent + float((days / past)[-_WEEKDAYS_FROM:].mean())) / 2
     count, first = int(np.ceil(days_left)), weekday + int(np.ceil(after))
     parts = np.minimum(days_left - np.arange(count), 1.0)[::-1]  # today is the part that is left
     ahead = level * weights[(first + np.arange(count)) % 7] * parts
     central = float(ahead.sum())
-    spread = _reach(days - level * past) * np.sqrt(days_left + days_left**2 / level_days)
+    spread = _reach(days - recent * past) * np.sqrt(days_left + days_left**2 / level_days)
     until = after + days_left
-    long = float(np.clip((len(days) - _LONG[0]) / (_LONG[1] - _LONG[0]), 0, 1))
+    long = float(np.clip(len(days) / _WEEKDAYS_FROM - 1, 0, 1))
     spread *= 1 + long * (_REACH + _REACH_A_DAY * until - 1)
     reach = float(spread) * (1 + _BEYOND * max(0.0, until / len(days) - 1))
     return DaysAhead(ahead, (max(0.0, central - reach), central, central + reach))
