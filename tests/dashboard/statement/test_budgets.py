@@ -24,11 +24,10 @@ from dashboard.accounting.cost.statement import (
     make_cost_statement,
     month_of,
 )
-from dashboard.accounting.energy.factors import PUE_UNCERTAINTY
 from dashboard.accounting.energy.periods import Calendar, Every
 from data.catalogue.carbon_table import load_carbon_table
 from data.settings.all_settings import Settings
-from data.settings.energy import EnergySettings
+from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from data.settings.reports import ReportSettings
 from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
