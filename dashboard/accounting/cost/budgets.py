@@ -127,9 +127,9 @@ def month_row(
     known_cost = sum(row.cost or 0.0 for row in rows)
     power = sum(row.electricity_cost or 0.0 for row in rows) / known_cost if known_cost else 0.0
     costs = days.amounts(rows, lambda row: row.cost)
-    money = _Outlook.of(costs, days, power * (1 - site[0]), power * (site[2] - 1))
-    kwh = _Outlook.of(days.amounts(rows, lambda row: row.site_kwh), days, 1 - site[0], site[2] - 1)
-    emitted = _Outlook.of(
+    money = _Months.of(costs, days, power * (1 - site[0]), power * (site[2] - 1))
+    kwh = _Months.of(days.amounts(rows, lambda row: row.site_kwh), days, 1 - site[0], site[2] - 1)
+    emitted = _Months.of(
         days.amounts(rows, lambda row: row.kgco2e),
         days,
         1 - site[0] * factors.carbon_low_ratio,
@@ -173,7 +173,7 @@ class _Days:
     today: date
     month: date
     past: tuple[date, ...]
-    left: float
+    to_come: float
     in_next: int
 
     @classmethod
@@ -187,7 +187,7 @@ class _Days:
             today=today,
             month=month,
             past=tuple(past[-HISTORY_DAYS:]),
-            left=_days_left(at, zone),
+            to_come=_days_left(at, zone),
             in_next=monthrange(following.year, following.month)[1],
         )
 
@@ -202,7 +202,7 @@ class _Days:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outlook:
+class _Months:
     """One amount: its past days, the month so far, and both months as low, central and high."""
 
     past: tuple[float | None, ...]
@@ -216,17 +216,17 @@ class _Outlook:
     @classmethod
     def of(
         cls, amounts: Mapping[date, float | None], days: _Days, below: float, above: float
-    ) -> "_Outlook":
+    ) -> "_Months":
         """Return it where its factors reach so far below and above their central values."""
         past = tuple(amounts.get(day, 0.0) for day in days.past)
         so_far = _sum([amount for day, amount in amounts.items() if day >= days.month])
-        known = np.array([amount for amount in past if amount is not None])
+        daily = np.array([amount for amount in past if amount is not None])
         ahead = following = None
-        if len(known) == len(past):
+        if len(daily) == len(past):
             weekday = days.today.weekday()
-            ahead = days_ahead(known, days_left=days.left, weekday=weekday)
+            ahead = days_ahead(daily, days_left=days.to_come, weekday=weekday)
             following = days_ahead(
-                known, days_left=float(days.in_next), weekday=weekday, after=days.left
+                daily, days_left=float(days.in_next), weekday=weekday, after=days.to_come
             )
         is_known = ahead is not None and so_far is not None
         return cls(

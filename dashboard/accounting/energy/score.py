@@ -76,14 +76,14 @@ def _hours(reader: StoreReader, statement: EsgStatement) -> dict[str, float]:
     held_by: dict[Holder, float] = defaultdict(float)
     for row in statement.groups:
         held_by[row.holder] += row.board_hours
-    worked = sum(row.used_gpu_hours or 0.0 for row in statement.groups)
+    work = sum(row.used_gpu_hours or 0.0 for row in statement.groups)
     idle = sum(row.idle_gpu_hours or 0.0 for row in statement.groups)
-    unclear = max(0.0, held_by[Holder.JOB] - worked - idle)
-    told = reader.contradicted_hours(start=statement.start, end=statement.end)
-    contradicted = min(unclear, told)
+    unclear = max(0.0, held_by[Holder.JOB] - work - idle)
+    doubtful = reader.contradicted_hours(start=statement.start, end=statement.end)
+    contradicted = min(unclear, doubtful)
     return {
         "bought_hours": sum(held_by.values()),
-        "worked_hours": worked,
+        "worked_hours": work,
         "idle_hours": idle,
         "free_hours": held_by[Holder.FREE],
         "contradicted_hours": contradicted,
@@ -94,13 +94,13 @@ def _hours(reader: StoreReader, statement: EsgStatement) -> dict[str, float]:
 
 
 def _share(hours: dict[str, float]) -> Range | None:
-    bought, worked = hours["bought_hours"], hours["worked_hours"]
-    known = worked + hours["idle_hours"] + hours["free_hours"]
-    if known <= 0:
+    total, work = hours["bought_hours"], hours["worked_hours"]
+    certain = work + hours["idle_hours"] + hours["free_hours"]
+    if certain <= 0:
         return None
     low, central, high = (
         min(100.0, 100 * part)
-        for part in (worked / bought, worked / known, (worked + max(0.0, bought - known)) / bought)
+        for part in (work / total, work / certain, (work + max(0.0, total - certain)) / total)
     )
     return Range(low=min(low, central), central=central, high=max(high, central), unit=_PERCENT)
 
