@@ -4,7 +4,7 @@ READS = {
     "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "",
     "quotas": "", "capacity": "", "heat": "", "sources": "",
     "samples": "--slots --job search/chat",
-    "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
+    "doctor": "", "urgent": "", "energy": "--by day", "score": "", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
     "findings show": "TT-1", "findings dismissals": "", "findings idle": "",

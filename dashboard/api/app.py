@@ -38,8 +38,8 @@ _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "samples", "slots",
     "nodes", "queue", "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle",
-    "forecasts", "memory", "energy", "statement", "reports/weekly", "savings", "serving", "audit",
-    "dismissals", "stop",
+    "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings", "serving",
+    "audit", "dismissals", "stop",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -55,6 +55,7 @@ _OF_THE_FLEET = frozenset(
         "sources",
         "plan",
         "dismissals",
+        "score",
         "statement",
     }
 )

@@ -313,6 +313,8 @@ def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook"
     is_spent = at <= book.at
     when = "is spent since" if is_spent else f"will be spent in {(at - book.at) / _DAY:.1f} d, on"
     ahead = f"; {range_text(row.month_end)} are forecast for the month" if row.month_end else ""
+    if row.over_chance is not None and not is_spent:
+        ahead += f", more than it with a chance of {100 * row.over_chance:.0f} %"
     return UrgentFact(
         kind=AlertKind.BUDGET,
         key=f"budget:{calendar.name_of(book.this_month)[:7]}:{row.tenant}",

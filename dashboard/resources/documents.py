@@ -17,6 +17,7 @@ from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
 from dashboard.accounting.cost.statement import asked_cost_statement
 from dashboard.accounting.energy.export import EnergyDocument, statement_document
 from dashboard.accounting.energy.query import asked_statement
+from dashboard.accounting.energy.score import Score, asked_score
 from dashboard.accounting.savings.daily_savings import (
     SavedSum,
     measured_until,
@@ -56,6 +57,10 @@ def _energy(view: View, query: EnergyQuery) -> EnergyDocument:
     return statement_document(statement)
 
 
+def _score(view: View, query: RangeQuery) -> Score:
+    return asked_score(view.reader, view.settings, start=query.start, end=query.end)
+
+
 class StatementQuery(RangeQuery):
     """The statement of cost to give; without a range, of the month so far."""
 
@@ -91,7 +96,11 @@ def _statement(view: View, query: StatementQuery) -> Statement:
         return FocusDocument(version=VERSION, rows=focus_rows(statement, view.settings))
     if query.form == "opencost":
         return allocation_document(statement)
-    budgets = budget_rows(view.reader, view.settings, at=statement.end) if query.budgets else ()
+    budgets = (
+        budget_rows(view.reader, view.settings, at=statement.end, by=statement.by)
+        if query.budgets
+        else ()
+    )
     return cost_document(statement, budgets)
 
 
@@ -167,6 +176,14 @@ ENERGY = Resource(
     query=EnergyQuery,
     read=_energy,
 )
+SCORE = Resource(
+    name="score",
+    about="The share of bought GPU-hours that did work, with its parts, interval and trend",
+    kind=Score,
+    query=RangeQuery,
+    read=_score,
+    anyone=False,
+)
 STATEMENT = Resource(
     name="statement",
     about="What the fleet costs, by whom: used, idle, shared, free; also as FOCUS or OpenCost",
@@ -198,5 +215,5 @@ ESTIMATE = Resource(
     anyone=False,
 )
 DOCUMENTS: tuple[Resource[Any, Any], ...] = (
-    PLAN, WHAT_IF, IDLE, FORECASTS, MEMORY, STATEMENT, ENERGY, SAVED, WEEKLY, ESTIMATE,
+    PLAN, WHAT_IF, IDLE, FORECASTS, MEMORY, SCORE, STATEMENT, ENERGY, SAVED, WEEKLY, ESTIMATE,
 )  # fmt: skip

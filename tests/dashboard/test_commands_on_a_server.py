@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import uvicorn
 from beds.api_clients import PROXY, guarded_api, two_owners
@@ -27,6 +28,7 @@ from data.base.clock import utc_now
 from data.records.commands import Person
 from data.settings.access import AccessSettings
 from data.settings.all_settings import Settings
+from data.settings.statements import Budget, StatementSettings
 from data.store import Store, open_store
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/idle_jobs.py"
@@ -50,7 +52,7 @@ SAME = (
 )  # fmt: skip
 DOCUMENTS = (
     "forecast --points",
-    "findings idle", "energy",
+    "findings idle", "energy", "score",
     "energy --by job --every day", "statement", "statement --by owner,model --budgets",
     "report weekly --now 2026-11-20T00:00:00Z",
 )  # fmt: skip
@@ -77,7 +79,7 @@ class Host:
 
 
 @contextmanager
-def hosting(folder: Path) -> Iterator[Host]:
+def hosting(folder: Path, bills: StatementSettings | None = None) -> Iterator[Host]:
     """A real server on 127.0.0.1, behind the guards of the pages."""
     with two_owners(folder):
         pass
@@ -87,7 +89,8 @@ def hosting(folder: Path) -> Iterator[Host]:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         apply = replace(Settings().apply, directory=str(folder / "changes"))
-        app = guarded_api(store, ACCESS, settings=replace(Settings(), apply=apply))
+        own = Settings(apply=apply, statement=bills or StatementSettings())
+        app = guarded_api(store, ACCESS, settings=own)
         server = uvicorn.Server(
             uvicorn.Config(app, lifespan="off", log_config=None, access_log=False)
         )
@@ -147,7 +150,7 @@ def test_a_document_is_the_same_by_either_way(
     ways = (viewer, ["--store", host.alone])
     there, here = (json.loads(said([*way, *words, "--format", "json"], capsys)[1]) for way in ways)
     assert differences(there, here) == []
-    if question == "forecast --points":
+    if question in ("forecast --points", "score"):  # rows, whoever has them
         return
     form = "md" if "report" in question else "table"
     code, out, error = said([*viewer, *words, "--format", form], capsys)
@@ -331,3 +334,25 @@ def test_the_example_prints_idle_jobs_or_nothing(tmp_path: Path, case: str) -> N
     expected = {"as it is": (0, "lab/notebook-1\n"), "old": (0, "")}
     assert (done.returncode, done.stdout) == expected.get(case, (1, "")), done.stderr
     assert bool(done.stderr) == (case not in expected)
+
+
+@pytest.mark.parametrize(("budget", "code"), [(1e-6, 1), (1e6, 0)])
+def test_the_example_of_bills_fails_where_a_budget_is_exceeded(
+    tmp_path: Path, budget: float, code: int
+) -> None:
+    """Of a month that has nine whole days, and of one that holds its budget."""
+    end = utc_now().replace(minute=0, second=0, microsecond=0)
+    bills = StatementSettings(budgets=(Budget(tenant="lab", per_month=budget),))
+    with hosting(tmp_path, bills) as host:
+        token = Path(host.words("vera", "viewer")[-1]).read_text("utf-8").strip()
+        times = pd.date_range(end=end, periods=288 * 10, freq="5min").as_unit("us")
+        frame = make_samples(minutes=len(times), end=end, job_id="lab/a", gpu_uuid="GPU-of-lab")
+        job = make_job("lab/a", namespace="lab")
+        host.store.keep(make_collected(frame.assign(sampled_at=times), (job,)))
+        done = subprocess.run(
+            [sys.executable, EXAMPLE.with_name("bill.py"), host.url],
+            env=os.environ | {"TRIMTAB_TOKEN": token}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith("at work: ")
+    assert ("lab: 100%, spent by 2" in done.stdout) == bool(code)

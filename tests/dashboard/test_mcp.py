@@ -43,6 +43,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "sources": ({}, "sources"),
     "memory": ({}, "memory"),
     "energy": ({"by": "model"}, "energy --by model"),
+    "score": ({}, "score"),
     "statement": ({"by": "model", "every": "day"}, "statement --by model --every day"),
     "savings": ({"by": "day"}, "savings --by day"),
     "applied_changes": ({}, ""),

@@ -147,12 +147,18 @@ def collect(url: str, settings: Settings) -> Collection:
             total = api.get(f"/api/v1/energy?by=fleet&{span}").json()["total"]
             all_of_it.note("API", hours[0], total["idle_gpu_hours"])
             all_of_it.note("API", hours[1], total["gpu_hours"])
+            at_work = "score's high of GPU-h, week"
+            all_of_it.take("Overview", rf"–{NUMBER} %; \S+ %? ?the week before", overview, at_work)
+            all_of_it.note("API", at_work, api.get("/api/v1/score").json()["share"]["high"])
             note_week(all_of_it, store.reader, settings, api)
             if plan:
                 rows = api.get("/api/v1/idle").json()
                 sums = [sum(row[key] or 0.0 for row in rows) for key in ("idle", "freed", "after")]
                 for name, value in zip(ahead, sums, strict=True):
                     all_of_it.note("API", name, value)
+    all_of_it.take(
+        "command", rf"–{NUMBER}\) % of the GPU-hours bought", command(url, "score"), at_work
+    )
     if plan:
         all_of_it.take(
             "command", SENTENCE, command(url, "findings", "idle"), *ahead, "needed, ahead"
@@ -210,7 +216,8 @@ def test_no_figure_has_two_values(
         collection = collect(url, draw(url, seed, state))
     assert collection.differences() == []
     twice = [name for name, places in collection.figures.items() if len(places) > 1]
-    assert len(twice) >= (5 if state == NO_PLAN else 9), collection.figures
+    assert len(twice) >= (6 if state == NO_PLAN else 10), collection.figures
+    assert len(collection.figures["score's high of GPU-h", "week"]) == 3
 
 
 def test_three_minutes_say_nothing_of_the_day_before(

@@ -51,6 +51,7 @@ def expected(rows: pd.DataFrame) -> dict[str, float]:
         if row.holder == "job":
             add("held_seconds", row.board_seconds)
             add("idle_seconds", idle)
+            add("used_seconds", row.used_board_seconds)
             add("shared_seconds", row.board_seconds * shared)
             add("alone_used_seconds", row.used_board_seconds * (1 - shared))
             add("alone_idle_seconds", idle * (1 - shared))

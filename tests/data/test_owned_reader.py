@@ -119,6 +119,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "contradicted_counters": [lambda r: r.contradicted_counters(end=end)],
         "contradicted_jobs": [lambda r: r.contradicted_jobs(end=end)],
+        "contradicted_hours": [lambda r: r.contradicted_hours(**span)],
         "signals": [lambda r: r.signals(start=end - DAY, end=end, seen_since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
         "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],

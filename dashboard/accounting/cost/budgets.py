@@ -1,11 +1,13 @@
-"""Budgets of tenants: the month so far, its forecast end, and this week beside the last.
+"""Budgets, and the bill of this month and the next: so far, forecast, and this week by the last.
 
 The rest of the month is forecast from whole days (forecasting/series/day_sums.py).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from calendar import monthrange
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from math import erfc, sqrt
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -16,43 +18,69 @@ from dashboard.accounting.cost.statement import (
     make_cost_statement,
     month_of,
 )
+from dashboard.accounting.energy.factors import factors_from
 from dashboard.accounting.energy.periods import Every
 from data.base.clock import midnight
+from data.catalogue.carbon_table import load_carbon_table
 from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 from forecasting.series.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
 
+FLEET = "(fleet)"
+_COARSE = frozenset({"tenant", "model", "state"})
+"""Groups that a statement tells apart without its jobs."""
+_Q90 = 1.2816
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRow:
-    """A tenant's month. Money is of what is known; None is unknown.
+    """The month of a tenant, or of what else it is `by`. Of what is known; None is unknown.
 
-    `month_end` is the whole month as forecast, with its 80 % interval; `over_ratio` its central
-    value over the budget. `spent_at` is when the month's costs reach the budget, past or forecast;
-    None where they stay below it. `unpriced_hours` are of the month so far. Weeks are the last
-    seven whole days, and the seven before them.
+    `month_end` is the whole month as forecast, with its 80 % interval, `next_month` the one after;
+    `kwh` and `kgco2e` are of the site and location-based. The factors' ranges are in all of them.
+    `over_ratio` is the central value over the budget, `over_chance` that of exceeding it.
+    `spent_at` is when the month's costs reach the budget, past or forecast; None where they stay
+    below it. `unpriced_hours` are of the month so far. Weeks are the last seven whole days, and the
+    seven before them.
     """
 
     tenant: str
     per_month: float | None
     month_to_date: float | None
     month_end: Range | None
+    next_month: Range | None = None
+    kwh: Range | None = None
+    next_kwh: Range | None = None
+    kgco2e: Range | None = None
+    next_kgco2e: Range | None = None
     over_ratio: float | None
+    over_chance: float | None = None
+    next_over_chance: float | None = None
     spent_at: datetime | None
     last_week: float | None
     week_before: float | None
     week_over_week: float | None
     unpriced_hours: float
+    by: str = "tenant"
 
 
-def budget_rows(reader: StoreReader, settings: Settings, *, at: datetime) -> tuple[BudgetRow, ...]:
-    """Return a row for each tenant seen in the last weeks or named by a budget, by name."""
+def budget_rows(
+    reader: StoreReader, settings: Settings, *, at: datetime, by: Sequence[str] = ("tenant",)
+) -> tuple[BudgetRow, ...]:
+    """Return a row for each group seen in the last weeks, by name, then one of the whole fleet.
+
+    By tenant also for each that a budget names.
+    """
     start = history_start(settings, at)
     statement = make_cost_statement(
-        reader, settings, start=start, end=at, every=Every.DAY, is_coarse=True
+        reader, settings, start=start, end=at, by=by, every=Every.DAY, is_coarse=set(by) <= _COARSE
     )
-    return budgets_of(statement, settings)
+    rows = budgets_of(statement, settings, by)
+    everything = statement.rows_by()
+    if not everything:
+        return rows
+    return (*rows, replace(month_row(FLEET, everything, statement, settings), by="fleet"))
 
 
 def history_start(settings: Settings, at: datetime) -> datetime:
@@ -63,14 +91,18 @@ def history_start(settings: Settings, at: datetime) -> datetime:
     return midnight(first, zone)
 
 
-def budgets_of(statement: CostStatement, settings: Settings) -> tuple[BudgetRow, ...]:
+def budgets_of(
+    statement: CostStatement, settings: Settings, by: Sequence[str] = ("tenant",)
+) -> tuple[BudgetRow, ...]:
     """Return the rows of a daily statement that begins with `history_start` or before, by name."""
-    per_month = {budget.tenant: budget.per_month for budget in settings.statement.budgets}
+    kind = ",".join(by)
+    budgets = settings.statement.budgets if kind == "tenant" else ()
+    per_month = {budget.tenant: budget.per_month for budget in budgets}
     groups: dict[str, list[CostRow]] = {name: [] for name in per_month if statement.rows}
-    for row in statement.rows_by("tenant"):
-        groups.setdefault(row.names[0], []).append(row)
+    for row in statement.rows_by(*by):
+        groups.setdefault("/".join(row.names), []).append(row)
     return tuple(
-        month_row(name, rows, statement, settings, per_month=per_month.get(name))
+        replace(month_row(name, rows, statement, settings, per_month=per_month.get(name)), by=kind)
         for name, rows in sorted(groups.items())
     )
 
@@ -88,43 +120,148 @@ def month_row(
 
     `since` is when boards were first watched, by default when the statement has its first row.
     """
-    zone, at = ZoneInfo(settings.report.timezone), statement.end
-    today = at.astimezone(zone).date()
     first = since or min(row.start for row in statement.rows)
-    start = first.astimezone(zone).date()
-    costs: dict[date, float | None] = {row.start.astimezone(zone).date(): row.cost for row in rows}
-    # The day on which watching began is no whole one, and neither is today.
-    dates = [start + timedelta(days=n) for n in range(1, (today - start).days)]
-    days = [costs.get(day, 0.0) for day in dates][-HISTORY_DAYS:]
-    month = month_of(settings, at).astimezone(zone).date()
-    so_far = _sum([cost for day, cost in costs.items() if day >= month])
-    days_to_come = _days_left(at, zone)
-    amounts = [cost for cost in days if cost is not None]
-    ahead = (
-        days_ahead(np.array(amounts), days_left=days_to_come, weekday=today.weekday())
-        if len(amounts) == len(days)
-        else None
+    days = _Days.of(statement.end, first, ZoneInfo(settings.report.timezone))
+    factors = factors_from(settings.energy, load_carbon_table().get(settings.energy.region))
+    site = tuple(bound / factors.pue[1] for bound in factors.pue)
+    known_cost = sum(row.cost or 0.0 for row in rows)
+    power = sum(row.electricity_cost or 0.0 for row in rows) / known_cost if known_cost else 0.0
+    costs = days.amounts(rows, lambda row: row.cost)
+    money = _Months.of(costs, days, power * (1 - site[0]), power * (site[2] - 1))
+    kwh = _Months.of(days.amounts(rows, lambda row: row.site_kwh), days, 1 - site[0], site[2] - 1)
+    emitted = _Months.of(
+        days.amounts(rows, lambda row: row.kgco2e),
+        days,
+        1 - site[0] * factors.carbon_low_ratio,
+        site[2] * factors.carbon_high_ratio - 1,
     )
-    month_end = None
-    if ahead is not None and so_far is not None:
-        low, central, high = (so_far + part for part in ahead.sums)
-        month_end = Range(low=low, central=central, high=high, unit=settings.energy.currency)
-    week, before = _week(days, 0), _week(days, 7)
+    currency = settings.energy.currency
+    month_end, next_month = money.range(money.this, currency), money.range(money.next, currency)
+    week, before = _week(money.past, 0), _week(money.past, 7)
     return BudgetRow(
         tenant=name,
         per_month=per_month,
-        month_to_date=so_far,
+        month_to_date=money.so_far,
         month_end=month_end,
+        next_month=next_month,
+        kwh=kwh.range(kwh.this, "kWh"),
+        next_kwh=kwh.range(kwh.next, "kWh"),
+        kgco2e=emitted.range(emitted.this, "kgCO2e"),
+        next_kgco2e=emitted.range(emitted.next, "kgCO2e"),
         over_ratio=month_end.central / per_month if month_end and per_month else None,
-        spent_at=_spent_at(costs, ahead, per_month, at=at, zone=zone),
+        over_chance=_chance(month_end, per_month, money.so_far or 0.0),
+        next_over_chance=_chance(next_month, per_month, 0.0),
+        spent_at=_spent_at(costs, money.ahead, per_month, at=statement.end, zone=days.zone),
         last_week=week,
         week_before=before,
         # 0.0 is added as a week that cost a little less is no change of -0.
         week_over_week=round(week / before - 1, 5) + 0.0 if week is not None and before else None,
         unpriced_hours=sum(
-            row.unpriced_hours for row in rows if row.start.astimezone(zone).date() >= month
+            row.unpriced_hours for row in rows if days.date_of(row.start) >= days.month
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Days:
+    """The days of a forecast: whole ones of the past, those of the month to come, and the next's.
+
+    The day on which watching began is no whole one, and neither is today.
+    """
+
+    zone: ZoneInfo
+    today: date
+    month: date
+    past: tuple[date, ...]
+    to_come: float
+    in_next: int
+
+    @classmethod
+    def of(cls, at: datetime, since: datetime, zone: ZoneInfo) -> "_Days":
+        today, start = at.astimezone(zone).date(), since.astimezone(zone).date()
+        past = [start + timedelta(days=n) for n in range(1, (today - start).days)]
+        month = (at - timedelta(microseconds=1)).astimezone(zone).date().replace(day=1)
+        following = (month + timedelta(days=32)).replace(day=1)
+        return cls(
+            zone=zone,
+            today=today,
+            month=month,
+            past=tuple(past[-HISTORY_DAYS:]),
+            to_come=_days_left(at, zone),
+            in_next=monthrange(following.year, following.month)[1],
+        )
+
+    def date_of(self, at: datetime) -> date:
+        return at.astimezone(self.zone).date()
+
+    def amounts(
+        self, rows: Sequence[CostRow], amount: Callable[[CostRow], float | None]
+    ) -> dict[date, float | None]:
+        """Return an amount of rows by day."""
+        return {self.date_of(row.start): amount(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Months:
+    """One amount: its past days, the month so far, and both months as low, central and high."""
+
+    past: tuple[float | None, ...]
+    so_far: float | None
+    ahead: DaysAhead | None
+    this: tuple[float, ...] | None
+    next: tuple[float, ...] | None
+    below: float
+    above: float
+
+    @classmethod
+    def of(
+        cls, amounts: Mapping[date, float | None], days: _Days, below: float, above: float
+    ) -> "_Months":
+        """Return it where its factors reach so far below and above their central values."""
+        past = tuple(amounts.get(day, 0.0) for day in days.past)
+        so_far = _sum([amount for day, amount in amounts.items() if day >= days.month])
+        daily = np.array([amount for amount in past if amount is not None])
+        ahead = following = None
+        if len(daily) == len(past):
+            weekday = days.today.weekday()
+            ahead = days_ahead(daily, days_left=days.to_come, weekday=weekday)
+            following = days_ahead(
+                daily, days_left=float(days.in_next), weekday=weekday, after=days.to_come
+            )
+        is_known = ahead is not None and so_far is not None
+        return cls(
+            past=past,
+            so_far=so_far,
+            ahead=ahead,
+            this=tuple((so_far or 0.0) + part for part in ahead.sums)
+            if ahead and is_known
+            else None,
+            next=following.sums if following and is_known else None,
+            below=below,
+            above=above,
+        )
+
+    def range(self, sums: tuple[float, ...] | None, unit: str) -> Range | None:
+        """Return a month with the ranges of its factors, which err apart from its forecast."""
+        if sums is None:
+            return None
+        low, central, high = sums
+        return Range(
+            low=max(0.0, central - float(np.hypot(central - low, central * self.below))),
+            central=central,
+            high=central + float(np.hypot(high - central, central * self.above)),
+            unit=unit,
+        )
+
+
+def _chance(month: Range | None, limit: float | None, so_far: float) -> float | None:
+    """Return the chance that a month costs more, of two half normal curves through its bounds."""
+    if month is None or not limit:
+        return None
+    side = month.high - month.central if limit > month.central else month.central - month.low
+    if so_far >= limit or side <= 0:
+        return float(max(so_far, month.central) >= limit)
+    return erfc((limit - month.central) / side * _Q90 / sqrt(2)) / 2
 
 
 def _spent_at(

@@ -19,7 +19,7 @@ from dashboard.accounting.cost.prices import PriceList
 from dashboard.accounting.energy.build import read_parts, tenant_key
 from dashboard.accounting.energy.factors import Factors
 from dashboard.accounting.energy.periods import Calendar
-from data.base.units import JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
 from data.facts.jobs import Job, JobState
 from data.settings.all_settings import Settings
 from data.store import StoreReader
@@ -37,6 +37,7 @@ AMOUNTS = (
     "hours",
     "gpu_kwh",
     "site_kwh",
+    "kgco2e",
     "unmeasured_hours",
     "unpriced_hours",
     "gpu_cost",
@@ -206,9 +207,13 @@ def _priced(
         rates = [np.nan if unit is None else getattr(unit, name) for unit in of_rows]
         table[column] = table["hours"] * np.array(rates, dtype=np.float64)
     table["unpriced_hours"] = table["hours"].where(table["kind"] == "", 0.0)
-    per_kwh = np.array(factors.price)[table["hour_of_day"].to_numpy(dtype=np.int64)]
     charged = 1.0 if settings.statement.charge_electricity else np.nan
-    return table.assign(electricity_cost=table["site_kwh"] * per_kwh * charged)
+    hour = table["hour_of_day"].to_numpy(dtype=np.int64)
+    carbon = np.array(factors.carbon)[hour] / GRAMS_PER_KILOGRAM
+    return table.assign(
+        electricity_cost=table["site_kwh"] * np.array(factors.price)[hour] * charged,
+        kgco2e=table["site_kwh"] * carbon,
+    )
 
 
 def _with_names(table: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.DataFrame:

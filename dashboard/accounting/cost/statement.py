@@ -51,7 +51,9 @@ _SUMS = ("board_hours", *_HOURS, *(name for name in AMOUNTS if name != "hours"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """One group in one period [start, end): board-hours by state of use, site energy and money.
+    """One group in one period [start, end): board-hours by state of use, energy and money.
+
+    Energy and emissions (location-based) are the site's.
 
     Money and energy are of what is known; `unpriced_hours` of `board_hours` have no price,
     `unmeasured_hours` no power. None where nothing is known.
@@ -73,6 +75,7 @@ class CostRow:
     electricity_cost: float | None
     unpriced_hours: float
     unmeasured_hours: float
+    kgco2e: float | None = None
 
     @property
     def cost(self) -> float | None:

@@ -21,7 +21,10 @@ _RULES = ("joules", "joules_by_slices", "joules_by_activity")
 _BOUNDS = ("low", "central", "high")
 SUMS = (
     *(f"{quantity}_{rule}" for quantity in ("kwh", "kg", "cost") for rule in _RULES),
-    *(f"{name}_hours" for name in ("board", "measured", "held", "idle", "embodied", "scored")),
+    *(
+        f"{name}_hours"
+        for name in ("board", "measured", "held", "idle", "used", "embodied", "scored")
+    ),
     *(f"{name}_{bound}" for name in ("embodied", "scored_embodied") for bound in _BOUNDS),
     "scored_kg",
     "scored_work_hours",
@@ -47,7 +50,7 @@ def priced(parts: pd.DataFrame, factors: Factors) -> pd.DataFrame:
         rows[f"kwh_{rule}"] = kwh
         rows[f"kg_{rule}"] = kwh * factors.pue[1] * carbon
         rows[f"cost_{rule}"] = kwh * factors.pue[1] * price
-    for name in ("board", "measured", "held", "idle"):
+    for name in ("board", "measured", "held", "idle", "used"):
         rows[f"{name}_hours"] = parts[f"{name}_seconds"] / SECONDS_PER_HOUR
     _add_embodied(rows, parts, factors)
     rated = rows["embodied_central"].notna()
@@ -101,6 +104,7 @@ def row_of(
         measured_hours=known(sums["measured_hours"]) or 0.0,
         gpu_hours=gpu_hours,
         idle_gpu_hours=0.0 if gpu_hours == 0 else known(sums["idle_hours"]),
+        used_gpu_hours=0.0 if gpu_hours == 0 else known(sums["used_hours"]),
         gpu_energy_kwh=energy,
         site_energy_kwh=site,
         location_kgco2e=location,

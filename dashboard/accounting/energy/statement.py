@@ -59,9 +59,10 @@ class StatementRow:
     """One group in one period [start, end). Amounts are those of its measured time.
 
     `board_hours` were observed, `measured_hours` of them with power; jobs held `gpu_hours`, of
-    which `idle_gpu_hours` did nothing. None where nothing was reported, never 0. `embodied_hours`
-    are the board-hours whose model has a known footprint; `scored_hours` those that the SCI covers
-    (energy, activity and footprint known), and `work_gpu_hours` the work done in them.
+    which `idle_gpu_hours` did nothing and `used_gpu_hours` worked. None where nothing was
+    reported, never 0. `embodied_hours` are the board-hours whose model has a known footprint;
+    `scored_hours` those that the SCI covers (energy, activity and footprint known), and
+    `work_gpu_hours` the work done in them.
     """
 
     start: datetime
@@ -72,6 +73,7 @@ class StatementRow:
     measured_hours: float
     gpu_hours: float | None
     idle_gpu_hours: float | None
+    used_gpu_hours: float | None
     gpu_energy_kwh: Range | None
     site_energy_kwh: Range | None
     location_kgco2e: Range | None

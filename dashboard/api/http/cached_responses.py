@@ -21,10 +21,11 @@ SIGNATURE, _API = "Trimtab-Signature", "/api/v1/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """An answer as JSON, and the ETag that names it."""
+    """An answer, as JSON by default, and the ETag that names it."""
 
     body: bytes
     tag: str
+    kind: str = "application/json"
 
 
 def document(body: bytes, tag: str = "") -> Document:
@@ -39,7 +40,7 @@ def response(request: Request, stored: Document) -> Response:
     if stored.tag in {part.strip().removeprefix("W/") for part in tags.split(",")}:
         return Response(status_code=304, headers=headers)
     headers |= _signature(request, stored.body)
-    return Response(stored.body, media_type="application/json", headers=headers)
+    return Response(stored.body, media_type=stored.kind, headers=headers)
 
 
 def _signature(request: Request, body: bytes) -> dict[str, str]:

@@ -1,13 +1,14 @@
-"""`trimtab energy`: the energy and ESG statement of a range."""
+"""`trimtab energy` and `trimtab score`: the energy and ESG statement of a range; its work."""
 
 import argparse
 import sys
+from dataclasses import asdict
 
 from dashboard.accounting.energy.export import statement_csv, statement_document
 from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar
 from dashboard.accounting.energy.query import asked_statement
 from dashboard.accounting.energy.statement import StatementRow, covered
-from dashboard.cli.terminal.ask import print_document
+from dashboard.cli.terminal.ask import answer_of, print_document
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import NOT_OBSERVED, PARTIAL, print_json, print_rows, range_text
 
@@ -60,6 +61,30 @@ def energy(options: argparse.Namespace) -> int:
         for line in statement.unknown:
             print(f"unknown: {line}", file=sys.stderr)
     return PARTIAL if statement.total.gpu_energy_kwh is None else 0
+
+
+def score(options: argparse.Namespace) -> int:
+    """Print the score and its parts; 3 where nothing is known of it."""
+    from dashboard.resources.documents import SCORE
+
+    answer = answer_of(options, SCORE, start=options.since, end=options.until)
+    if options.format == "json":
+        print_json(answer)
+        return PARTIAL if answer.share is None else 0
+    parts = [
+        {"GPU-hours": name.removesuffix("_hours"), "hours": hours, "of bought (%)": share}
+        for name, hours in asdict(answer).items()
+        if name.endswith("_hours")
+        for share in [100 * hours / answer.bought_hours if answer.bought_hours else None]
+    ]
+    if options.format == "table":
+        print(
+            f"{range_text(answer.share) or 'unknown how much'} of the GPU-hours bought from "
+            f"{answer.start:%Y-%m-%d %H:%MZ} to {answer.end:%Y-%m-%d %H:%MZ} did work; "
+            f"{range_text(answer.before) or 'unknown'} in as long a time before."
+        )
+    print_rows(parts, options.format, columns=tuple(parts[0]), empty=NOT_OBSERVED)
+    return PARTIAL if answer.share is None else 0
 
 
 def _row(row: StatementRow, calendar: Calendar, ratio: float | None) -> dict[str, object]:

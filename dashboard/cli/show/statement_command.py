@@ -32,6 +32,7 @@ from dashboard.cli.terminal.output import (
 )
 from dashboard.cli.terminal.remote_server import refuse_with_server
 from data.base.errors import SettingsError
+from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 
 
@@ -60,7 +61,11 @@ def statement(options: argparse.Namespace) -> int:
             start=options.since,
             end=options.until,
         )
-        budgets = budget_rows(store.reader, loaded.settings, at=bill.end) if options.budgets else ()
+        budgets = (
+            budget_rows(store.reader, loaded.settings, at=bill.end, by=bill.by)
+            if options.budgets
+            else ()
+        )
     body = _body(options, bill, budgets, loaded.settings)
     if options.out is None:
         sys.stdout.buffer.write(body)
@@ -114,7 +119,11 @@ def _print_table(bill: CostStatement) -> None:
 def _print_budgets(budgets: tuple[BudgetRow, ...], form: str) -> None:
     columns = [field.name for field in fields(BudgetRow)]
     rows = [
-        {name: getattr(row, name) for name in columns} | {"month_end": range_text(row.month_end)}
+        {
+            name: range_text(value) if isinstance(value, Range) else value
+            for name in columns
+            for value in [getattr(row, name)]
+        }
         for row in budgets
     ]
     print_rows(rows, form, columns=columns, empty="No tenant was seen, and no budget is stated.")

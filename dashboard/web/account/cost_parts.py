@@ -213,6 +213,8 @@ def figures_of(view: CostView) -> dict[str, Range | tuple[str, str] | None]:
         number(None, ""),
         "needs 7 whole days with a price",
     )
+    if rest.next_month is not None:
+        by_title["forecast of the next month"] = rest.next_month
     return by_title
 
 

@@ -117,7 +117,7 @@ def finding(text: str) -> None:
 
 
 def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
-    """Show at most four figures side by side; a pair is a value and its small print.
+    """Show at most five figures side by side; a pair is a value and its small print.
 
     A range shows its central value large and its bounds small.
     """

@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.accounting.cost.prices import left_out_of_prices, price_list
 from dashboard.accounting.energy.build import make_statement
+from dashboard.accounting.energy.score import asked_score
 from dashboard.accounting.energy.statement import GroupBy, Holder
 from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.charts.forecast_band import fleet_timeline
@@ -70,6 +71,18 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
     return number(used.central, used.unit), f"{bounds}; {now_text}"
 
 
+def work_done() -> dict[str, tuple[str, str]]:
+    """Return the score of the last week as a figure; it is of the whole fleet."""
+    week = asked_score(reader, settings, start=None, end=end)
+    share, before = week.share, week.before
+    bounds = "" if share is None else f"{share.low:.0f}–{number(share.high, share.unit)}; "
+    of_known, past = (
+        UNKNOWN if part is None else number(part.central, part.unit) for part in (share, before)
+    )
+    note = f"{bounds}{past} the week before"
+    return {"bought GPU-hours at work, last 7 d": (of_known, note)}
+
+
 def show_findings() -> None:
     """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
@@ -121,6 +134,7 @@ if not empty_state():
                 f"{now['idle_allocated_gpus']:,.1f} allocated but idle"
                 + (f", {now['free_gpus']:,.1f} free" if jobs is None else ""),
             ),
+            **(work_done() if jobs is None else {}),
             "idle while allocated, last 24 h": (
                 number(statement.idle_gpu_hours, "GPU-h"),
                 f"{rent}; {past} the day before",

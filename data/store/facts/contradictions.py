@@ -54,6 +54,13 @@ SELECT job_id, node, gpu_index, told.* FROM held JOIN told
 ORDER BY job_id, counter, told.gpu_uuid
 """  # noqa: S608
 
+HOURS = f"""
+SELECT coalesce(sum(greatest(board_seconds - known_board_seconds, 0)), 0) / 3600 AS hours
+FROM five_minute WHERE {WINDOW} AND holder = 'job' AND EXISTS (
+    SELECT 1 FROM contradictions AS c WHERE c.slot_start = five_minute.slot_start
+        AND c.gpu_uuid = five_minute.gpu_uuid AND c.mig_instance = five_minute.mig_instance)
+"""  # noqa: S608
+
 
 class ContradictionReader(ABC):
     """Reads which signals and counters may be believed, by the `_frame` of a reader."""
@@ -81,6 +88,13 @@ class ContradictionReader(ABC):
         for row in self._frame(OF_JOBS, start=end - _DAY, end=end).to_dict("records"):
             counters.setdefault(row.pop("job_id"), []).append(_counter_of(row))
         return {job_id: tuple(rows) for job_id, rows in counters.items()}
+
+    def contradicted_hours(self, *, start: datetime, end: datetime) -> float:
+        """Return the board-hours that jobs held and whose activity contradictions left unknown.
+
+        As far back as slots of five minutes are kept.
+        """
+        return float(self._frame(HOURS, start=start, end=end)["hours"].iloc[0])
 
 
 def _counter_of(row: Mapping[Any, Any]) -> ContradictedCounter:

@@ -88,6 +88,7 @@ _COLUMNS: Sequence[str] = (
     "measured_seconds",
     "held_seconds",
     "idle_seconds",
+    "used_seconds",
     "joules",
     "joules_by_slices",
     "joules_by_activity",
@@ -258,6 +259,7 @@ def _parts(
         "measured_seconds": total(slots.c.board_seconds * measured),
         "held_seconds": total(slots.c.board_seconds, by_job),
         "idle_seconds": total(slots.c.known_board_seconds - slots.c.used_board_seconds, by_job),
+        "used_seconds": total(slots.c.used_board_seconds, by_job),
         "joules": total(slots.c.joules),
         "joules_by_slices": total(slots.c.joules_by_slices),
         "joules_by_activity": total(slots.c.joules_by_activity),
@@ -318,10 +320,10 @@ class EnergyReader(FactReader):
         that is None), holder (job,
         free, unattributed; any where the key is no job's), key, gpu_model; sums in s and J:
         board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
-        idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
-        scored_*, the same over devices and hours of which energy and activity are both known.
-        What jobs held beside others is shared_*; alone_used and alone_idle are the rest of known
-        activity.
+        idle_seconds and used_seconds, joules by the store's rule and the two pure ones (NaN: never
+        measured), and scored_*, the same over devices and hours of which energy and activity are
+        both known. What jobs held beside others is shared_*; alone_used and alone_idle are the rest
+        of known activity.
         """
         rows = self._rows(_parts(start, end, key=key, periods=periods, hour_shift=hour_shift))
         import pandas as pd

@@ -125,6 +125,7 @@ class CachedReader(StoreReader):
     boards = _cached(StoreReader.boards)
     silent_boards = _cached(StoreReader.silent_boards)
     contradicted_counters = _cached(StoreReader.contradicted_counters)
+    contradicted_hours = _cached(StoreReader.contradicted_hours)
     board_xids = _cached(StoreReader.board_xids)
     service = _cached(StoreReader.service)
     served_boards = _cached(StoreReader.served_boards)

@@ -16,7 +16,7 @@ from factories import H100, make_collected, make_job, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.accounting.cost.budgets import budget_rows, month_row
+from dashboard.accounting.cost.budgets import FLEET, budget_rows, month_row
 from dashboard.accounting.cost.export import COLUMNS
 from dashboard.accounting.cost.statement import (
     CostRow,
@@ -25,7 +25,9 @@ from dashboard.accounting.cost.statement import (
     month_of,
 )
 from dashboard.accounting.energy.periods import Calendar, Every
+from data.catalogue.carbon_table import load_carbon_table
 from data.settings.all_settings import Settings
+from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from data.settings.reports import ReportSettings
 from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -102,6 +104,59 @@ def test_nothing_is_forecast_of_less_than_a_week(store: Store) -> None:
     assert search.month_to_date == pytest.approx(4 * 24)
     assert search.month_end is None
     assert (search.last_week, search.week_over_week) == (None, None)
+
+
+def test_both_months_in_money_energy_and_emissions(store: Store) -> None:
+    """By hand: next month is 31 days at the mean of the week; the factors' ranges are in each."""
+    rows = {row.tenant: row for row in budget_rows(store.reader, SETTINGS, at=NOW)}
+    search, fleet = rows["search"], rows[FLEET]
+    assert search.next_month is not None
+    assert search.next_month.central == pytest.approx(31 * 48)
+    pue = EnergySettings().pue
+    for month, days in ((search.kwh, 12 + 7 * 2 + 1 + 8.5 * 2), (search.next_kwh, 31 * 2)):
+        assert month is not None
+        assert month.central == pytest.approx(days * 24 * 0.4 * pue)
+        assert month.high >= month.central * (pue + PUE_UNCERTAINTY) / pue * (1 - 1e-9)
+    assert search.kgco2e is not None
+    assert search.kwh is not None
+    grid = load_carbon_table().get(SETTINGS.energy.region)
+    assert search.kgco2e.central == pytest.approx(search.kwh.central * grid.gco2e_per_kwh / 1000)
+    assert (fleet.by, search.by, fleet.kwh is not None) == ("fleet", "tenant", True)
+    assert search.over_chance == 1.0
+    assert search.next_over_chance is not None
+    assert 0.75 < search.next_over_chance < 0.9
+    assert (rows["new"].over_chance, rows["dark"].over_chance) == (0.0, None)
+
+
+def test_models_and_services_have_bills_that_add_up(store: Store) -> None:
+    """Months of groups are the fleet's, whatever they are by."""
+    (whole,) = (row for row in budget_rows(store.reader, SETTINGS, at=NOW) if row.by == "fleet")
+    assert whole.month_end is not None
+    for by in ("model", "application", "tenant"):
+        rows = budget_rows(store.reader, SETTINGS, at=NOW, by=(by,))
+        parts = [row.month_end for row in rows if row.by == by]
+        total = sum(part.central for part in parts if part is not None)
+        assert total == pytest.approx(whole.month_end.central)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(amounts=st.lists(st.floats(1, 100), min_size=30, max_size=56), limit=st.floats(0.3, 3.0))
+def test_the_chance_is_that_of_the_interval(amounts: list[float], limit: float) -> None:
+    """A tenth above its high, a half at its centre, nine tenths at its low; falling in between."""
+    spans = Calendar(every=Every.DAY).spans(NOW - timedelta(days=len(amounts) + 0.5), NOW)
+    days = [day_row(start, end, cost) for (start, end), cost in zip(spans, amounts, strict=False)]
+    made = replace(EMPTY, start=days[0].start, rows=tuple(days))
+    month = month_row("a", days, made, SETTINGS).month_end
+    assert month is not None
+
+    def chance(budget: float) -> float:
+        told = month_row("a", days, made, SETTINGS, per_month=budget)
+        assert told.over_chance is not None
+        return told.over_chance
+
+    if month.high - month.central > 1e-6 * month.central:
+        assert chance(month.high) == pytest.approx(0.1, abs=1e-3)
+    assert chance(limit * month.central) >= chance((limit + 0.1) * month.central)
 
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia",

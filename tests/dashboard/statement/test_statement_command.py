@@ -103,10 +103,10 @@ def test_a_range_that_cuts_five_minutes_is_refused(
 
 
 def test_budgets_are_a_table_of_their_own(run: Callable[..., bytes]) -> None:
-    """A row a tenant; a week that was not watched whole has no forecast."""
+    """A row a tenant, then one of the fleet; a week that was not watched whole has no forecast."""
     lines = run("--budgets").decode().splitlines()
     assert lines[0].split()[:3] == ["tenant", "per_month", "month_to_date"]
-    assert len(lines) == 3
+    assert (len(lines), lines[-1].split()[0]) == (4, "(fleet)")
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_read(run: Callable[..., bytes]) -> None:
