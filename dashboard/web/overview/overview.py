@@ -1,6 +1,6 @@
 """Waste of now, and what should be approved today."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pandas as pd
@@ -14,7 +14,7 @@ from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
-from dashboard.web.findings.finding_rows import STATES, choice_of_state, chosen_rows
+from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
 from dashboard.web.findings.idle_bar import idle_answer, plan_in_scope, show_idle_bar
 from dashboard.web.frame.page import (
     UNKNOWN,
@@ -70,10 +70,10 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
     return number(used.central, used.unit), f"{bounds}; {now_text}"
 
 
-def show_findings() -> None:
+def show_findings(every: Sequence[InboxRow]) -> None:
     """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
-    rows = chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
+    rows = chosen_rows(every, choice_of_state(STATES[0]))
     if rows:
         findings_table(rows[:_TOP], "top-findings")
     else:
@@ -129,9 +129,10 @@ if not empty_state():
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
+    rows = rows_in_scope(every_row())
     if plan is not None:
-        show_idle_bar(plan)
-    show_findings()
+        show_idle_bar(plan, rows)
+    show_findings(rows)
     st.header("GPUs in use over time")
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
