@@ -9,6 +9,7 @@ from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from data.records.actions import FOR_MEMORY
+from data.records.findings import DismissalReason
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 from data.records.recommendations import Range, Recommendation
 
@@ -55,8 +56,8 @@ class InboxRow:
 
     @property
     def money_a_day(self) -> float | None:
-        """Savings a day, in the currency of its savings."""
-        return a_day(self.revision.savings.cost, self.revision)
+        """Savings a day, in the currency of its savings; advice has no price."""
+        return None if self.revision.is_advice else a_day(self.revision.savings.cost, self.revision)
 
     @property
     def energy_a_day(self) -> float | None:
@@ -76,6 +77,8 @@ class InboxRow:
                 return "snoozed" if until is None else f"snoozed until {until:%Y-%m-%d}"
             case "dismissed":
                 reason = self.status.reason.replace("-", " ")
+                if reason == DismissalReason.DONE:
+                    return f"done{by}"
                 return f"dismissed{by}: {reason}" if reason else f"dismissed{by}"
             case "reopened":
                 return "reopened, for the next cycle"
@@ -94,8 +97,7 @@ def worth_a_day(rows: Iterable[InboxRow]) -> float:
 
     Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
     """
-    waiting = (row for row in rows if row.status.state == OPEN and not row.revision.is_advice)
-    return sum(row.money_a_day or 0.0 for row in waiting)
+    return sum(row.money_a_day or 0.0 for row in rows if row.status.state == OPEN)
 
 
 def inbox_rows(
