@@ -9,19 +9,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.figures import figure_text, range_text
+from dashboard.common.rights import why_not_act
+from dashboard.decisions.checks import require_person
+from dashboard.decisions.requests import MAX_REMARK
+from dashboard.decisions.service import DecisionService
 from data.base.counts import count_text
-from data.base.errors import NotKnownError
+from data.base.errors import NotAllowedError, NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.facts.fleet import SourceState
 from data.records.actions import FOR_MEMORY
+from data.records.commands import AuditEntry, Person
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader
 from data.store.handles.tenant_reader import OwnedReader
+from data.store.record.report_log import ACKNOWLEDGED
 
 if TYPE_CHECKING:
     from dashboard.accounting.cost.budgets import BudgetRow
@@ -65,6 +74,7 @@ class UrgentFact:
     shown (`happened`); it ends by `until` unless it is seen again, None: when its cause ends.
     `owner` is whose job it is about, '' of none. `finding` and `digest` name the recommendation
     that helps, '' where none does. `tenant` is whose budget it is about, '' of all else.
+    `acknowledged_by` has taken it on at `acknowledged_at`, '' while nobody has.
     """
 
     key: str
@@ -79,6 +89,13 @@ class UrgentFact:
     finding: str = ""
     digest: str = ""
     tenant: str = ""
+    acknowledged_by: str = ""
+    acknowledged_at: datetime | None = None
+
+    @property
+    def alert(self) -> str:
+        """Its key as addresses and commands have it, without a blank."""
+        return quote(self.key, safe=":/")
 
     @property
     def order(self) -> tuple[bool, bool, float, str]:
@@ -88,7 +105,10 @@ class UrgentFact:
 
     @property
     def told_for(self) -> timedelta:
-        """For how long people are not told of it again: a budget's key is of its month."""
+        """For how long people are not told of it again, and an acknowledgement holds.
+
+        A budget's key is of its month.
+        """
         return _MONTH if self.tenant else _DAY
 
     @property
@@ -115,7 +135,51 @@ def urgent_facts(
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
-    return tuple(sorted(facts, key=lambda fact: fact.order))
+    taken = acknowledgements(reader)
+    return tuple(sorted((_taken(fact, taken, now) for fact in facts), key=lambda fact: fact.order))
+
+
+def acknowledgements(reader: StoreReader) -> dict[str, AuditEntry]:
+    """Return the latest acknowledgement of each alert, by its key as addresses have it."""
+    return {entry.detail.partition(" ")[0]: entry for entry in reader.entries((ACKNOWLEDGED,))}
+
+
+def _taken(fact: UrgentFact, taken: Mapping[str, AuditEntry], now: datetime) -> UrgentFact:
+    entry = taken.get(fact.alert)
+    if entry is None or now - entry.at >= fact.told_for:
+        return fact
+    return replace(fact, acknowledged_by=entry.actor, acknowledged_at=entry.at)
+
+
+class AlertWish(BaseModel):
+    """An alert that a person takes on, by its key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alert: Annotated[str, Field(max_length=2000)]
+    comment: Annotated[str, Field(max_length=MAX_REMARK, description="what is done")] = ""
+
+
+def acknowledge(
+    service: DecisionService, reader: StoreReader, wish: AlertWish, by: Person
+) -> UrgentFact:
+    """Record that a person takes an alert on; `reader` is that of what they may see.
+
+    Errors: NotAllowedError, ChangeRefusedError without a name, NotKnownError for no alert of now.
+    """
+    settings, now, person = service.settings(), service.clock(), require_person(by)
+    if refusal := why_not_act(person, settings.access, "acknowledge alerts"):
+        raise NotAllowedError(refusal, "Ask an approver, or have the access settings changed.")
+    facts = {fact.alert: fact for fact in urgent_facts(reader, now=now, settings=settings)}
+    fact = facts.get(wish.alert)
+    if fact is None:
+        raise NotKnownError(f"{wish.alert!r} is no alert of now", "`trimtab urgent` lists them.")
+    comment = f" ({wish.comment})" if wish.comment else ""
+    service.store.report_log.tell(
+        "", (), event=ACKNOWLEDGED, digest=fact.digest, detail=f"{fact.alert} {fact.about}: "
+        f"{fact.what}{comment}", now=now, actor=person.name,
+    )  # fmt: skip
+    return replace(fact, acknowledged_by=person.name, acknowledged_at=now)
 
 
 def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:

@@ -25,7 +25,13 @@ from dashboard.web.findings.actions import (
     why_refused,
 )
 from dashboard.web.findings.finding_rows import HOURS_A_DAY, interrupts
-from dashboard.web.frame.action_button import BY, FormField, Post, PressOutcome, action_button
+from dashboard.web.frame.action_button import (
+    FormField,
+    Post,
+    PressOutcome,
+    action_button,
+    name_field,
+)
 from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
@@ -87,17 +93,12 @@ def decision_button(
         primary=primary,
         wide=wide,
     )
-    nameless = _is_local() and not known_name()
     is_done = advice == ADVICE_LABELS[WishKind.REJECT]
     asks = not is_done and (len(targets) != 1 or needs_confirmation(wish, targets[0][1]))
-    if nameless or asks:
+    if name_field() or asks:
         draw(then=lambda _answers: _open(wish, digests, advice))
     else:
         draw(then=_hear, posts=[_post(wish, *targets[0], done=is_done)], by=known_name())
-
-
-def _is_local() -> bool:
-    return current_world().decision_service.settings().access.mode == "local"
 
 
 def _open(wish: WishKind, digests: tuple[str, ...], advice: str) -> None:
@@ -247,11 +248,7 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
 
 def _fields(row: DecisionRow, at: datetime, *, reason: bool) -> list[FormField]:
     """Return the fields to ask for: the name where nobody knows it, and what a decision needs."""
-    fields = []
-    if _is_local() and not known_name():
-        fields.append(
-            FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
-        )
+    fields = list(name_field())
     if "until" in row.fields:
         ends = {title: (at + length).isoformat() for title, length in SNOOZES.items()}
         options = tuple((end, title) for title, end in ends.items())
