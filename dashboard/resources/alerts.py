@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.figures import figure_text, range_text
 from dashboard.common.rights import why_not_act
+from dashboard.common.stale_readings import WAY_OUT, why_too_old
 from dashboard.decisions.checks import require_person
 from dashboard.decisions.requests import MAX_REMARK
 from dashboard.decisions.service import DecisionService
@@ -48,6 +49,8 @@ HOT_CELSIUS, HOT_MEMORY_CELSIUS = 85.0, 95.0
 """Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
 _TOO_HOT, _ABOVE_PEERS = 5.0, 10.0
 """Degrees above what is hot, or above the peers of a hot one: at work all of a model may be hot."""
+_LIKELY = 0.5
+"""The chance from which a lack of memory is an alert; a lower one is advice."""
 MEMORY_FAILS = "memory cannot be repaired"
 _COOL = "check fans, airflow and power supplies of the node"
 _RESET = "drain the node and reset the board; what ran on it may have wrong results"
@@ -130,11 +133,12 @@ def urgent_facts(
     facts = (
         *_failed_boards(reader, now),
         *_unwell_boards(reader, now),
-        *_sources(reader),
+        *_sources(reader, now),
         *_changes(reader, now),
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
+    facts = tuple(fact for fact in facts if fact.until is None or fact.until > now)
     taken = acknowledgements(reader)
     return tuple(sorted((_taken(fact, taken, now) for fact in facts), key=lambda fact: fact.order))
 
@@ -265,10 +269,24 @@ def _ills(board: Mapping[Any, Any]) -> Iterator[tuple[str, AlertKind, str, str]]
         yield "hot", AlertKind.HEAT, f"its memory is at {memory:.0f} °C", _COOL
 
 
-def _sources(reader: StoreReader) -> Iterator[UrgentFact]:
-    """Yield the sources that failed in the latest collection; to an owner they are not named."""
+def _sources(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the sources that failed in the latest collection, and readings that are too old.
+
+    To an owner they are not named.
+    """
     if isinstance(reader, OwnedReader):
         return
+    latest = reader.latest_sample_at()
+    if reason := why_too_old(reader, as_of=latest, now=now):
+        yield UrgentFact(
+            key="source:",
+            kind=AlertKind.SOURCE,
+            about="readings",
+            what=reason,
+            next_step=f"What to do: {WAY_OUT}",
+            at=latest,
+            happened=True,
+        )
     for report in reader.source_reports():
         if report.state is SourceState.FAILED:
             yield UrgentFact(
@@ -316,9 +334,11 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
         finding
         for finding in reader.memory_outlook() or ()
         if finding.outlook is MemoryOutlook.RUNS_OUT
+        and (finding.probability is None or finding.probability >= _LIKELY)
     ]
     if not expected:
         return
+    until = (reader.latest_sample_at() or now) + _SLOWED_SINCE
     helps = {
         stored.recommendation.job_id: stored
         for stored in reader.current_recommendations(now=now)
@@ -326,7 +346,8 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     }
     for finding in expected:
         job = reader.job(finding.job_id)
-        yield _runs_out(finding, helps.get(finding.job_id), "" if job is None else job.owner)
+        owner = "" if job is None else job.owner
+        yield replace(_runs_out(finding, helps.get(finding.job_id), owner), until=until)
 
 
 def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None, owner: str) -> UrgentFact:

@@ -317,10 +317,16 @@ def test_three_minutes_say_nothing_of_the_day_before(
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         store.keep(make_collected(make_samples(gpus=2, minutes=3)))
         register_world(store, Settings(), clock=lambda: CREATED)
-        said = words_of(page_at("overview").run())
+        overview, findings = page_at("overview").run(), page_at("findings").run()
+    said = words_of(overview)
     assert "— the day before" in said
     assert re.search(USAGE, said)
     assert "no plan has been made yet" in said
+    assert "History 3 min → reclaim of idle GPUs at" in said
+    assert not overview.get("plotly_chart")
+    assert "0 of 0 jobs" not in said
+    assert "No plan has been made yet" in words_of(findings)
+    assert not [*findings.info, *findings.text_input, *findings.selectbox]
 
 
 def test_a_difference_is_seen() -> None:

@@ -65,6 +65,11 @@ class InboxRow:
         return a_day(self.revision.savings.energy_kwh, self.revision)
 
     @property
+    def expired(self) -> bool:
+        """Whether nobody decided about it in time."""
+        return self.status.revision is not None and self.status.revision.state == State.EXPIRED
+
+    @property
     def state(self) -> str:
         """State, and savings so far, in words."""
         revision = self.status.revision

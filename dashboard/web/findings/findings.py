@@ -24,6 +24,7 @@ from dashboard.web.frame.page import (
     empty_state,
     export,
     finding,
+    old_readings,
     tense,
 )
 from data.base.counts import count_text
@@ -44,6 +45,8 @@ def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
+        else f"No finding waits for a decision: {count_text(expired, 'is', 'are')} expired."
+        if (expired := sum(row.expired for row in rows)) and old_readings()
         else tense("No finding waits for a decision.", "Nothing would have been recommended.")
     )
 
@@ -85,13 +88,14 @@ if not empty_state():
     if plan is not None:
         show_idle_bar(plan, looked_at)
         show_idle_jobs(plan)
-    rows = choose_rows(looked_at)
+    rows = choose_rows(looked_at) if every else []
     query = st.query_params.get("finding", "")
     if rows:
         selected = findings_grid(rows, currency)
         opened = open_row(rows, every, selected)
     else:
-        st.info("No finding fits these filters. Clear the search, or choose another state.")
+        if every:
+            st.info("No finding fits these filters. Clear the search, or choose another state.")
         opened = next((row for row in every if row.number == number_of(query)), None)
     decision_dialog()
     revisions = [row.status.revision for row in every if row.status.revision]

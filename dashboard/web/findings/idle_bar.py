@@ -12,7 +12,7 @@ from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segm
 from dashboard.charts.palette import FREE, IDLE, PROPOSED
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
-from dashboard.web.frame.page import table, tense, way
+from dashboard.web.frame.page import old_readings, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -34,10 +34,13 @@ _PART = (
 
 
 def plan_in_scope() -> Plan | None:
-    """Return the latest plan with the jobs that are looked at; None for owners and before one."""
+    """Return the latest plan with the jobs that are looked at.
+
+    None for owners, before the first one, and where nothing is proposed of old readings.
+    """
     plan, jobs = current_world().reader.latest_plan(), scoped_jobs()
     # An owner sees their own jobs; the plan is of everybody's.
-    if plan is None or current_role() == "owner":
+    if plan is None or current_role() == "owner" or old_readings():
         return None
     if jobs is None:
         return plan
