@@ -41,13 +41,7 @@ class _Blocks:
     job: list[list[str] | None] = field(default_factory=list)
 
     def add(
-        self,
-        begin: datetime,
-        end: datetime,
-        base: float,
-        height: float,
-        text: str,
-        job: str = "",
+        self, begin: datetime, end: datetime, base: float, height: float, text: str, job: str = ""
     ) -> None:
         self.begin.append(begin)
         self.length.append((end - begin).total_seconds() * 1000)
@@ -206,9 +200,7 @@ def _idle(
             idle.add(times[begin], times[end], row + lane, 1.0, text)
 
 
-def _stretches(
-    flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
-) -> list[tuple[int, int]]:
+def _stretches(flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff([False, *flags, False]))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 

@@ -87,11 +87,7 @@ def decision_button(
     """
     digests = tuple(revision.digest for _reference, revision in targets)
     draw = partial(
-        action_button,
-        label or advice or DECISIONS[wish].label,
-        key=key,
-        primary=primary,
-        wide=wide,
+        action_button, label or advice or DECISIONS[wish].label, key=key, primary=primary, wide=wide
     )
     is_done = advice == ADVICE_LABELS[WishKind.REJECT]
     asks = not is_done and (len(targets) != 1 or needs_confirmation(wish, targets[0][1]))

@@ -106,10 +106,7 @@ def worth_a_day(rows: Iterable[InboxRow]) -> float:
 
 
 def inbox_rows(
-    statuses: Iterable[FindingStatus],
-    *,
-    urgent: frozenset[str],
-    saved: Mapping[str, SavedSum],
+    statuses: Iterable[FindingStatus], *, urgent: frozenset[str], saved: Mapping[str, SavedSum]
 ) -> tuple[InboxRow, ...]:
     """Return the rows of findings; `urgent` are the references of those that cannot wait."""
     return tuple(

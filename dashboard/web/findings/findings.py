@@ -19,14 +19,7 @@ from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
 from dashboard.web.findings.idle_bar import plan_in_scope, show_idle_bar, show_idle_jobs
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
-from dashboard.web.frame.page import (
-    drawer,
-    empty_state,
-    export,
-    finding,
-    old_readings,
-    tense,
-)
+from dashboard.web.frame.page import drawer, empty_state, export, finding, old_readings, tense
 from data.base.counts import count_text
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN

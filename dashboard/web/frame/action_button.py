@@ -171,10 +171,7 @@ def _request(file: File) -> dict[str, str] | None:
 def _draw(key: str, hear: Callable[[], None], *, wide: bool = False, **data: Any) -> None:
     nothing = {"posts": [], "fields": [], "by": "", "primary": False, "disabled": False, "help": ""}
     _BUTTON(
-        key=key,
-        data=nothing | data,
-        width="stretch" if wide else "content",
-        on_answers_change=hear,
+        key=key, data=nothing | data, width="stretch" if wide else "content", on_answers_change=hear
     )
 
 

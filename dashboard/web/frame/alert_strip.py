@@ -8,12 +8,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.resources.alerts import UrgentFact, acknowledgements, urgent_facts
-from dashboard.web.access.identity import (
-    current_role,
-    current_world,
-    known_name,
-    remember_name,
-)
+from dashboard.web.access.identity import current_role, current_world, known_name, remember_name
 from dashboard.web.frame.action_button import Post, PressOutcome, action_button, name_field
 from dashboard.web.frame.page import table
 from data.base.clock import floor_to_slot

@@ -14,12 +14,7 @@ from dashboard.web.frame.scope import current_scope, scoped_jobs
 from dashboard.web.jobs.workload_forecast import ahead_table, show_path
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
-from data.records.forecasts import (
-    UNIT_OF,
-    GroupForecast,
-    GroupKind,
-    Quantity,
-)
+from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from forecasting.series.rack_series import rack_history
 
 _TITLES = {
