@@ -138,7 +138,7 @@ def urgent_facts(
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
-    facts = tuple(fact for fact in facts if fact.until is None or fact.until > now)
+    facts = tuple(fact for fact in facts if fact.until is None or fact.until >= now)
     taken = acknowledgements(reader)
     return tuple(sorted((_taken(fact, taken, now) for fact in facts), key=lambda fact: fact.order))
 

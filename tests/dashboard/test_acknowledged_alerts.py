@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from beds.api_clients import PROXY, clients, problem
 from beds.page_world import page_at, register_world
+from beds.stated_time import clock_at
 from factories import NOW, make_collected, make_samples
 from streamlit.testing.v1 import AppTest
 
@@ -78,13 +79,14 @@ def test_the_command_is_quiet_of_what_somebody_took_on(
     with open_store(store_url) as opened:
         collection(opened, SourceState.FAILED)
     words = ["--quiet", "--store", store_url]
-    assert main([*words, "urgent", "--format", "json"]) == 3
-    assert json.loads(capsys.readouterr().out)[0]["alert"] == ALERT
-    assert main([*words, "acknowledge", "source:none", "--by", "ann"]) == 1
-    assert main([*words, "acknowledge", ALERT, "--by", "ann"]) == 0
-    assert f"{ALERT} is acknowledged by ann" in capsys.readouterr().out
-    assert main([*words, "urgent", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["acknowledged_by"] == "ann"
+    with clock_at(NOW):
+        assert main([*words, "urgent", "--format", "json"]) == 3
+        assert json.loads(capsys.readouterr().out)[0]["alert"] == ALERT
+        assert main([*words, "acknowledge", "source:none", "--by", "ann"]) == 1
+        assert main([*words, "acknowledge", ALERT, "--by", "ann"]) == 0
+        assert f"{ALERT} is acknowledged by ann" in capsys.readouterr().out
+        assert main([*words, "urgent", "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["acknowledged_by"] == "ann"
 
 
 def test_the_address_of_an_alert_outlives_it(

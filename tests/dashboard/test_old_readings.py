@@ -99,9 +99,11 @@ def test_pages_speak_of_old_readings_in_the_past(
             }
             (answer,) = [text for text in said["overview"] if text.startswith("# ")]
             assert ("GPUs were allocated" in answer) is past
-            assert ("its plan has expired" in answer) is past
+            assert ("the last plan has expired" in answer) is past
             assert ("can be freed now" in answer) is not past
-            assert ("# No finding waits for a decision: 2 are expired." in said["findings"]) is past
+            assert (
+                "# No finding waits for a decision: 2 have expired." in said["findings"]
+            ) is past
             banners = [part.value for part in pages["overview"].warning]
             assert any("Run `trimtab doctor`" in text for text in banners) is past
             facts = urgent_facts(store.reader, now=at, settings=Settings())

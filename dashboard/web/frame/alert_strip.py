@@ -55,8 +55,8 @@ def alert_pill() -> None:
     label = count_text(len(new), "alert") if new else f"{count_text(len(facts), 'alert')} taken on"
     with st.popover(label, icon=":material/warning:", width="content"):
         lines = [_text_of(fact, whole=is_owner) for fact in (new or facts)[:_NAMED]]
-        if len(facts) > _NAMED:
-            lines.append(f"and {len(facts) - _NAMED} more")
+        if (more := len(facts) - len(lines)) > 0:
+            lines.append(f"and {more} more")
         ways = ["[what to do](admin)"]
         if any(fact.finding for fact in facts):
             ways.insert(0, "[in Findings](findings?urgent=yes)")
@@ -113,6 +113,7 @@ def urgent_section() -> None:
         _alert_card(alert, facts.get(alert))
     rows = [
         {
+            "alert": fact.alert,
             "finding": fact.finding or None,
             "what": fact.about,
             "why": fact.what,
@@ -121,7 +122,6 @@ def urgent_section() -> None:
             "until": fact.until,
             "owner": fact.owner,
             "acknowledged by": _took_on(fact),
-            "alert": fact.alert,
         }
         for fact in facts.values()
     ]

@@ -60,7 +60,7 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan |
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
-    no_plan = "its plan has expired" if old_readings() else "no plan has been made yet"
+    no_plan = "the last plan has expired" if old_readings() else "no plan has been made yet"
     rest = no_plan if plan is None else idle_answer(idle_sum(plan))
     finding(f"{usage}, {now['used_gpus']:,.1f} {are} in use{unknown}; {rest}.")
 
