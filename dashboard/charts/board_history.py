@@ -35,8 +35,8 @@ def board_history(history: pd.DataFrame) -> go.Figure:
             name = f"{profile} ({_instance})" if profile else "whole board"
             place: dict[str, Any] = {"legendgroup": str(_instance), "row": panel, "col": 1}
             colour = _LINES[number % len(_LINES)]
-            figures, shown = rows[column] * scale, panel == 1
-            draw_line(figure, times, figures, name, colour, showlegend=shown, **place)
+            figures, in_legend = rows[column] * scale, panel == 1
+            draw_line(figure, times, figures, name, colour, showlegend=in_legend, **place)
     for column, name, colour in heat:
         times = slots["slot_start"].dt.tz_localize(None)
         draw_line(figure, times, slots[column], name, colour, row=len(titles), col=1)

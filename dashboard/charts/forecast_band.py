@@ -36,8 +36,8 @@ def forecast_band(
     `steps` are the planned values per slot, in the axis' unit like `limit`.
     """
     figure = go.Figure()
-    measured = history["slot_start"].dt.tz_localize(None)
-    draw_line(figure, measured, history[column] * scale, "measured", USED)
+    past = history["slot_start"].dt.tz_localize(None)
+    draw_line(figure, past, history[column] * scale, "measured", USED)
     if forecast is not None:
         times = [at.replace(tzinfo=None) for at in forecast.slot_starts]
         if path is not None:

@@ -55,8 +55,8 @@ def replicas_against_need(history: pd.DataFrame, outlook: ServiceOutlook) -> go.
     there = [*history["replicas"], *(outlook.replicas for _end in until)]
     draw_line(figure, [*times, *until], there, "replicas there", USED, width=2, line=HV)
     if outlook.required_replicas:
-        ahead, needed = _ahead(outlook), outlook.required_replicas
-        draw_line(figure, ahead, needed, "replicas needed", PROPOSED, width=2, line=HV)
+        ahead, need = _ahead(outlook), outlook.required_replicas
+        draw_line(figure, ahead, need, "replicas needed", PROPOSED, width=2, line=HV)
     return dress(figure, y_title="replicas", height=260)
 
 

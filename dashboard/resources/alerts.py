@@ -139,8 +139,10 @@ def urgent_facts(
         *_budgets(reader, settings, now),
     )
     facts = tuple(fact for fact in facts if fact.until is None or fact.until >= now)
-    taken = acknowledgements(reader)
-    return tuple(sorted((_taken(fact, taken, now) for fact in facts), key=lambda fact: fact.order))
+    entries = acknowledgements(reader)
+    return tuple(
+        sorted((_taken_on(fact, entries, now) for fact in facts), key=lambda fact: fact.order)
+    )
 
 
 def acknowledgements(reader: StoreReader) -> dict[str, AuditEntry]:
@@ -148,8 +150,8 @@ def acknowledgements(reader: StoreReader) -> dict[str, AuditEntry]:
     return {entry.detail.partition(" ")[0]: entry for entry in reader.entries((ACKNOWLEDGED,))}
 
 
-def _taken(fact: UrgentFact, taken: Mapping[str, AuditEntry], now: datetime) -> UrgentFact:
-    entry = taken.get(fact.alert)
+def _taken_on(fact: UrgentFact, entries: Mapping[str, AuditEntry], now: datetime) -> UrgentFact:
+    entry = entries.get(fact.alert)
     if entry is None or now - entry.at >= fact.told_for:
         return fact
     return replace(fact, acknowledged_by=entry.actor, acknowledged_at=entry.at)

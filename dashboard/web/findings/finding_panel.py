@@ -64,7 +64,8 @@ def finding_panel(row: InboxRow) -> None:
                     way("job", "Open the job", job=revision.job_id)
                 st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
         before = "" if revision.is_advice else f"{markdown(revision.now.describe())} → "
-        st.markdown(f"{before}**{markdown(revision.summary)}**")
+        if before or revision.change:
+            st.markdown(f"{before}**{markdown(revision.summary)}**")
         _decisions(stored)
         if stored.state in OPEN:
             under_way(stored)

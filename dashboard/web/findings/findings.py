@@ -38,8 +38,8 @@ def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
-        else f"No finding waits for a decision: {count_text(expired, 'has', 'have')} expired."
-        if (expired := sum(row.expired for row in rows)) and old_readings()
+        else f"No finding waits for a decision: {count_text(late, 'has', 'have')} expired."
+        if (late := sum(row.expired for row in rows)) and old_readings()
         else tense("No finding waits for a decision.", "Nothing would have been recommended.")
     )
 

@@ -83,8 +83,8 @@ def _alert_card(alert: str, fact: UrgentFact | None) -> None:
         st.markdown(
             f"**{markdown(fact.about)}**: {markdown(fact.what)}. {markdown(fact.next_step)}"
         )
-        if taken := _took_on(fact):
-            st.write(markdown(f"Acknowledged by {taken}."))
+        if person := _took_on(fact):
+            st.write(markdown(f"Acknowledged by {person}."))
             return
         action_button(
             "Acknowledge",

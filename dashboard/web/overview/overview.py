@@ -78,13 +78,13 @@ def history_line(end: datetime, hours: float) -> None:
     """Say what is foreseen from when on, while the history is too short for a picture of it."""
     start = end - timedelta(hours=hours)
     idle = settings.planning.reclaim_idle_hours
-    own, reclaim = (
+    forecasts, reclaim = (
         f"{start + timedelta(hours=after):%Y-%m-%d %H:%M} UTC ({after:g} h)"
         for after in (MIN_HISTORY_HOURS, idle)
     )
     st.write(
         f"History {60 * hours:.0f} min → reclaim of idle GPUs at "
-        f"{reclaim} → forecasts and right-sizing by a job's own history at {own}."
+        f"{reclaim} → forecasts and right-sizing by a job's own history at {forecasts}."
     )
 
 
@@ -155,8 +155,8 @@ if not empty_state():
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
     if len(fleet) < 2:
-        seen = sum(row.board_hours for row in day.rows if row.holder is not Holder.MISSING)
-        history_line(end, seen / now["boards"])
+        length = sum(row.board_hours for row in day.rows if row.holder is not Holder.MISSING)
+        history_line(end, length / now["boards"])
     else:
         chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
         count, skipped = reader.forecast_counts()
