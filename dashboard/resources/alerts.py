@@ -50,7 +50,7 @@ HOT_CELSIUS, HOT_MEMORY_CELSIUS = 85.0, 95.0
 _TOO_HOT, _ABOVE_PEERS = 5.0, 10.0
 """Degrees above what is hot, or above the peers of a hot one: at work all of a model may be hot."""
 _LIKELY = 0.5
-"""The chance from which a lack of memory is an alert; a lower one is advice."""
+"""The chance from which a lack of memory is an alert, half of it within the hour; else advice."""
 MEMORY_FAILS = "memory cannot be repaired"
 _COOL = "check fans, airflow and power supplies of the node"
 _RESET = "drain the node and reset the board; what ran on it may have wrong results"
@@ -335,8 +335,7 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     expected = [
         finding
         for finding in reader.memory_outlook() or ()
-        if finding.outlook is MemoryOutlook.RUNS_OUT
-        and (finding.probability is None or finding.probability >= _LIKELY)
+        if finding.outlook is MemoryOutlook.RUNS_OUT and _is_likely(finding, now)
     ]
     if not expected:
         return
@@ -350,6 +349,11 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
         job = reader.job(finding.job_id)
         owner = "" if job is None else job.owner
         yield replace(_runs_out(finding, helps.get(finding.job_id), owner), until=until)
+
+
+def _is_likely(finding: MemoryFinding, now: datetime) -> bool:
+    is_soon = finding.at is not None and finding.at - now <= timedelta(hours=1)
+    return finding.probability is None or finding.probability >= _LIKELY / (1 + is_soon)
 
 
 def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None, owner: str) -> UrgentFact:
