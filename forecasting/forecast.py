@@ -9,6 +9,7 @@ import pandas as pd
 from data.base.units import SECONDS_PER_HOUR
 from data.facts.jobs import Job, WorkloadKind
 from data.records.forecasts import (
+    MIN_HISTORY_HOURS,
     DemandForecast,
     ForecastSkipped,
     QuantilePath,
@@ -17,7 +18,7 @@ from data.records.forecasts import (
 )
 from data.settings.all_settings import PlanningSettings
 from forecasting.jobs.forecast_path import PathTask, path_of
-from forecasting.jobs.job_tasks import MIN_HISTORY_HOURS, JobTask, first_slot_after, job_tasks
+from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
 from forecasting.jobs.path_pool import paths_of
 from forecasting.models.cold_start import MODEL as BORROWED
 from forecasting.models.cold_start import borrowed

@@ -1,10 +1,12 @@
 """One board over time: work, memory against its limit, power, heat; a line per MIG instance."""
 
+from typing import Any
+
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.palette import NAMELESS, PROBLEM, PROPOSED, SEASONAL, USED, dress
+from dashboard.charts.palette import NAMELESS, PROBLEM, PROPOSED, SEASONAL, USED, draw_line, dress
 
 _LINES = (USED, PROPOSED, SEASONAL, NAMELESS, "#E69F00", "#D55E00", "#999999")
 _PANELS = (
@@ -30,29 +32,14 @@ def board_history(history: pd.DataFrame) -> go.Figure:
         profile = rows["mig_profile"].iloc[-1]
         times = rows["slot_start"].dt.tz_localize(None)
         for panel, (column, _title, scale) in enumerate(_PANELS, start=1):
-            figure.add_scatter(
-                x=times,
-                y=rows[column] * scale,
-                name=f"{profile} ({_instance})" if profile else "whole board",
-                legendgroup=str(_instance),
-                showlegend=panel == 1,
-                mode="lines",
-                connectgaps=False,
-                line={"color": _LINES[number % len(_LINES)], "width": 1.5},
-                row=panel,
-                col=1,
-            )
+            name = f"{profile} ({_instance})" if profile else "whole board"
+            place: dict[str, Any] = {"legendgroup": str(_instance), "row": panel, "col": 1}
+            colour = _LINES[number % len(_LINES)]
+            figures, in_legend = rows[column] * scale, panel == 1
+            draw_line(figure, times, figures, name, colour, showlegend=in_legend, **place)
     for column, name, colour in heat:
-        figure.add_scatter(
-            x=slots["slot_start"].dt.tz_localize(None),
-            y=slots[column],
-            name=name,
-            mode="lines",
-            connectgaps=False,
-            line={"color": colour, "width": 1.5},
-            row=len(titles),
-            col=1,
-        )
+        times = slots["slot_start"].dt.tz_localize(None)
+        draw_line(figure, times, slots[column], name, colour, row=len(titles), col=1)
     limit = history["memory_total_mib"].max() / 1024
     if limit == limit:
         figure.add_hline(y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1}, row=2, col=1)

@@ -114,9 +114,7 @@ _FEW = 16
 """Up to so many bars a note fits above one."""
 
 
-def _layers(
-    parts: Sequence[StackPart],
-) -> list[tuple[str, str, str, set[tuple[str, str]]]]:
+def _layers(parts: Sequence[StackPart]) -> list[tuple[str, str, str, set[tuple[str, str]]]]:
     """Return (title, colour, hatching, members) of every layer, from the bottom up."""
     sizes: dict[str, float] = {}
     for stack_part in parts:

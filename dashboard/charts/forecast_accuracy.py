@@ -5,13 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.palette import (
-    FREE,
-    IDLE,
-    PROBLEM,
-    USED,
-    dress,
-)
+from dashboard.charts.palette import FREE, IDLE, PROBLEM, USED, dress
 from data.records.forecasts import LeadMeans
 
 NOMINAL_PERCENT = 80
@@ -28,13 +22,7 @@ def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
         ("seasonal naive", IDLE, [lead.seasonal_naive_ratio for lead in leads]),
     ):
         figure.add_scatter(
-            x=names,
-            y=ratios,
-            name=name,
-            mode="lines+markers",
-            line={"color": colour},
-            row=1,
-            col=1,
+            x=names, y=ratios, name=name, mode="lines+markers", line={"color": colour}, row=1, col=1
         )
     figure.add_scatter(
         x=names,

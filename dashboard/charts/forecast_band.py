@@ -6,7 +6,17 @@ from datetime import datetime
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import BANDS, FORECAST, PROBLEM, PROPOSED, USED, dress, faded
+from dashboard.charts.palette import (
+    BANDS,
+    FORECAST,
+    HV,
+    PROBLEM,
+    PROPOSED,
+    USED,
+    draw_line,
+    dress,
+    faded,
+)
 from data.records.forecasts import DemandForecast, GroupForecast, QuantilePath
 
 
@@ -26,26 +36,14 @@ def forecast_band(
     `steps` are the planned values per slot, in the axis' unit like `limit`.
     """
     figure = go.Figure()
-    figure.add_scatter(
-        x=history["slot_start"].dt.tz_localize(None),
-        y=history[column] * scale,
-        name="measured",
-        mode="lines",
-        line={"color": USED, "width": 1.5},
-        connectgaps=False,
-    )
+    past = history["slot_start"].dt.tz_localize(None)
+    draw_line(figure, past, history[column] * scale, "measured", USED)
     if forecast is not None:
         times = [at.replace(tzinfo=None) for at in forecast.slot_starts]
         if path is not None:
             add_band(figure, times, path, scale)
         if steps is not None:
-            figure.add_scatter(
-                x=times,
-                y=list(steps),
-                name="plan",
-                mode="lines",
-                line={"color": PROPOSED, "width": 2.5, "shape": "hv"},
-            )
+            draw_line(figure, times, list(steps), "plan", PROPOSED, width=2.5, line=HV)
     if limit is not None:
         figure.add_hline(
             y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1.5}, annotation_text="limit"

@@ -14,6 +14,7 @@ from dashboard.charts.palette import (
     PROBLEM,
     PROPOSED,
     USED,
+    draw_line,
     dress,
     faded,
     safe,
@@ -56,14 +57,7 @@ def phase_segments(
         ]
         if blocks:
             _add_blocks(figure, kind, blocks, top=_top(values))
-    figure.add_scatter(
-        x=naive,
-        y=list(values),
-        name="measured",
-        mode="lines",
-        line={"color": USED, "width": 1.5},
-        connectgaps=False,
-    )
+    draw_line(figure, naive, list(values), "measured", USED)
     if phases.plateau is not None:
         figure.add_hline(
             y=phases.plateau, line={"color": USED, "dash": "dot", "width": 1}, opacity=0.6
@@ -119,16 +113,8 @@ def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figur
             ("gpu_hours", "held", FREE),
             ("used_gpu_hours", "used", PROPOSED if job_id == this else USED),
         ):
-            figure.add_scatter(
-                x=since,
-                y=rows[column],
-                name=name,
-                mode="lines",
-                line={"color": colour, "width": 1.5},
-                showlegend=panel == 1,
-                row=1,
-                col=panel,
-            )
+            place = {"showlegend": panel == 1, "row": 1, "col": panel}
+            draw_line(figure, since, rows[column], name, colour, **place)
     dress(figure, y_title="GPUs", height=240)
     figure.update_xaxes(title="hours since start")
     # Above the runs' names, which stand where the legend of other charts is.

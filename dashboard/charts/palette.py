@@ -43,6 +43,18 @@ def hatched(colour: str, shape: str) -> dict[str, Any]:
     return {"color": colour, "pattern": pattern}
 
 
+def draw_line(
+    figure: go.Figure, x: Any, y: Any, name: str, colour: str, *, width: float = 1.5, **more: Any
+) -> None:
+    """Draw a line whose gaps stay gaps; `more` are further words of the trace."""
+    line = {"color": colour, "width": width} | more.pop("line", {})
+    figure.add_scatter(x=x, y=y, name=name, mode="lines", line=line, connectgaps=False, **more)
+
+
+HV = {"shape": "hv"}
+"""The line of what holds until it changes."""
+
+
 def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
     """Return the figure with the common layout: units on the axis, legend on top, UTC below."""
     figure.update_layout(

@@ -8,7 +8,18 @@ from datetime import datetime, timedelta
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FORECAST, FREE, PROBLEM, PROPOSED, USED, dress, faded, safe
+from dashboard.charts.forecast_band import draw_band
+from dashboard.charts.palette import (
+    FREE,
+    HV,
+    PROBLEM,
+    PROPOSED,
+    USED,
+    draw_line,
+    dress,
+    faded,
+    safe,
+)
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, NodePlan, Plan
 
@@ -30,13 +41,7 @@ class _Blocks:
     job: list[list[str] | None] = field(default_factory=list)
 
     def add(
-        self,
-        begin: datetime,
-        end: datetime,
-        base: float,
-        height: float,
-        text: str,
-        job: str = "",
+        self, begin: datetime, end: datetime, base: float, height: float, text: str, job: str = ""
     ) -> None:
         self.begin.append(begin)
         self.length.append((end - begin).total_seconds() * 1000)
@@ -195,9 +200,7 @@ def _idle(
             idle.add(times[begin], times[end], row + lane, 1.0, text)
 
 
-def _stretches(
-    flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
-) -> list[tuple[int, int]]:
+def _stretches(flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff([False, *flags, False]))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -286,41 +289,8 @@ def capacity_band(
     figure = go.Figure()
     if demand is not None:
         times, low, middle, high = demand
-        figure.add_scatter(x=times, y=high, mode="lines", line={"width": 0}, showlegend=False,
-                           hovertemplate="q90 %{y:.1f} GPUs")  # fmt: skip
-        figure.add_scatter(
-            x=times,
-            y=low,
-            name="demand, q10–q90",
-            mode="lines",
-            line={"width": 0},
-            fill="tonexty",
-            fillcolor=faded(FORECAST, 0.4),
-            hovertemplate="q10 %{y:.1f} GPUs",
-        )
-        figure.add_scatter(
-            x=times,
-            y=middle,
-            name="demand, q50",
-            mode="lines",
-            line={"color": FORECAST, "width": 2},
-            hovertemplate="%{y:.1f} GPUs",
-        )
+        draw_band(figure, times, (low, high), middle, "demand, q10–q90")
     starts = [at.replace(tzinfo=None) for at in plan.slot_starts]
-    figure.add_scatter(
-        x=starts,
-        y=list(planned),
-        name="planned",
-        mode="lines",
-        line={"color": PROPOSED, "width": 2.5, "shape": "hv"},
-        hovertemplate="%{y:.1f} GPUs",
-    )
-    figure.add_scatter(
-        x=starts,
-        y=[capacity] * len(starts),
-        name="capacity",
-        mode="lines",
-        line={"color": PROBLEM, "width": 1.5, "dash": "dash"},
-        hovertemplate="%{y:.0f} GPUs",
-    )
+    draw_line(figure, starts, list(planned), "planned", PROPOSED, width=2.5, line=HV)
+    draw_line(figure, starts, [capacity] * len(starts), "capacity", PROBLEM, line={"dash": "dash"})
     return dress(figure, y_title="GPUs", height=280)

@@ -5,12 +5,11 @@ Both pictures have the same time axis: what was read, and the slots ahead.
 
 from datetime import datetime
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.forecast_band import draw_band
-from dashboard.charts.palette import PROBLEM, PROPOSED, SEASONAL, USED, dress
+from dashboard.charts.palette import HV, PROBLEM, PROPOSED, SEASONAL, USED, draw_line, dress
 from data.records.serving import ServiceOutlook
 
 
@@ -21,7 +20,7 @@ def demand_against_capacity(history: pd.DataFrame, outlook: ServiceOutlook) -> g
     """
     figure = go.Figure()
     times = _naive(history["slot_start"])
-    _line(figure, times, history["requests_per_second"], "requests/s", USED)
+    draw_line(figure, times, history["requests_per_second"], "requests/s", USED)
     late = history[history["is_late"].astype(bool) & history["requests_per_second"].notna()]
     if len(late):
         figure.add_scatter(
@@ -37,13 +36,14 @@ def demand_against_capacity(history: pd.DataFrame, outlook: ServiceOutlook) -> g
     carried = history["carried_per_second"].tolist()
     until = _ahead(outlook)[-1:]
     if outlook.carried_per_second is not None:
-        _line(
+        draw_line(
             figure,
             [*times, *until],
             [*carried, *(outlook.carried_per_second for _end in until)],
             "replicas there carry",
             SEASONAL,
-            steps=True,
+            width=2,
+            line=HV,
         )
     return dress(figure, y_title="requests/s", height=300)
 
@@ -53,32 +53,11 @@ def replicas_against_need(history: pd.DataFrame, outlook: ServiceOutlook) -> go.
     figure = go.Figure()
     times, until = _naive(history["slot_start"]), _ahead(outlook)[-1:]
     there = [*history["replicas"], *(outlook.replicas for _end in until)]
-    _line(figure, [*times, *until], there, "replicas there", USED, steps=True)
+    draw_line(figure, [*times, *until], there, "replicas there", USED, width=2, line=HV)
     if outlook.required_replicas:
-        _line(
-            figure,
-            _ahead(outlook),
-            outlook.required_replicas,
-            "replicas needed",
-            PROPOSED,
-            steps=True,
-        )
+        ahead, need = _ahead(outlook), outlook.required_replicas
+        draw_line(figure, ahead, need, "replicas needed", PROPOSED, width=2, line=HV)
     return dress(figure, y_title="replicas", height=260)
-
-
-def _line(
-    figure: go.Figure,
-    times: list[datetime],
-    values: object,
-    name: str,
-    colour: str,
-    *,
-    steps: bool = False,
-) -> None:
-    line = {"color": colour, "width": 2 if steps else 1.5, "shape": "hv" if steps else "linear"}
-    figure.add_scatter(
-        x=times, y=np.asarray(values), name=name, mode="lines", line=line, connectgaps=False
-    )
 
 
 def _naive(times: "pd.Series[pd.Timestamp]") -> list[datetime]:

@@ -124,11 +124,11 @@ def may_look(
     )
 
 
-def why_not_submit(person: Person, access: AccessSettings) -> str:
-    """Return the reason that the person may not submit jobs from the page, '' for none."""
+def why_not_act(person: Person, access: AccessSettings, verb: str) -> str:
+    """Return the reason that the person, who looks alone, may not do it, '' for none."""
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
-        return f"{person.name} is {role or 'none'}: only owners, approvers and admins submit"
+        return f"{person.name} is {role or 'none'}: only owners, approvers and admins {verb}"
     return _ONLY_LOOKS.format(person.name) * _only_looks(person, access)
 
 
@@ -141,16 +141,18 @@ def why_not(
     approving: bool = False,
 ) -> str:
     """Return the reason that the person may not decide about this recommendation, '' for none."""
-    role = role_of(person, access)
-    if role not in ("owner", "approver", "admin"):
-        return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"
-    if _only_looks(person, access):
-        return _ONLY_LOOKS.format(person.name)
-    if role == "owner" and not owns(person, access, recommendation, job):
+    if refusal := why_not_act(person, access, "decide"):
+        return refusal
+    if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):
         return f"{person.name} may decide about their own jobs only"
     if approving and access.four_eyes and _may_own(person, recommendation, job):
         return f"{person.name} owns the job: with access.four_eyes somebody else approves"
     return ""
+
+
+def why_not_submit(person: Person, access: AccessSettings) -> str:
+    """Return the reason that the person may not submit jobs from the page, '' for none."""
+    return why_not_act(person, access, "submit")
 
 
 def require_right(

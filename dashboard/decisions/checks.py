@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 LOCAL = AccessSettings()
 
 
-def _require_person(by: str | Person) -> Person:
+def require_person(by: str | Person) -> Person:
+    """Return who decides, a typed name tidied. Errors: ChangeRefusedError for no name."""
     person = Person(name=by) if isinstance(by, str) else by
     # A signed-in name is who it is, to the character; what was typed is tidied.
     signed_in = person.via in ("proxy", "oidc", "token", "slack", "teams")
@@ -62,7 +63,7 @@ def allowed(
     Errors: StoreError, ChangeRefusedError.
     """
     stored = as_proposed_now(store, id_or_digest, now)
-    person = _require_person(by)
+    person = require_person(by)
     recommendation = stored.recommendation
     job = store.reader.job(recommendation.job_id)
     if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):

@@ -9,19 +9,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.figures import figure_text, range_text
+from dashboard.common.rights import why_not_act
+from dashboard.common.stale_readings import WAY_OUT, why_too_old
+from dashboard.decisions.checks import require_person
+from dashboard.decisions.requests import MAX_REMARK
+from dashboard.decisions.service import DecisionService
 from data.base.counts import count_text
-from data.base.errors import NotKnownError
+from data.base.errors import NotAllowedError, NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.facts.fleet import SourceState
 from data.records.actions import FOR_MEMORY
+from data.records.commands import AuditEntry, Person
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader
 from data.store.handles.tenant_reader import OwnedReader
+from data.store.record.report_log import ACKNOWLEDGED
 
 if TYPE_CHECKING:
     from dashboard.accounting.cost.budgets import BudgetRow
@@ -39,6 +49,8 @@ HOT_CELSIUS, HOT_MEMORY_CELSIUS = 85.0, 95.0
 """Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
 _TOO_HOT, _ABOVE_PEERS = 5.0, 10.0
 """Degrees above what is hot, or above the peers of a hot one: at work all of a model may be hot."""
+_LIKELY = 0.5
+"""The chance from which a lack of memory is an alert, half of it within the hour; else advice."""
 MEMORY_FAILS = "memory cannot be repaired"
 _COOL = "check fans, airflow and power supplies of the node"
 _RESET = "drain the node and reset the board; what ran on it may have wrong results"
@@ -65,6 +77,7 @@ class UrgentFact:
     shown (`happened`); it ends by `until` unless it is seen again, None: when its cause ends.
     `owner` is whose job it is about, '' of none. `finding` and `digest` name the recommendation
     that helps, '' where none does. `tenant` is whose budget it is about, '' of all else.
+    `acknowledged_by` has taken it on at `acknowledged_at`, '' while nobody has.
     """
 
     key: str
@@ -79,6 +92,13 @@ class UrgentFact:
     finding: str = ""
     digest: str = ""
     tenant: str = ""
+    acknowledged_by: str = ""
+    acknowledged_at: datetime | None = None
+
+    @property
+    def alert(self) -> str:
+        """Its key as addresses and commands have it, without a blank."""
+        return quote(self.key, safe=":/")
 
     @property
     def order(self) -> tuple[bool, bool, float, str]:
@@ -88,7 +108,10 @@ class UrgentFact:
 
     @property
     def told_for(self) -> timedelta:
-        """For how long people are not told of it again: a budget's key is of its month."""
+        """For how long people are not told of it again, and an acknowledgement holds.
+
+        A budget's key is of its month.
+        """
         return _MONTH if self.tenant else _DAY
 
     @property
@@ -110,12 +133,59 @@ def urgent_facts(
     facts = (
         *_failed_boards(reader, now),
         *_unwell_boards(reader, now),
-        *_sources(reader),
+        *_sources(reader, now),
         *_changes(reader, now),
         *_memory(reader, now),
         *_budgets(reader, settings, now),
     )
-    return tuple(sorted(facts, key=lambda fact: fact.order))
+    facts = tuple(fact for fact in facts if fact.until is None or fact.until >= now)
+    entries = acknowledgements(reader)
+    return tuple(
+        sorted((_taken_on(fact, entries, now) for fact in facts), key=lambda fact: fact.order)
+    )
+
+
+def acknowledgements(reader: StoreReader) -> dict[str, AuditEntry]:
+    """Return the latest acknowledgement of each alert, by its key as addresses have it."""
+    return {entry.detail.partition(" ")[0]: entry for entry in reader.entries((ACKNOWLEDGED,))}
+
+
+def _taken_on(fact: UrgentFact, entries: Mapping[str, AuditEntry], now: datetime) -> UrgentFact:
+    entry = entries.get(fact.alert)
+    if entry is None or now - entry.at >= fact.told_for:
+        return fact
+    return replace(fact, acknowledged_by=entry.actor, acknowledged_at=entry.at)
+
+
+class AlertWish(BaseModel):
+    """An alert that a person takes on, by its key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alert: Annotated[str, Field(max_length=2000)]
+    comment: Annotated[str, Field(max_length=MAX_REMARK, description="what is done")] = ""
+
+
+def acknowledge(
+    service: DecisionService, reader: StoreReader, wish: AlertWish, by: Person
+) -> UrgentFact:
+    """Record that a person takes an alert on; `reader` is that of what they may see.
+
+    Errors: NotAllowedError, ChangeRefusedError without a name, NotKnownError for no alert of now.
+    """
+    settings, now, person = service.settings(), service.clock(), require_person(by)
+    if refusal := why_not_act(person, settings.access, "acknowledge alerts"):
+        raise NotAllowedError(refusal, "Ask an approver, or have the access settings changed.")
+    facts = {fact.alert: fact for fact in urgent_facts(reader, now=now, settings=settings)}
+    fact = facts.get(wish.alert)
+    if fact is None:
+        raise NotKnownError(f"{wish.alert!r} is no alert of now", "`trimtab urgent` lists them.")
+    comment = f" ({wish.comment})" if wish.comment else ""
+    service.store.report_log.tell(
+        "", (), event=ACKNOWLEDGED, digest=fact.digest, detail=f"{fact.alert} {fact.about}: "
+        f"{fact.what}{comment}", now=now, actor=person.name,
+    )  # fmt: skip
+    return replace(fact, acknowledged_by=person.name, acknowledged_at=now)
 
 
 def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
@@ -201,10 +271,24 @@ def _ills(board: Mapping[Any, Any]) -> Iterator[tuple[str, AlertKind, str, str]]
         yield "hot", AlertKind.HEAT, f"its memory is at {memory:.0f} °C", _COOL
 
 
-def _sources(reader: StoreReader) -> Iterator[UrgentFact]:
-    """Yield the sources that failed in the latest collection; to an owner they are not named."""
+def _sources(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the sources that failed in the latest collection, and readings that are too old.
+
+    To an owner they are not named.
+    """
     if isinstance(reader, OwnedReader):
         return
+    latest = reader.latest_sample_at()
+    if reason := why_too_old(reader, as_of=latest, now=now):
+        yield UrgentFact(
+            key="source:",
+            kind=AlertKind.SOURCE,
+            about="readings",
+            what=reason,
+            next_step=f"What to do: {WAY_OUT}",
+            at=latest,
+            happened=True,
+        )
     for report in reader.source_reports():
         if report.state is SourceState.FAILED:
             yield UrgentFact(
@@ -251,10 +335,11 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     expected = [
         finding
         for finding in reader.memory_outlook() or ()
-        if finding.outlook is MemoryOutlook.RUNS_OUT
+        if finding.outlook is MemoryOutlook.RUNS_OUT and _is_likely(finding, now)
     ]
     if not expected:
         return
+    until = (reader.latest_sample_at() or now) + _SLOWED_SINCE
     helps = {
         stored.recommendation.job_id: stored
         for stored in reader.current_recommendations(now=now)
@@ -262,7 +347,13 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     }
     for finding in expected:
         job = reader.job(finding.job_id)
-        yield _runs_out(finding, helps.get(finding.job_id), "" if job is None else job.owner)
+        owner = "" if job is None else job.owner
+        yield replace(_runs_out(finding, helps.get(finding.job_id), owner), until=until)
+
+
+def _is_likely(finding: MemoryFinding, now: datetime) -> bool:
+    is_soon = finding.at is not None and finding.at - now <= timedelta(hours=1)
+    return finding.probability is None or finding.probability >= _LIKELY / (1 + is_soon)
 
 
 def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None, owner: str) -> UrgentFact:

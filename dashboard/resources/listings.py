@@ -186,6 +186,7 @@ LISTINGS: Mapping[str, Listing] = {
         about="Alerts: hardware, heat, failed sources and changes, memory that runs out, budgets",
         kind=UrgentRow,
         read=lambda view: urgent_facts(view.reader, now=view.clock(), settings=view.settings),
+        of_record=True,
         key=lambda fact: fact.order,
         row=partial(row_of, UrgentRow),
         empty="Nothing is urgent.",

@@ -150,8 +150,10 @@ class UrgentRow:
     """An alert. `at` is when it is expected, or was first shown where it `happened`.
 
     It ends by `until`, None: when its cause ends. `owner` is whose job or budget it is about.
+    `alert` is its key; `acknowledged_by` has taken it on, '' while nobody has.
     """
 
+    alert: str
     kind: str
     about: str
     what: str
@@ -161,6 +163,8 @@ class UrgentRow:
     until: datetime | None
     owner: str
     finding: str
+    acknowledged_by: str
+    acknowledged_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

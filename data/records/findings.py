@@ -16,12 +16,13 @@ _REFERENCE = re.compile(r"\s*tt-([1-9]\d{0,17})\s*", re.IGNORECASE)
 
 
 class DismissalReason(StrEnum):
-    """The reason for the dismissal of a finding."""
+    """The reason for the dismissal of a finding; DONE: a person did by hand what it says."""
 
     FALSE_POSITIVE = "false-positive"
     ACCEPTED_RISK = "accepted-risk"
     PLANNED_ELSEWHERE = "planned-elsewhere"
     NOT_NOW = "not-now"
+    DONE = "done"
 
 
 class FindingEventKind(StrEnum):

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from data.records.recommendations import Range
 
+MIN_HISTORY_HOURS = 6.0
+"""Fewer show no course of a day: a job then borrows the forecast of similar ones."""
+
 
 class Quantity(StrEnum):
     """A quantity that is forecast; the value is the history column."""

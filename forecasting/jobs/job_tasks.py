@@ -13,12 +13,15 @@ from data.boards.unplanned_jobs import is_quiet, quiet_seconds
 from data.facts.job_history import NO_HISTORY, JobHistory, job_histories
 from data.facts.jobs import Job, JobState
 from data.records.feasible_changes import AUTOSCALERS
-from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
+from data.records.forecasts import (
+    JOB_QUANTITIES,
+    MIN_HISTORY_HOURS,
+    ForecastSkipped,
+    Quantity,
+)
 from data.settings.all_settings import PlanningSettings
 from forecasting.series.demand_series import DemandSeries, Values, regular_series
 
-MIN_HISTORY_HOURS = 6.0
-"""Fewer show no course of a day: a job then borrows the forecast of similar ones."""
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 

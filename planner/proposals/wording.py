@@ -86,6 +86,10 @@ def loses_a_run(proposal: Proposal) -> bool:
     return not waits_for_start(proposal.job.demand.job) and any(part.at_worst for part in parts)
 
 
+def _gpus(boards: float) -> str:
+    return f"{boards:g} GPU{'' if boards == 1 else 's'}"
+
+
 def _loses_work(proposal: Proposal) -> str:
     standing = proposal.job.demand.standing
     lost = standing.lost
@@ -96,14 +100,14 @@ def _loses_work(proposal: Proposal) -> str:
     if stops and hours and lost.at_worst and not waits_for_start(proposal.job.demand.job):
         return (
             f" Nothing says that it writes checkpoints: if its work returns, up to all {hours:.1f} "
-            f"h of its run on {proposal.present.boards:g} GPUs before the present rest are done "
+            f"h of its run on {_gpus(proposal.present.boards)} before the present rest are done "
             "again, which the saving counts by that chance."
         )
     if not loses_a_run(proposal):
         return ""
     return (
         f" Risk: nothing says that it writes checkpoints, so that up to all {lost.hours:.1f} h of "
-        f"its run on {proposal.present.boards:g} GPUs may be lost and done again: that is counted."
+        f"its run on {_gpus(proposal.present.boards)} may be lost and done again: that is counted."
     )
 
 

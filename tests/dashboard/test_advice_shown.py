@@ -1,11 +1,25 @@
 """Advice reaches people whole: on the command line, on cards, and never as a change file."""
 
+import json
+import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from factories import H100, NOW, make_range, make_recommendation
+from beds.page_world import page_at, register_world
+from beds.stores import cycle
+from factories import (
+    H100,
+    NOW,
+    make_collected,
+    make_range,
+    make_recommendation,
+    make_samples,
+)
+from streamlit.testing.v1 import AppTest
 
 from dashboard.apply.worker.change_file import change_for
 from dashboard.web.findings import finding_panel
@@ -18,6 +32,8 @@ from data.facts.jobs import Platform
 from data.records.actions import ADVICE, Action
 from data.records.plans import Configuration
 from data.records.recommendations import Range, Recommendation, Transition
+from data.settings.all_settings import Settings
+from data.store import open_store
 from data.store.engine.record_json import from_json, to_json
 
 
@@ -89,3 +105,44 @@ def test_a_shared_board_counts_half() -> None:
     half = Configuration(gpu_model=H100, gpu_count=1, shared_with="a/y")
     assert boards_of(half, catalogue=load_gpu_catalogue()) == 0.5
     assert half.describe() == f"1 × {H100} shared with a/y"
+
+
+def buttons(app: AppTest) -> dict[str, Any]:
+    """What the buttons of a page post, by their label."""
+    assert not app.exception
+    drawn = [json.loads(part.proto.json) for part in app.get("bidi_component")]
+    return {button["label"]: button["posts"] for button in drawn}
+
+
+@pytest.mark.parametrize("person", ["", "ann"])
+def test_advice_has_its_own_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, person: str
+) -> None:
+    """*Done* posts where the person is known, *Not now* asks until when; it has no price."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    advice = make_recommendation(action=Action.ADD_GPUS, change="move both jobs")
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(make_collected(make_samples(minutes=1)))
+        cycle(store, 0, advice, make_recommendation(job_id="search/other"), at=NOW)
+        register_world(store, Settings(), clock=lambda: NOW)
+        kinds = {row.recommendation.action: row for row in store.reader.recommendations(now=NOW)}
+        stored, change = kinds[Action.ADD_GPUS], kinds[make_recommendation().action]
+        app = page_at("findings", finding=stored.reference)
+        app.session_state["person"] = person
+        posts = buttons(app.run())
+        (rows,) = [part.value for part in app.dataframe if "finding" in part.value.columns]
+        other = buttons(page_at("findings", finding=change.reference).run())
+    assert {"Done", "Not now"} <= posts.keys()
+    assert not {"Done", "Not now"} & other.keys()
+    assert not {"Approve", "Dismiss", "Snooze"} & posts.keys()
+    path = f"api/v1/findings/{stored.recommendation.digest}/decisions"
+    body = {"decision": "reject", "reason": "done"}
+    assert [(post["path"], post["body"]) for post in posts["Done"]] == [(path, body)] * bool(person)
+    assert posts["Not now"] == []
+    text = "\n".join(str(part.value) for part in (*app.markdown, *app.caption))
+    assert "rolled back" not in text
+    assert f"**{stored.recommendation.summary}**" in text
+    assert " → " not in text
+    money = rows.set_index("finding")["EUR/day"]
+    assert pd.isna(money[stored.reference])
+    assert f"save {money[change.reference]:,.0f} EUR a day" in text

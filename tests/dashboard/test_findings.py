@@ -137,19 +137,19 @@ def test_a_dismissal_is_counted_by_its_reason(store: Store) -> None:
         *(
             make_recommendation(job_id=f"a/{number}", action=kind)
             for kind in kinds
-            for number in range(4)
+            for number in range(len(DismissalReason))
         ),
     )
     now = NOW + HOUR
     for recommendation, reason in zip(made, (*DismissalReason, None), strict=False):
         approvals.reject(store, recommendation.digest, by="Kim", now=now, reason=reason)
-    findings.snooze(store, made[5].digest, by="Kim", now=now, until=now + DAY)
+    findings.snooze(store, made[6].digest, by="Kim", now=now, until=now + DAY)
     rows = {row["kind"]: row for row in outcome_rows(findings_now(store.reader, now=now))}
     fewer, reclaim = rows["fewer-gpus"], rows["reclaim"]
-    assert [fewer[reason.replace("-", " ")] for reason in DismissalReason] == [1, 1, 1, 1]
-    assert (fewer["found"], fewer["dismissed"], fewer["no reason"]) == (4, 4, 0)
+    assert [fewer[reason.replace("-", " ")] for reason in DismissalReason] == [1] * 5
+    assert (fewer["found"], fewer["dismissed"], fewer["no reason"]) == (5, 5, 0)
     counted = ("found", "dismissed", "no reason", "snoozed", "open")
-    assert [reclaim[name] for name in counted] == [4, 1, 1, 1, 2]
+    assert [reclaim[name] for name in counted] == [5, 1, 1, 1, 3]
 
 
 def test_a_dismissed_finding_is_reopened(store: Store) -> None:

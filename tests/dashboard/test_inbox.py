@@ -26,7 +26,7 @@ from dashboard.web.findings.finding_rows import (
 )
 from data.facts.cluster_names import MAIN
 from data.records.actions import Action, Risk
-from data.records.findings import Finding
+from data.records.findings import DismissalReason, Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
 from data.store import StoredRecommendation
 
@@ -165,6 +165,8 @@ def test_a_row_says_what_became_of_it() -> None:
     told = [row.state for row in rows]
     assert told[0].startswith("verified by Kim, saved 8")
     assert told[1:] == [f"snoozed until {until}", "dismissed by Kim: not now", "to decide"]
+    by_hand = replace(rows[2].status, reason=DismissalReason.DONE)
+    assert replace(rows[2], status=by_hand).state == "done by Kim"
 
 
 def test_every_state_has_its_place_in_the_filter() -> None:

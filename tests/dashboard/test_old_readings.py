@@ -1,10 +1,12 @@
 """A live source that fell silent: nothing is proposed from its old readings, and it is said."""
 
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collect import collect_all, fell_short
@@ -12,6 +14,7 @@ from collectors.shared.collector import Window
 from dashboard.cli import main
 from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle.wiring import build_world
+from dashboard.resources.alerts import urgent_facts
 from data.facts.collected import Collected
 from data.facts.fleet import SourceState
 from data.settings.all_settings import PlanningSettings, Settings
@@ -75,6 +78,36 @@ def test_the_command_says_how_old_the_readings_are_and_ends_as_partial(
     assert "older than 60 min" in err
     assert "trimtab doctor" in err
     assert "worth recommending" not in err
+
+
+def test_pages_speak_of_old_readings_in_the_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be freed now, what was found has expired, and the outage is the one alert."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    later = NOW + timedelta(hours=30)
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        keep_idle_jobs(store)
+        cycle_after(store, 0)
+        for at, past in ((NOW, False), (later, True)):
+            register_world(store, Settings(), clock=lambda at=at: at)
+            pages = {view: page_at(view).run() for view in ("overview", "findings")}
+            assert not any(page.exception for page in pages.values())
+            said = {
+                view: [str(part.value).replace("\\", "") for part in page.markdown]
+                for view, page in pages.items()
+            }
+            (answer,) = [text for text in said["overview"] if text.startswith("# ")]
+            assert ("GPUs were allocated" in answer) is past
+            assert ("the last plan has expired" in answer) is past
+            assert ("can be freed now" in answer) is not past
+            assert (
+                "# No finding waits for a decision: 2 have expired." in said["findings"]
+            ) is past
+            banners = [part.value for part in pages["overview"].warning]
+            assert any("Run `trimtab doctor`" in text for text in banners) is past
+            facts = urgent_facts(store.reader, now=at, settings=Settings())
+            assert [fact.about for fact in facts] == ["readings"] * past
 
 
 class Silent:

@@ -1,6 +1,7 @@
 """A figure that stands in several places is the same in each: pages, API, commands, report.
 
-Of drawn fleets, and of fleets in unhappy states, every figure is collected by its name and time.
+Of drawn fleets, of fleets in unhappy states, and of recordings in the formats that people make,
+every figure is collected by its name and time.
 """
 
 import re
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from beds.api_clients import LOCAL, clients
 from beds.page_world import page_at, register_world
@@ -30,6 +32,7 @@ from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.actions import ADVICE, Action
 from data.settings.all_settings import Settings
 from data.settings.store import StoreSettings
 from data.store import StoreReader, open_store
@@ -37,17 +40,60 @@ from data.store import StoreReader, open_store
 pytestmark = pytest.mark.slow
 NOW = datetime(2026, 3, 4, 14, tzinfo=UTC)
 HAPPY, SILENT_NODE, NO_PLAN = "happy", "a node is silent", "no plan"
+DCGM, SMI = "recorded by dcgm-exporter", "recorded by nvidia-smi"
+MAPS = {
+    DCGM: """
+source = "dcgm"
+[time]
+column = "timestamp"
+unit = "milliseconds"
+start = "1970-01-01T00:00:00Z"
+[columns]
+job_id = { column = "pod" }
+node = { column = "Hostname" }
+gpu_uuid = { column = "UUID" }
+gpu_index = { column = "gpu" }
+gpu_model = { column = "modelName" }
+mig_instance = { column = "GPU_I_ID" }
+mig_profile = { column = "GPU_I_PROFILE" }
+utilization_ratio = { column = "DCGM_FI_DEV_GPU_UTIL", unit = "percent" }
+memory_used_mib = { column = "DCGM_FI_DEV_FB_USED", unit = "mib" }
+power_watts = { column = "DCGM_FI_DEV_POWER_USAGE", unit = "watts" }
+[constants]
+utilization_signal = "gpu_util"
+""",
+    SMI: """
+source = "nvidia-smi"
+[time]
+column = "timestamp"
+format = "%Y/%m/%d %H:%M:%S.%f"
+timezone = "UTC"
+[columns]
+job_id = { column = "uuid", prefix = "board/" }
+gpu_uuid = { column = "uuid" }
+gpu_index = { column = "index" }
+gpu_model = { column = "name" }
+utilization_ratio = { column = "utilization.gpu [%]", unit = "percent" }
+memory_used_mib = { column = "memory.used [MiB]", unit = "mib" }
+memory_total_mib = { column = "memory.total [MiB]", unit = "mib" }
+power_watts = { column = "power.draw [W]", unit = "watts" }
+[constants]
+node = "workstation"
+utilization_signal = "gpu_util"
+""",
+}
 NUMBER = r"([\d,]+(?:\.\d+)?)"
-USAGE = rf"{NUMBER} of {NUMBER} GPUs? (?:is|are) allocated, {NUMBER} are in use"
+USAGE = rf"{NUMBER} of {NUMBER} GPUs? (?:is|are|was|were) allocated, {NUMBER} (?:are|were) in use"
 FLEET = rf"{NUMBER} GPUs?.* on .*: {NUMBER} allocated, {NUMBER} in use, {NUMBER} allocated but idle"
-IDLE = rf"of {NUMBER} that are forecast to be idle, {NUMBER} can be freed now"
+IDLE = rf"of {NUMBER} that (?:are|were) forecast to be idle, {NUMBER} can be freed now"
 SENTENCE = (
     rf"{NUMBER} are forecast to be idle: {NUMBER} are free now.*?; {NUMBER} after a change.*?"
     rf"{NUMBER} are needed"
 )
+WORTH = rf"{NUMBER} EUR a day"
 HOURS = rf"{NUMBER} of all {NUMBER} GPU-hours of the last 24 h were idle"
-ROUNDING = {"GPUs": 0.051, "GPU-h": 0.0051}
-"""One decimal of GPUs; three digits of GPU-hours, in parts of the figure."""
+ROUNDING = {"GPUs": 0.051, "GPU-h": 0.0051, "EUR": 0.51}
+"""One decimal of GPUs; three digits of GPU-hours, in parts of the figure; whole EUR."""
 
 Place = tuple[str, float]
 Figures = dict[tuple[str, str], list[Place]]
@@ -62,6 +108,8 @@ def draw(url: str, seed: int, state: str) -> Settings:
     )
     told = source.collect(Window(start=NOW - timedelta(days=2), end=NOW))
     assert told.samples is not None
+    if state in MAPS:
+        return recorded(url, told.samples, state)
     if state == SILENT_NODE:
         late = told.samples["sampled_at"] > NOW - timedelta(minutes=40)
         silent = late & (told.samples["node"] == told.samples["node"].min())
@@ -71,6 +119,38 @@ def draw(url: str, seed: int, state: str) -> Settings:
         if state != NO_PLAN:
             run_cycle(world, now=NOW)
     return settings
+
+
+def recorded(url: str, samples: pd.DataFrame, state: str) -> Settings:
+    """Import what a program would have written of these boards, and run a cycle as of its end."""
+    folder = Path(url.removeprefix("duckdb:///")).parent
+    percent, watts = samples["utilization_ratio"] * 100, samples["power_watts"].round(2)
+    used = samples["memory_used_mib"].round()
+    if state == DCGM:
+        written = pd.DataFrame({
+            "timestamp": samples["sampled_at"].astype("datetime64[ms, UTC]").astype("int64"),
+            "Hostname": samples["node"], "UUID": samples["gpu_uuid"], "gpu": samples["gpu_index"],
+            "modelName": samples["gpu_model"], "pod": samples["job_id"],
+            "GPU_I_ID": samples["mig_instance"], "GPU_I_PROFILE": samples["mig_profile"],
+            "DCGM_FI_DEV_GPU_UTIL": percent.round(), "DCGM_FI_DEV_FB_USED": used,
+            "DCGM_FI_DEV_POWER_USAGE": watts,
+        })  # fmt: skip
+    else:
+        times = samples["sampled_at"].dt.strftime("%Y/%m/%d %H:%M:%S.000")
+        written = pd.DataFrame({
+            "timestamp": times, "uuid": samples["gpu_uuid"], "index": samples["gpu_index"],
+            "name": samples["gpu_model"],
+            "utilization.gpu [%]": percent.round().map("{:.0f} %".format),
+            "memory.used [MiB]": used.map("{:.0f} MiB".format),
+            "memory.total [MiB]": samples["memory_total_mib"].map("{:.0f} MiB".format),
+            "power.draw [W]": watts.map("{:.2f} W".format),
+        })[samples["mig_instance"].eq("")]  # fmt: skip
+    written.to_csv(folder / "recording.csv", index=False)
+    (folder / "map.toml").write_text(MAPS[state], encoding="utf-8")
+    trace = [str(folder / "recording.csv"), "--map", str(folder / "map.toml")]
+    command(url, "import", *trace)
+    command(url, "cycle")
+    return Settings(store=StoreSettings(url=url))
 
 
 def figure(text: str) -> float:
@@ -99,7 +179,7 @@ class Collection:
         wrong = []
         for (name, time), places in self.figures.items():
             values = [value for _where, value in places]
-            unit = "GPU-h" if "GPU-h" in name else "GPUs"
+            unit = next((unit for unit in ("GPU-h", "EUR") if unit in name), "GPUs")
             room = ROUNDING[unit] * (max(values) if unit == "GPU-h" else 1) * 2
             if max(values) - min(values) > room:
                 wrong.append(f"{name} ({time}): {places}")
@@ -141,6 +221,10 @@ def collect(url: str, settings: Settings) -> Collection:
                 all_of_it.take(
                     f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(place), f"{name} GPUs, ahead"
                 )
+            words, of = words_of(page_at(place).run()), "EUR a day, findings to decide"
+            all_of_it.take(f"{place}, headline", f"# .*saved? {WORTH}", words, of)
+            if "can be freed now" in bar(place):  # its first part
+                all_of_it.take(f"{place}, bar", rf"jobs? · [a-z ]*{WORTH}", words, of)
         with clients(store, LOCAL, lambda: NOW, settings=settings) as client:
             api = client(peer="127.0.0.1")
             span = f"from={NOW - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -156,6 +240,7 @@ def collect(url: str, settings: Settings) -> Collection:
                 sums = [sum(row[key] or 0.0 for row in rows) for key in ("idle", "freed", "after")]
                 for name, value in zip(ahead, sums, strict=True):
                     all_of_it.note("API", name, value)
+                note_worth(all_of_it, api)
     all_of_it.take(
         "command", rf"–{NUMBER}\) % of the GPU-hours bought", command(url, "score"), at_work
     )
@@ -164,6 +249,17 @@ def collect(url: str, settings: Settings) -> Collection:
             "command", SENTENCE, command(url, "findings", "idle"), *ahead, "needed, ahead"
         )
     return all_of_it
+
+
+def note_worth(all_of_it: Collection, api: TestClient) -> None:
+    """Take the worth of the findings to decide on, as the rows of the API add up."""
+    rows = [row["revision"] for row in api.get("/api/v1/findings?state=open").json()["items"]]
+    money = [
+        row["savings"]["cost"]["central"] * 24 / row["savings"]["horizon_hours"]
+        for row in rows
+        if row["savings"]["cost"] and Action(row["action"]) not in ADVICE
+    ]
+    all_of_it.note("API", "EUR a day, findings to decide", sum(money))
 
 
 def note_week(
@@ -197,7 +293,7 @@ def command(url: str, *words: str) -> str:
     return " ".join(said.getvalue().split())
 
 
-CASES = [(1, HAPPY), (2, SILENT_NODE), (3, NO_PLAN)]
+CASES = [(1, HAPPY), (2, SILENT_NODE), (3, NO_PLAN), (1, DCGM), (2, SMI)]
 """In every run; ten fleets at the slow end."""
 MORE = [(seed, HAPPY) for seed in range(4, 12)]
 
@@ -228,10 +324,17 @@ def test_three_minutes_say_nothing_of_the_day_before(
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         store.keep(make_collected(make_samples(gpus=2, minutes=3)))
         register_world(store, Settings(), clock=lambda: CREATED)
-        said = words_of(page_at("overview").run())
+        overview, findings = page_at("overview").run(), page_at("findings").run()
+    said = words_of(overview)
     assert "— the day before" in said
     assert re.search(USAGE, said)
     assert "no plan has been made yet" in said
+    # From the first sample to the last.
+    assert "History 2 min → reclaim of idle GPUs at" in said
+    assert not overview.get("plotly_chart")
+    assert "0 of 0 jobs" not in said
+    assert "No plan has been made yet" in words_of(findings)
+    assert not [*findings.info, *findings.text_input, *findings.selectbox]
 
 
 def test_a_difference_is_seen() -> None:

@@ -7,8 +7,11 @@ from fastapi import FastAPI, Query, Request, Response
 from dashboard.api.http.cached_responses import response
 from dashboard.api.http.context import ApiWorld
 from dashboard.api.http.pagination import PageOfRows, PageQuery, page_of
+from dashboard.resources.alerts import AlertWish, acknowledge
 from dashboard.resources.listings import LISTINGS, Listing
+from dashboard.resources.rows import UrgentRow
 from dashboard.resources.selection import Selection
+from data.base.rows import row_of
 
 
 class ListQuery(PageQuery, Selection):
@@ -39,3 +42,8 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
 
     for name, listed in LISTINGS.items():
         lists(name, listed, anyone if listed.anyone else viewer)
+
+    @api.post("/urgent")
+    def take_on(wish: AlertWish, who: anyone) -> UrgentRow:
+        """Acknowledge an alert: the caller looks after it."""
+        return row_of(UrgentRow, acknowledge(world.service, world.of(who).reader, wish, who.person))

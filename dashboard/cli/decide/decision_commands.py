@@ -135,3 +135,16 @@ def accept(options: argparse.Namespace) -> int:
     outcome = decided(options)
     say(f"{outcome.finding} is accepted by {outcome.by}")
     return 0
+
+
+def acknowledge(options: argparse.Namespace) -> int:
+    """Take an alert on."""
+    from dashboard.resources.alerts import AlertWish  # loads what computes alerts
+    from dashboard.resources.alerts import acknowledge as take_on
+
+    wish = AlertWish(alert=options.id, comment=options.comment)
+    with open_for_reading(settings_of(options)) as store:
+        if ask_holder(options, store, "POST", "/api/v1/urgent", wish.model_dump()) is None:
+            take_on(decision_service_of(options, store), store.reader, wish, person_of(options))
+    say(f"{options.id} is acknowledged by {options.by}")
+    return 0

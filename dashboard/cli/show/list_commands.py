@@ -125,12 +125,12 @@ def _used_row(used: JobUse) -> UsedJobRow:
 
 
 def list_(options: argparse.Namespace) -> int:
-    """List what the command is called after; 3 where something is urgent."""
+    """List what the command is called after; 3 where something is urgent that nobody took on."""
     rows, empty = rows_of(options, options.listed, selection_of(options))
     rows = rows[: vars(options).get("limit")]
     columns = LISTINGS[options.listed].table_columns()
     print_rows([asdict(row) for row in rows], options.format, columns=columns, empty=empty)
-    return FINDINGS if rows and options.listed == "urgent" else 0
+    return FINDINGS * any(getattr(row, "acknowledged_by", None) == "" for row in rows)
 
 
 def settings(options: argparse.Namespace) -> int:

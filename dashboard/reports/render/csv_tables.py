@@ -10,61 +10,25 @@ from dashboard.reports.week.weekly_report import WeeklyReport
 from data.records.recommendations import Range
 
 _WASTE = (
-    "namespace",
-    "owner",
-    "gpu_hours",
-    "idle_gpu_hours",
-    "rent",
-    "unpriced_hours",
-    "largest_job",
-)
+    "namespace", "owner", "gpu_hours", "idle_gpu_hours", "rent", "unpriced_hours", "largest_job",
+)  # fmt: skip
 _ADVICE = (
-    "finding",
-    "id",
-    "state",
-    "action",
-    "job",
-    "now",
-    "proposed",
-    "saves_low",
-    "saves",
-    "saves_high",
-    "unit",
-    "risk",
-    "expires_at",
-)
+    "finding", "id", "state", "action", "job", "now", "proposed", "saves_low", "saves",
+    "saves_high", "unit", "risk", "expires_at",
+)  # fmt: skip
 _ENERGY = (
-    "group",
-    "holder",
-    "gpu_hours",
-    "measured_ratio",
-    *ranged("gpu_energy_kwh"),
-    *ranged("location_based_kgco2e"),
-    *ranged("market_based_kgco2e"),
-    *ranged("embodied_kgco2e"),
-    "embodied_ratio",
-    *ranged("sci_gco2e_per_gpu_hour_of_work"),
-    "scored_ratio",
-)
+    "group", "holder", "gpu_hours", "measured_ratio", *ranged("gpu_energy_kwh"),
+    *ranged("location_based_kgco2e"), *ranged("market_based_kgco2e"), *ranged("embodied_kgco2e"),
+    "embodied_ratio", *ranged("sci_gco2e_per_gpu_hour_of_work"), "scored_ratio",
+)  # fmt: skip
 _MEASURED = (
-    "predicted_gpu_hours",
-    "realised_gpu_hours",
-    "predicted_energy_kwh",
-    "realised_energy_kwh",
+    "predicted_gpu_hours", "realised_gpu_hours", "predicted_energy_kwh", "realised_energy_kwh",
     "realised_emissions_kgco2e",
-)
+)  # fmt: skip
 _SAVED = (
-    "finding",
-    "id",
-    "state",
-    "action",
-    "job",
-    "applied_at",
-    "measured_at",
-    "hours",
-    *(column for name in _MEASURED for column in ranged(name)),
-    "unknown_because",
-)
+    "finding", "id", "state", "action", "job", "applied_at", "measured_at", "hours",
+    *(column for name in _MEASURED for column in ranged(name)), "unknown_because",
+)  # fmt: skip
 
 
 def csv_tables(report: WeeklyReport) -> dict[str, str]:

@@ -32,14 +32,7 @@ from dashboard.web.frame.page import chart, empty_state, figures, finding, goes_
 from dashboard.web.frame.scope import asks_for, current_scope, scoped_jobs
 from data.base.counts import count_text
 
-_BY = (
-    GroupBy.TENANT,
-    GroupBy.OWNER,
-    GroupBy.JOB,
-    GroupBy.MODEL,
-    GroupBy.NODE,
-    GroupBy.CLUSTER,
-)
+_BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE, GroupBy.CLUSTER)
 _MAX_HOURLY = timedelta(days=14)
 """Bars of an hour are too thin to see over a longer range."""
 _TOLD = ("kind", "name", "value", "year", "source")
@@ -189,11 +182,7 @@ if not empty_state():
         st.header("Per million tokens")
         table(
             pd.DataFrame(
-                {
-                    "job": score.job_id,
-                    "tokens": score.tokens,
-                    "SCI": range_text(score.sci_gco2e),
-                }
+                {"job": score.job_id, "tokens": score.tokens, "SCI": range_text(score.sci_gco2e)}
                 for score in statement.unit_scores
             ),
             "energy-per-token",

@@ -50,7 +50,7 @@ if entries:
                     "hash": entry.entry_hash[:12],
                 }
                 for entry in matches[:_SHOWN]
-            ],
+            ]
         ),
         "audit",
     )

@@ -24,6 +24,10 @@ BULK = (WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.SNOOZE, WishKind.
 """What may be done with several at once."""
 
 
+ADVICE_LABELS = {WishKind.REJECT: "Done", WishKind.SNOOZE: "Not now"}
+"""The decisions about advice, which a person follows by hand: done is a reason to dismiss it."""
+
+
 def why_refused(
     service: DecisionService, wish: WishKind, stored: StoredRecommendation, person: Person
 ) -> str:
@@ -44,9 +48,12 @@ def why_refused(
 def offered(service: DecisionService, stored: StoredRecommendation) -> list[WishKind]:
     """Return the decisions that fit the state of a recommendation and its change."""
     can_apply = service.can_apply(stored.recommendation)
+    rows = list(DECISIONS.values())
+    if stored.recommendation.is_advice:
+        rows.sort(key=lambda row: row.wish is not WishKind.REJECT)
     return [
         row.wish
-        for row in DECISIONS.values()
+        for row in rows
         if row.label and stored.state in row.states and _fits(service, row, stored, can_apply)
     ]
 

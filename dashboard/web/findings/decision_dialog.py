@@ -18,13 +18,20 @@ from dashboard.decisions.decision_table import DECISIONS, DecisionRow, WishKind
 from dashboard.decisions.service import Preview
 from dashboard.web.access.identity import current_world, known_name, remember_name, signed_in
 from dashboard.web.findings.actions import (
+    ADVICE_LABELS,
     SNOOZES,
     needs_confirmation,
     needs_tick,
     why_refused,
 )
 from dashboard.web.findings.finding_rows import HOURS_A_DAY, interrupts
-from dashboard.web.frame.action_button import BY, FormField, Post, PressOutcome, action_button
+from dashboard.web.frame.action_button import (
+    FormField,
+    Post,
+    PressOutcome,
+    action_button,
+    name_field,
+)
 from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
@@ -43,11 +50,20 @@ _TICK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAsked:
-    """Question to a person: a decision, the digests of what was shown, and when it was."""
+    """Question to a person: a decision, the digests of what was shown, and when it was.
+
+    `advice` are the words on the button of one piece of advice, '' of all else.
+    """
 
     wish: WishKind
     digests: tuple[str, ...]
     at: datetime
+    advice: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its words for people."""
+        return self.advice or DECISIONS[self.wish].label
 
 
 def preview_key(digest: str) -> str:
@@ -61,8 +77,8 @@ def decision_button(
     *,
     key: str,
     label: str = "",
+    advice: str = "",
     primary: bool = False,
-    disabled: bool = False,
     wide: bool = False,
 ) -> None:
     """Draw the button of a decision: it posts at once where nothing has to be asked, else it asks.
@@ -71,37 +87,32 @@ def decision_button(
     """
     digests = tuple(revision.digest for _reference, revision in targets)
     draw = partial(
-        action_button,
-        label or DECISIONS[wish].label,
-        key=key,
-        primary=primary,
-        disabled=disabled,
-        wide=wide,
+        action_button, label or advice or DECISIONS[wish].label, key=key, primary=primary, wide=wide
     )
-    nameless = _is_local() and not known_name()
-    if nameless or len(targets) != 1 or needs_confirmation(wish, targets[0][1]):
-        draw(then=lambda _answers: _open(wish, digests))
+    is_done = advice == ADVICE_LABELS[WishKind.REJECT]
+    asks = not is_done and (len(targets) != 1 or needs_confirmation(wish, targets[0][1]))
+    if name_field() or asks:
+        draw(then=lambda _answers: _open(wish, digests, advice))
     else:
-        draw(then=_hear, posts=[_post(wish, *targets[0])], by=known_name())
+        draw(then=_hear, posts=[_post(wish, *targets[0], done=is_done)], by=known_name())
 
 
-def _is_local() -> bool:
-    return current_world().decision_service.settings().access.mode == "local"
-
-
-def _open(wish: WishKind, digests: tuple[str, ...]) -> None:
+def _open(wish: WishKind, digests: tuple[str, ...], advice: str) -> None:
     now = current_world().decision_service.clock()
     st.session_state.pop(_TOLD, None)
-    st.session_state[_ASKED] = DecisionAsked(wish=wish, digests=digests, at=now)
+    st.session_state[_ASKED] = DecisionAsked(wish=wish, digests=digests, at=now, advice=advice)
 
 
-def _post(wish: WishKind, reference: str, revision: Recommendation) -> Post:
+def _post(wish: WishKind, reference: str, revision: Recommendation, *, done: bool) -> Post:
     """Return the request to the API: for the change that was shown, where one was."""
     path = f"api/v1/findings/{revision.digest}/decisions"
     preview: Preview | None = st.session_state.get(preview_key(revision.digest))
-    approves = DECISIONS[wish].approves
-    preview_part = {"change_digest": preview.change.digest} if preview and approves else {}
-    return Post(name=reference, path=path, body={"decision": str(wish)} | preview_part)
+    further = {}
+    if preview and DECISIONS[wish].approves:
+        further = {"change_digest": preview.change.digest}
+    if done:
+        further = {"reason": str(DismissalReason.DONE)}
+    return Post(name=reference, path=path, body={"decision": str(wish)} | further)
 
 
 def _hear(answers: PressOutcome) -> None:
@@ -120,9 +131,7 @@ def decision_dialog() -> None:
             st.error(markdown(refusal))
         return
     count = "" if len(query.digests) == 1 else f" {count_text(len(query.digests), 'finding')}"
-    st.dialog(f"{DECISIONS[query.wish].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(
-        query
-    )
+    st.dialog(f"{query.label}{count}?", width="medium", on_dismiss=_forget)(_ask)(query)
 
 
 def _forget() -> None:
@@ -146,7 +155,8 @@ def _ask(query: DecisionAsked) -> None:
         st.error(markdown(refusal))
     revisions = [stored.recommendation for stored in allowed]
     ticks = _TICK if needs_tick(query.wish, revisions) else ()
-    label = row.label if len(query.digests) == 1 else f"{row.label} {len(allowed)}"
+    label = query.label if len(query.digests) == 1 else f"{query.label} {len(allowed)}"
+    is_done = query.advice == ADVICE_LABELS[WishKind.REJECT]
     about = "-".join(digest[:12] for digest in query.digests[:_NAMED])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         action_button(
@@ -155,9 +165,10 @@ def _ask(query: DecisionAsked) -> None:
             key=f"confirm-{query.wish}-{about}",
             then=_hear,
             posts=[
-                _post(query.wish, stored.reference, stored.recommendation) for stored in allowed
+                _post(query.wish, stored.reference, stored.recommendation, done=is_done)
+                for stored in allowed
             ],
-            fields=(*_fields(row, query.at), *ticks),
+            fields=(*_fields(row, query.at, reason=not is_done), *ticks),
             by=known_name(),
             primary=True,
             disabled=not allowed,
@@ -191,7 +202,7 @@ def _summary(
     row: DecisionRow, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Show the result to expect: in all, by risk, and one line a finding."""
-    items = [stored.recommendation for stored in allowed]
+    items = [entry.recommendation for entry in allowed if not entry.recommendation.is_advice]
     back = row.wish is WishKind.ROLL_BACK
     verbs = ("It gives up", "Together they give up") if back else ("It saves", "Together they save")
     if items:
@@ -231,13 +242,9 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
     return f"{range_text(total)}{note}"
 
 
-def _fields(row: DecisionRow, at: datetime) -> list[FormField]:
+def _fields(row: DecisionRow, at: datetime, *, reason: bool) -> list[FormField]:
     """Return the fields to ask for: the name where nobody knows it, and what a decision needs."""
-    fields = []
-    if _is_local() and not known_name():
-        fields.append(
-            FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
-        )
+    fields = list(name_field())
     if "until" in row.fields:
         ends = {title: (at + length).isoformat() for title, length in SNOOZES.items()}
         options = tuple((end, title) for title, end in ends.items())
@@ -246,7 +253,7 @@ def _fields(row: DecisionRow, at: datetime) -> list[FormField]:
                 name="until", label="For", kind="radio", options=options, choice=ends["a week"]
             )
         )
-    if "reason" in row.fields:
+    if reason and "reason" in row.fields:
         reasons = tuple((str(reason), reason.replace("-", " ")) for reason in DismissalReason)
         none = ("", "none given")
         fields.append(

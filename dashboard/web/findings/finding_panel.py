@@ -14,7 +14,7 @@ from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.service import Preview
 from dashboard.resources.rows import record_of
 from dashboard.web.access.identity import current_world, signed_in
-from dashboard.web.findings.actions import offered, why_refused
+from dashboard.web.findings.actions import ADVICE_LABELS, offered, why_refused
 from dashboard.web.findings.decision_dialog import decision_button, preview_key
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
@@ -63,7 +63,9 @@ def finding_panel(row: InboxRow) -> None:
                 if revision.job_id:
                     way("job", "Open the job", job=revision.job_id)
                 st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
-        st.markdown(f"{markdown(revision.now.describe())} → **{markdown(revision.summary)}**")
+        before = "" if revision.is_advice else f"{markdown(revision.now.describe())} → "
+        if before or revision.change:
+            st.markdown(f"{before}**{markdown(revision.summary)}**")
         _decisions(stored)
         if stored.state in OPEN:
             under_way(stored)
@@ -98,7 +100,8 @@ def _decisions(stored: StoredRecommendation) -> None:
                 wish,
                 ((stored.reference, stored.recommendation),),
                 key=f"{wish}-{digest[:12]}",
-                primary=place == 0 and wish in _FORWARD,
+                advice=ADVICE_LABELS.get(wish, "") if stored.recommendation.is_advice else "",
+                primary=place == 0 and (wish in _FORWARD or stored.recommendation.is_advice),
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
         st.caption(markdown(why))
@@ -126,6 +129,12 @@ def worth_text(revision: Recommendation) -> str:
 def blast_text(row: InboxRow) -> str:
     """Return the reach of the change, whether it can be undone, and how sure it is."""
     item = row.revision
+    expires = f"{tense('Expires', 'Would have expired on')} {item.expires_at:%Y-%m-%d %H:%M} UTC."
+    if item.is_advice:
+        return (
+            f"Advice, confidence {item.confidence}: it changes nothing by itself, a person does it "
+            f"by hand. {expires}"
+        )
     gpu_count = taken_gpus(item)
     moved = dict(item.evidence.factors).get("starts again elsewhere", "")
     touched = "1 job" if item.job_id else "no job"
@@ -135,13 +144,10 @@ def blast_text(row: InboxRow) -> str:
     stops = "its work is interrupted" if interrupts(item) else "its work goes on"
     stops = "their work is interrupted" if moved else stops
     undone = "cannot be undone" if item.cancels_job else "can be rolled back"
-    if item.is_advice:
-        stops, undone = "it changes nothing by itself", "a person does it by hand"
     where = f" of namespace {item.namespace}" if item.namespace else ""
     return (
         f"Risk {item.risk}, confidence {item.confidence}. Touches {touched}{where}{gpus}; {stops}; "
-        f"{undone}. {tense('Expires', 'Would have expired on')} {item.expires_at:%Y-%m-%d %H:%M} "
-        f"UTC."
+        f"{undone}. {expires}"
     )
 
 

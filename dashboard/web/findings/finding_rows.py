@@ -9,6 +9,7 @@ from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from data.records.actions import FOR_MEMORY
+from data.records.findings import DismissalReason
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 from data.records.recommendations import Range, Recommendation
 
@@ -55,13 +56,18 @@ class InboxRow:
 
     @property
     def money_a_day(self) -> float | None:
-        """Savings a day, in the currency of its savings."""
-        return a_day(self.revision.savings.cost, self.revision)
+        """Savings a day, in the currency of its savings; advice has no price."""
+        return None if self.revision.is_advice else a_day(self.revision.savings.cost, self.revision)
 
     @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
         return a_day(self.revision.savings.energy_kwh, self.revision)
+
+    @property
+    def expired(self) -> bool:
+        """Whether nobody decided about it in time."""
+        return self.status.revision is not None and self.status.revision.state == State.EXPIRED
 
     @property
     def state(self) -> str:
@@ -76,6 +82,8 @@ class InboxRow:
                 return "snoozed" if until is None else f"snoozed until {until:%Y-%m-%d}"
             case "dismissed":
                 reason = self.status.reason.replace("-", " ")
+                if reason == DismissalReason.DONE:
+                    return f"done{by}"
                 return f"dismissed{by}: {reason}" if reason else f"dismissed{by}"
             case "reopened":
                 return "reopened, for the next cycle"
@@ -89,11 +97,16 @@ def a_day(value: Range | None, revision: Recommendation) -> float | None:
     return None if value is None or hours <= 0 else value.central * HOURS_A_DAY / hours
 
 
+def worth_a_day(rows: Iterable[InboxRow]) -> float:
+    """Return the joint savings a day of the findings to decide on; advice is in no sum.
+
+    Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
+    """
+    return sum(row.money_a_day or 0.0 for row in rows if row.status.state == OPEN)
+
+
 def inbox_rows(
-    statuses: Iterable[FindingStatus],
-    *,
-    urgent: frozenset[str],
-    saved: Mapping[str, SavedSum],
+    statuses: Iterable[FindingStatus], *, urgent: frozenset[str], saved: Mapping[str, SavedSum]
 ) -> tuple[InboxRow, ...]:
     """Return the rows of findings; `urgent` are the references of those that cannot wait."""
     return tuple(

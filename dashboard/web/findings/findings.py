@@ -15,38 +15,31 @@ from dashboard.web.findings.finding_list import (
     rows_in_scope,
 )
 from dashboard.web.findings.finding_panel import finding_panel
-from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
 from dashboard.web.findings.idle_bar import plan_in_scope, show_idle_bar, show_idle_jobs
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
-from dashboard.web.frame.page import (
-    drawer,
-    empty_state,
-    export,
-    finding,
-    tense,
-)
+from dashboard.web.frame.page import drawer, empty_state, export, finding, old_readings, tense
 from data.base.counts import count_text
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
-from planner.proposals.portfolio import worth_of
 
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     """Open with what waits for a decision and what it is worth; advice is in no sum."""
-    waiting = [row.revision for row in rows if row.status.state == "open"]
-    worth, _cost = worth_of(entry for entry in waiting if not entry.is_advice)
-    hours = max((entry.savings.horizon_hours for entry in waiting), default=0)
+    waiting = [row for row in rows if row.state == "to decide"]
     waits = tense(
         f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
         f"{count_text(len(waiting), 'finding')} would have been made",
     )
     finding(
-        f"{waits}; together they {tense('would save', 'would have saved')} {worth:,.0f} {currency} "
-        f"over the {tense('next ', '')}{hours:g} h{tense('', ' after')}."
+        f"{waits}; together they {tense('would save', 'would have saved')} "
+        f"{worth_a_day(waiting):,.0f} {currency} a day."
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
+        else f"No finding waits for a decision: {count_text(late, 'has', 'have')} expired."
+        if (late := sum(row.expired for row in rows)) and old_readings()
         else tense("No finding waits for a decision.", "Nothing would have been recommended.")
     )
 
@@ -86,15 +79,16 @@ if not empty_state():
     answer(looked_at, currency)
     plan = plan_in_scope()
     if plan is not None:
-        show_idle_bar(plan)
+        show_idle_bar(plan, looked_at)
         show_idle_jobs(plan)
-    rows = choose_rows(looked_at)
+    rows = choose_rows(looked_at) if every else []
     query = st.query_params.get("finding", "")
     if rows:
         selected = findings_grid(rows, currency)
         opened = open_row(rows, every, selected)
     else:
-        st.info("No finding fits these filters. Clear the search, or choose another state.")
+        if every:
+            st.info("No finding fits these filters. Clear the search, or choose another state.")
         opened = next((row for row in every if row.number == number_of(query)), None)
     decision_dialog()
     revisions = [row.status.revision for row in every if row.status.revision]

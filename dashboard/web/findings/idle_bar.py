@@ -1,6 +1,7 @@
 """The bar of idle GPUs: what can be freed now, after a change, and what is needed; by job."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -10,7 +11,8 @@ from dashboard.accounting.cost.prices import price_list
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
 from dashboard.charts.palette import FREE, IDLE, PROPOSED
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.frame.page import table, tense, way
+from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
+from dashboard.web.frame.page import old_readings, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -32,10 +34,13 @@ _PART = (
 
 
 def plan_in_scope() -> Plan | None:
-    """Return the latest plan with the jobs that are looked at; None for owners and before one."""
+    """Return the latest plan with the jobs that are looked at.
+
+    None for owners, before the first one, and where nothing is proposed of old readings.
+    """
     plan, jobs = current_world().reader.latest_plan(), scoped_jobs()
     # An owner sees their own jobs; the plan is of everybody's.
-    if plan is None or current_role() == "owner":
+    if plan is None or current_role() == "owner" or old_readings():
         return None
     if jobs is None:
         return plan
@@ -53,8 +58,11 @@ def idle_answer(total: IdleSum) -> str:
     )
 
 
-def show_idle_bar(plan: Plan) -> None:
-    """Show the bar, each part with its GPUs, jobs and worth; a part opens its jobs."""
+def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
+    """Show the bar, each part with its GPUs, jobs and worth; a part opens its jobs.
+
+    The worth of what can be freed now is that of the findings to decide on, of the others rent.
+    """
     rows = idle_rows(plan)
     models = {job.job_id: job.now.gpu_model for job in plan.jobs}
     prices = price_list(current_world().settings.settings, load_gpu_catalogue())
@@ -76,10 +84,12 @@ def show_idle_bar(plan: Plan) -> None:
             hours: dict[str, float] = defaultdict(float)
             for row in mine:
                 hours[models[row.job]] += _DAY_HOURS * row.part(segment)
-            worth = prices.rent(hours.items(), **day).text(plan.currency)
+            worth = f"rent {prices.rent(hours.items(), **day).text(plan.currency)} a day"
+            if segment is Segment.NOW:
+                worth = f"findings worth {worth_a_day(findings):,.0f} {plan.currency} a day"
             with st.container(gap=None, width=240):
                 way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
-                st.caption(f"{count_text(len(mine), 'job')} · rent {worth} a day")
+                st.caption(f"{count_text(len(mine), 'job')} · {worth}")
     st.caption(
         f"GPUs that jobs hold and are forecast not to use, mean of the plan of "
         f"{plan.created_at:%Y-%m-%d %H:%M} UTC."

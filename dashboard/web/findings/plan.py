@@ -18,14 +18,7 @@ from dashboard.web.access.identity import current_world
 from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
-from dashboard.web.frame.page import (
-    chart,
-    figures,
-    goes_by_name,
-    number,
-    table,
-    tense,
-)
+from dashboard.web.frame.page import chart, figures, goes_by_name, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR

@@ -17,15 +17,7 @@ NOT_REPORTED = (
 )
 
 
-_CODE_COLUMNS = [
-    "xid",
-    "boards",
-    "concerns",
-    "what",
-    "first_seen_at",
-    "last_seen_at",
-    "next_step",
-]
+_CODE_COLUMNS = ["xid", "boards", "concerns", "what", "first_seen_at", "last_seen_at", "next_step"]
 
 
 def latest_xids(xids: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import streamlit as st
 from streamlit.components.v2 import component
 
+from dashboard.web.access.identity import current_world, known_name
 from data.base.errors import NotSignedInError
 
 _HERE = Path(__file__)
@@ -44,6 +45,13 @@ class FormField:
     options: tuple[tuple[str, str], ...] = ()
     choice: str = ""
     placeholder: str = ""
+
+
+def name_field() -> tuple[FormField, ...]:
+    """Return the field for the name where nobody knows it: in local mode, once a tab."""
+    if current_world().decision_service.settings().access.mode != "local" or known_name():
+        return ()
+    return (FormField(name=BY, label="Your name", placeholder="kept until this tab is closed"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +171,7 @@ def _request(file: File) -> dict[str, str] | None:
 def _draw(key: str, hear: Callable[[], None], *, wide: bool = False, **data: Any) -> None:
     nothing = {"posts": [], "fields": [], "by": "", "primary": False, "disabled": False, "help": ""}
     _BUTTON(
-        key=key,
-        data=nothing | data,
-        width="stretch" if wide else "content",
-        on_answers_change=hear,
+        key=key, data=nothing | data, width="stretch" if wide else "content", on_answers_change=hear
     )
 
 

@@ -60,9 +60,7 @@ PAGES = (
         subject="job",
     ),
     PageRow(
-        "fleet",
-        "Fleet",
-        (Tab("fleet", "GPUs", JOBS | {DAYS}), Tab("facility", "Racks and power")),
+        "fleet", "Fleet", (Tab("fleet", "GPUs", JOBS | {DAYS}), Tab("facility", "Racks and power"))
     ),
     PageRow(
         "account",

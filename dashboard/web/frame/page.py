@@ -78,12 +78,16 @@ def loss_banner() -> None:
         st.error(markdown(f"{loss}. `trimtab store check --accept` ends this warning."))
 
 
+def old_readings() -> str:
+    """Return the reason why nothing is proposed of what was read last, '' for none."""
+    world = current_world()
+    return why_too_old(world.reader, as_of=world.reader.latest_sample_at(), now=world.clock())
+
+
 def old_readings_banner() -> None:
     """Say on every page that nothing is proposed, where the newest reading is too old for it."""
-    world = current_world()
-    reason = why_too_old(world.reader, as_of=world.reader.latest_sample_at(), now=world.clock())
-    if reason:
-        st.warning(markdown(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
+    if reason := old_readings():
+        st.warning(f"{markdown(reason[0].upper() + reason[1:])}. {WAY_OUT}")
 
 
 def freshness() -> str:
@@ -109,6 +113,11 @@ def freshness() -> str:
 def tense(live: str, recorded: str) -> str:
     """Return the words for a fleet of now, or those for a recording: all of it is past."""
     return live if current_world().reader.recording() is None else recorded
+
+
+def past(live: str, over: str) -> str:
+    """Return the words for a fleet of now, or those for a recording and for old readings."""
+    return over if old_readings() else tense(live, over)
 
 
 def finding(text: str) -> None:

@@ -31,11 +31,7 @@ def sign_in_button(label: str, method: Literal["POST", "DELETE"]) -> None:
     """Draw the button that begins or ends a sign-in by OpenID Connect."""
     post = Post(name=label, path="api/v1/sign-in", method=method)
     action_button(
-        label,
-        key=f"sign-in-{method}",
-        then=_hear_sign_in,
-        posts=[post],
-        primary=method == "POST",
+        label, key=f"sign-in-{method}", then=_hear_sign_in, posts=[post], primary=method == "POST"
     )
     for refusal in st.session_state.pop("sign-in-refused", ()):
         st.error(markdown(refusal))

@@ -72,8 +72,7 @@ def services_now(now: datetime) -> Services:
         if jobs is None or outlook.job_id in jobs
     ]
     return sorted(
-        pairs,
-        key=lambda pair: (_STATES.index(pair[1].state), -(pair[1].running_requests or 0.0)),
+        pairs, key=lambda pair: (_STATES.index(pair[1].state), -(pair[1].running_requests or 0.0))
     )
 
 
@@ -189,9 +188,7 @@ def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
     figures(
         {
             "its replicas carry": measured(
-                row.carried_per_second,
-                "requests/s",
-                "needs requests at work, and those that ended",
+                row.carried_per_second, "requests/s", "needs requests at work, and those that ended"
             ),
             "a replica starts within": cold_start_text(row),
             "requests waited too long": (

@@ -17,7 +17,13 @@ from dashboard.web.frame.page import chart, figures
 from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
-from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal, lead_means
+from data.records.forecasts import (
+    GroupForecast,
+    Quantity,
+    WorkloadForecast,
+    WorkloadTotal,
+    lead_means,
+)
 from data.records.recommendations import Range
 from forecasting.groups.workloads import workload_name
 
@@ -43,25 +49,25 @@ def show_ahead(job: Job, end: datetime) -> None:
     total = next(total for total in work.totals if total.days == days)
     _show_total(work, total)
     horizon = next((entry for entry in work.horizons if entry.by_hour == (days == 7)), None)
-    path = horizon.path(Quantity.ALLOCATED_GPUS) if horizon else None
-    if horizon is None or path is None:
+    quantity = Quantity.ALLOCATED_GPUS
+    show_path(_history(work, end, days), horizon, quantity, "GPUs allocated", "workload")
+
+
+def show_path(
+    history: pd.DataFrame, forecast: GroupForecast | None, quantity: Quantity, title: str, name: str
+) -> None:
+    """Show a quantity's forecast behind its history, and how it was tested."""
+    path = forecast.path(quantity) if forecast else None
+    if path is None:
         st.info("Too little is known of it for this horizon: it takes four known slots.")
         return
     first, right = st.columns([3, 2])
+    band = forecast_band(history, str(quantity), y_title=title, forecast=forecast, path=path)
     with first:
-        chart(
-            forecast_band(
-                _history(work, end, days),
-                str(Quantity.ALLOCATED_GPUS),
-                y_title="GPUs allocated",
-                forecast=horizon,
-                path=path,
-            ),
-            "workload-path",
-        )
+        chart(band, f"{name}-path")
     with right:
         if path.backtest is not None and path.backtest.by_lead:
-            chart(lead_accuracy(lead_means(path.backtest.by_lead)), "workload-accuracy")
+            chart(lead_accuracy(lead_means(path.backtest.by_lead)), f"{name}-accuracy")
         else:
             st.info("Not tested yet: the history is too short.")
     st.caption(markdown("; ".join(path.notes)))

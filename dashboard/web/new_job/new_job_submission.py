@@ -137,10 +137,7 @@ def _send(proposal: SubmissionProposal, person: Person) -> None:
     target = target_of(settings, proposal.submission.target)
     sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=utc_now())
     remember_name(person.name)
-    st.session_state[_SAID] = (
-        True,
-        f"Submitted {sent.submission_id} as {sent.latest.job_id}.",
-    )
+    st.session_state[_SAID] = (True, f"Submitted {sent.submission_id} as {sent.latest.job_id}.")
 
 
 def _submitted() -> None:

@@ -1,7 +1,7 @@
 """Waste of now, and what should be approved today."""
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 import pandas as pd
 import streamlit as st
@@ -15,7 +15,7 @@ from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
-from dashboard.web.findings.finding_rows import STATES, choice_of_state, chosen_rows
+from dashboard.web.findings.finding_rows import STATES, InboxRow, choice_of_state, chosen_rows
 from dashboard.web.findings.idle_bar import idle_answer, plan_in_scope, show_idle_bar
 from dashboard.web.frame.page import (
     UNKNOWN,
@@ -25,6 +25,8 @@ from dashboard.web.frame.page import (
     figures,
     finding,
     number,
+    old_readings,
+    past,
     tense,
     way,
 )
@@ -34,6 +36,7 @@ from dashboard.web.overview.week_ahead import show_week_ahead
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
+from data.records.forecasts import MIN_HISTORY_HOURS
 from data.records.plans import Plan
 from data.records.recommendations import Range
 
@@ -45,12 +48,12 @@ settings = world.settings.settings
 
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan | None) -> None:
     """Open with what is allocated and in use, and what of the rest can be freed."""
-    are, unseen = tense("are", "were"), now["unknown_gpus"]
+    are, unseen = past("are", "were"), now["unknown_gpus"]
     unknown = f", of {unseen:,.1f} nobody reported utilization" if unseen > 0.05 else ""
     if now["unattributed_gpus"] > 0.05:
         unknown += f"; {now['unattributed_gpus']:,.1f} more {are} busy for nobody known"
     all_of_them = count_text(
-        now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
+        now["boards"], past("GPU is", "GPU was"), past("GPUs are", "GPUs were")
     )
     usage = (
         f"{now['allocated_gpus']:,.1f} of {all_of_them} allocated"
@@ -58,7 +61,8 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan |
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
-    rest = "no plan has been made yet" if plan is None else idle_answer(idle_sum(plan))
+    no_plan = "the last plan has expired" if old_readings() else "no plan has been made yet"
+    rest = no_plan if plan is None else idle_answer(idle_sum(plan))
     finding(f"{usage}, {now['used_gpus']:,.1f} {are} in use{unknown}; {rest}.")
 
 
@@ -66,7 +70,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
     """Return the energy of the site with its range, and the boards' power of the moment."""
     if used is None:
         return UNKNOWN, "power was never reported"
-    now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
+    now_text = f"boards {past('now', 'at the end')} {number(power_kilowatts, 'kW')}"
     bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
     return number(used.central, used.unit), f"{bounds}; {now_text}"
 
@@ -83,10 +87,24 @@ def work_done() -> dict[str, tuple[str, str]]:
     return {"bought GPU-hours at work, last 7 d": (of_known, note)}
 
 
-def show_findings() -> None:
+def history_line(end: datetime, hours: float) -> None:
+    """Say what is foreseen from when on, while the history is too short for a picture of it."""
+    start = end - timedelta(hours=hours)
+    idle = settings.planning.reclaim_idle_hours
+    forecasts, reclaim = (
+        f"{start + timedelta(hours=after):%Y-%m-%d %H:%M} UTC ({after:g} h)"
+        for after in (MIN_HISTORY_HOURS, idle)
+    )
+    st.write(
+        f"History {60 * hours:.0f} min → reclaim of idle GPUs at "
+        f"{reclaim} → forecasts and right-sizing by a job's own history at {forecasts}."
+    )
+
+
+def show_findings(every: Sequence[InboxRow]) -> None:
     """Show the findings to decide on first."""
     st.header(tense("Findings to decide on", "What would have been found"))
-    rows = chosen_rows(rows_in_scope(every_row()), choice_of_state(STATES[0]))
+    rows = chosen_rows(every, choice_of_state(STATES[0]))
     if rows:
         findings_table(rows[:_TOP], "top-findings")
     else:
@@ -121,7 +139,7 @@ if not empty_state():
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
     )
     is_watched = any(row.board_hours for row in before.rows if row.holder is not Holder.MISSING)
-    past = number(before.total.idle_gpu_hours if is_watched else None, "GPU-h")
+    yesterday = number(before.total.idle_gpu_hours if is_watched else None, "GPU-h")
     statement = day.total
     hours = [(row.key, row.idle_gpu_hours or 0.0) for row in day.groups]
     cost = price_list(settings, load_gpu_catalogue()).rent(hours, day.start, day.end)
@@ -137,25 +155,30 @@ if not empty_state():
             **(work_done() if jobs is None else {}),
             "idle while allocated, last 24 h": (
                 number(statement.idle_gpu_hours, "GPU-h"),
-                f"{rent}; {past} the day before",
+                f"{rent}; {yesterday} the day before",
             ),
             "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
+    rows = rows_in_scope(every_row())
     if plan is not None:
-        show_idle_bar(plan)
-    show_findings()
+        show_idle_bar(plan, rows)
+    show_findings(rows)
     st.header("GPUs in use over time")
     days = current_scope().days
     fleet = usage_over(end - timedelta(days=days), end)
-    chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
-    count, skipped = reader.forecast_counts()
-    st.caption(
-        f"Per hour, last {days} d: GPUs that these jobs held. The forecast is of the fleet."
-        if jobs is not None
-        else f"Per hour, last {days} d. The forecast adds up {count:,} of "
-        f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
-        "yet to come are not foreseen."
-    )
+    if len(fleet) < 2:
+        length = sum(row.board_hours for row in day.rows if row.holder is not Holder.MISSING)
+        history_line(end, length / now["boards"])
+    else:
+        chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
+        count, skipped = reader.forecast_counts()
+        st.caption(
+            f"Per hour, last {days} d: GPUs that these jobs held. The forecast is of the fleet."
+            if jobs is not None
+            else f"Per hour, last {days} d. The forecast adds up {count:,} of "
+            f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; "
+            "jobs yet to come are not foreseen."
+        )
     drawer("Week ahead", "week-ahead", lambda: show_week_ahead(end))

@@ -6,23 +6,15 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.forecast_accuracy import lead_accuracy
-from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import pick
-from dashboard.web.frame.page import chart, figures, table, tense
+from dashboard.web.frame.page import figures, table, tense
 from dashboard.web.frame.scope import current_scope, scoped_jobs
-from dashboard.web.jobs.workload_forecast import ahead_table
+from dashboard.web.jobs.workload_forecast import ahead_table, show_path
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
-from data.records.forecasts import (
-    UNIT_OF,
-    GroupForecast,
-    GroupKind,
-    Quantity,
-    lead_means,
-)
+from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from forecasting.series.rack_series import rack_history
 
 _TITLES = {
@@ -115,27 +107,5 @@ def _show_groups(end: datetime) -> None:
         else reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)
     )
     rows = history[(history["kind"] == str(kind)) & (history["name"] == name)]
-    path = forecast.path(quantity) if forecast else None
-    if path is None:
-        st.info("Too little is known of it for this horizon: it takes four known slots.")
-    else:
-        chart(
-            forecast_band(
-                rows,
-                str(quantity),
-                y_title=_TITLES[quantity] + (" (W)" if quantity is Quantity.POWER else ""),
-                forecast=forecast,
-                path=path,
-            ),
-            "group-path",
-        )
-        st.caption(markdown("; ".join(path.notes)))
-        st.header("Accuracy by lead time")
-        if path.backtest is not None and path.backtest.by_lead:
-            chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
-            st.caption(
-                "Replayed at past moments, each from its own past only. Below the dashed line "
-                "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
-            )
-        else:
-            st.info("Not tested yet: the history is too short.")
+    title = _TITLES[quantity] + (" (W)" if quantity is Quantity.POWER else "")
+    show_path(rows, forecast, quantity, title, "group")

@@ -22,6 +22,8 @@ from data.store.record.outbox import Message, waiting_row
 if TYPE_CHECKING:
     pass
 
+ACKNOWLEDGED = "acknowledged"
+"""The event of an entry by which a person takes an alert on."""
 URGENT = "urgent"
 """The event of an entry about what cannot wait."""
 DIGEST = "digest"
@@ -88,15 +90,14 @@ class ReportLog:
         digest: str,
         detail: str,
         now: datetime,
+        actor: str = "trimtab",
     ) -> None:
         """Note that `owner` is told of these, and enter it in the audit.
 
         The outbox makes the messages from the entry.
         """
         with self._transaction(Lock.RECORD) as connection:
-            append_entry(
-                connection, at=now, actor="trimtab", event=event, digest=digest, detail=detail
-            )
+            append_entry(connection, at=now, actor=actor, event=event, digest=digest, detail=detail)
             _note_told(connection, owner, findings, now)
 
 
