@@ -6,6 +6,7 @@ order, on nodes of four boards: a part of a Slurm job on each of its nodes, whol
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -15,6 +16,7 @@ from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Action
+from data.records.plans import NodePlan
 from data.records.recommendations import Recommendation, in_named_order
 from data.settings.all_settings import PlanningSettings
 from planner.advise import advise
@@ -50,9 +52,16 @@ def served(number: int, model: str, pods: int, each: int) -> Job:
 
 
 def proposals(
-    jobs: Iterable[tuple[Job, float]], held: Held, source: str, slot_minutes: int
+    jobs: Iterable[tuple[Job, float]],
+    held: Held,
+    source: str,
+    slot_minutes: int,
+    off: tuple[str, ...] = (),
 ) -> list[Recommendation]:
-    """What is recommended for jobs, with their levels, that hold these boards."""
+    """What is recommended for jobs, with their levels, that hold these boards.
+
+    The plan has the nodes `off` off, if any, and all others on.
+    """
     found, levels = [], list(jobs)
     for name, model in NODES.items():
         holders = [job for job, at in held.items() for _ in range(at[name])]
@@ -75,6 +84,13 @@ def proposals(
         rules=FREE_NODES,
     )  # fmt: skip
     plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
+    if off:
+        slots = len(plan.slot_starts)
+        nodes = [
+            NodePlan(node=name, gpu_model=model, gpus=SIZE, on=(name not in off,) * slots)
+            for name, model in NODES.items()
+        ]
+        plan = replace(plan, nodes=tuple(nodes))
     return [
         row
         for row in advise(plan, problem).recommendations
@@ -89,13 +105,13 @@ class Cluster:
         """Hold the boards of now."""
         self.jobs = {job.job_id: job for job in jobs}
         self.held = {job: Counter(at) for job, at in held.items()}
-        self.closed = set[str]()
+        self.closed, self.started = set[str](), set[str]()
 
     def follow(self, row: Recommendation) -> str:
         """Make a change; return why it finds no room, '' when it does."""
         if row.action is Action.CONSOLIDATE:
             self.closed.add(row.target)
-            return ""
+            return f"jobs have started on {row.target}" * (row.target in self.started)
         job, before = self.jobs[row.job_id], self.held[row.job_id]
         then = row.proposed
         batch_job = job.platform is Platform.SLURM
@@ -111,8 +127,8 @@ class Cluster:
             return ""
         after = Counter[str]()
         self.held[row.job_id] = after
-        # It stays where it is as far as it can.
-        names = sorted(NODES, key=lambda name: -before[name])
+        # Pods stay where they are as far as they can; Slurm takes the first nodes that fit.
+        names = sorted(NODES, key=lambda name: 0 if batch_job else -before[name])
         for _ in range(parts if each else 0):
             at = next(
                 (
@@ -129,6 +145,7 @@ class Cluster:
                     f"{row.job_id} {row.now.describe()} -> {row.summary}: {self.held} {self.closed}"
                 )
             after[at] += each
+            self.started |= {at} - {*before}
         return ""
 
     def free(self, name: str) -> int:
@@ -167,6 +184,19 @@ def test_a_job_of_two_nodes_needs_boards_on_two(held_there: int, idle_there: int
     if moved:
         named = f"{other.job_id} (reclaim)" in moved[0].applied_first
         assert named or held_there < SIZE
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_a_job_that_starts_again_elsewhere_is_to_find_a_node_closed(slot_minutes: int) -> None:
+    """A job on the other node of its model may start on the one that is to be empty."""
+    moves, shrinks = batch(1, H100, 1, 1), batch(2, H100, 1, 4)
+    held = {moves.job_id: Counter(h1=1), shrinks.job_id: Counter(h2=4)}
+    rows = proposals([(moves, 0.1), (shrinks, 0.3)], held, SLURM, slot_minutes, off=("h1",))
+    changes = {row.target: row for row in rows}
+    assert changes[shrinks.job_id].action is Action.FEWER_GPUS
+    assert changes["h1"].action is Action.CONSOLIDATE
+    assert changes[shrinks.job_id].applied_first == ["h1 (consolidate)"]
+    assert unmade(rows, [moves, shrinks], held) == ([], [])
 
 
 @pytest.mark.parametrize(
