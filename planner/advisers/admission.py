@@ -42,10 +42,10 @@ class FreeHosts:
         cut = set[tuple[str, str]]()
         for job in problem.jobs:
             run, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
-            held = self._held(run)
+            here_now = self._held(run)
             board = (home.boards[0][0], home.mig_board) if home and run.mig_profile else ("", "")
-            held[:, 0] *= board not in cut
-            self._rooms -= held
+            here_now[:, 0] *= board not in cut
+            self._rooms -= here_now
             cut |= {board} if board[1] else set()
 
     def before(self, proposal: Proposal) -> tuple[str, tuple[str, ...]]:
@@ -53,31 +53,31 @@ class FreeHosts:
 
         The first that suffice of those admitted so far, without any that it can do without.
         """
-        needed, others = list[str](), list(self._given)
-        while why := self._why_not(proposal, needed):
+        before_it, others = list[str](), list(self._given)
+        while why := self._why_not(proposal, before_it):
             if not others:
                 return why, ()
-            needed.append(others.pop(0))
-        for job in tuple(needed):
-            rest = [name for name in needed if name != job]
-            needed = needed if self._why_not(proposal, rest) else rest
-        return "", tuple(needed)
+            before_it.append(others.pop(0))
+        for job in tuple(before_it):
+            rest = [name for name in before_it if name != job]
+            before_it = before_it if self._why_not(proposal, rest) else rest
+        return "", tuple(before_it)
 
-    def take(self, proposal: Proposal, needed: Sequence[str] = ()) -> None:
+    def take(self, proposal: Proposal, before_it: Sequence[str] = ()) -> None:
         """Take what a change requests on nodes; what it gives up is for those that name it."""
-        free = self._free(needed)
-        taken = [self._placed(proposal, option, free, 3) for option in _taking(proposal)]
+        free = self._free(before_it)
+        use = [self._placed(proposal, option, free, 3) for option in _taking(proposal)]
         # One option at a time is in force.
         self._rooms = self._rooms - np.maximum.reduce(
-            [np.zeros_like(free), *(amounts for amounts in taken if amounts is not None)]
+            [np.zeros_like(free), *(amounts for amounts in use if amounts is not None)]
         )
-        given = self._given_up(proposal)
-        if given.any():
-            self._given[proposal.job.demand.job.job_id] = given
+        gives = self._given_up(proposal)
+        if gives.any():
+            self._given[proposal.job.demand.job.job_id] = gives
 
-    def _why_not(self, proposal: Proposal, needed: Sequence[str]) -> str:
+    def _why_not(self, proposal: Proposal, before_it: Sequence[str]) -> str:
         """Return why there is no room once other changes are made, '' where there is."""
-        free = self._free(needed)
+        free = self._free(before_it)
         for option in _taking(proposal):
             if self._placed(proposal, option, free, 3) is not None:
                 continue
@@ -90,13 +90,13 @@ class FreeHosts:
             )
         return ""
 
-    def _free(self, needed: Sequence[str]) -> Floats:
-        return np.asarray(sum((self._given[job] for job in needed), self._rooms))
+    def _free(self, before_it: Sequence[str]) -> Floats:
+        return np.asarray(sum((self._given[job] for job in before_it), self._rooms))
 
     def _held(self, run: Job) -> Floats:
         """Return what a job holds on nodes [N, 3]."""
-        held = {name: row for name, *row in held_shares(run, self._facts.homes.get(run.job_id))}
-        rows = [held.get(node.name, (0, 0, 0)) for node in self._nodes]
+        here_now = {name: row for name, *row in held_shares(run, self._facts.homes.get(run.job_id))}
+        rows = [here_now.get(node.name, (0, 0, 0)) for node in self._nodes]
         return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
     def _given_up(self, proposal: Proposal) -> Floats:
@@ -105,21 +105,21 @@ class FreeHosts:
         Of boards that it keeps in part, on several nodes, nobody knows which.
         """
         run = proposal.job.demand.job
-        home, held = self._facts.homes.get(run.job_id), self._held(run)
+        home, here_now = self._facts.homes.get(run.job_id), self._held(run)
         if run.mig_profile or home is None or home.counted_by_others:
-            return np.zeros_like(held)
+            return np.zeros_like(here_now)
         options = (proposal.job.options[n] for n in proposal.proposed[proposal.first or 0 :])
-        kept = [at for at in options if at.boards and at.configuration.gpu_model == run.gpu_model]
-        if not kept:
-            return held
-        most = max(kept, key=lambda at: at.boards)
+        stays = [at for at in options if at.boards and at.configuration.gpu_model == run.gpu_model]
+        if not stays:
+            return here_now
+        most = max(stays, key=lambda at: at.boards)
         apart = nodes_apart(run, most.configuration)
-        here = np.flatnonzero(held[:, 0])
-        given = np.zeros_like(held)
-        given[here, 0] = np.maximum(0.0, held[here, 0] - most.boards / max(1, apart))
+        here = np.flatnonzero(here_now[:, 0])
+        gives = np.zeros_like(here_now)
+        gives[here, 0] = np.maximum(0.0, here_now[here, 0] - most.boards / max(1, apart))
         if 0 < apart < len(here):  # whole nodes, the last ones
-            given[here[apart:]] = held[here[apart:]]
-        return given
+            gives[here[apart:]] = here_now[here[apart:]]
+        return gives
 
     def _placed(
         self, proposal: Proposal, option: Option, free: Floats, columns: int
@@ -131,8 +131,8 @@ class FreeHosts:
         """
         run, model = proposal.job.demand.job, option.configuration.gpu_model
         need, parts, apart = _parts(proposal.job, option)
-        own = self._held(run) if apart else np.zeros_like(free)
-        under, taken = self._facts.scheduler[run.job_id], np.zeros_like(free)
+        present = self._held(run) if apart else np.zeros_like(free)
+        under, use = self._facts.scheduler[run.job_id], np.zeros_like(free)
         open_to = np.array(
             [
                 node.open
@@ -143,15 +143,15 @@ class FreeHosts:
             ]
         )
         for _ in range(parts):
-            left = free + own - taken
-            fits = open_to & (left[:, :columns] >= need[:columns]).all(axis=1)
+            room = free + present - use
+            fits = open_to & (room[:, :columns] >= need[:columns]).all(axis=1)
             if not fits.any():
                 return None
             # Where most of its own boards are, then where it fits first.
-            at = int(np.argmax(np.where(fits, own[:, 0], -1.0)))
-            taken[at] += need
+            at = int(np.argmax(np.where(fits, present[:, 0], -1.0)))
+            use[at] += need
             open_to[at] &= not apart
-        return np.maximum(0.0, taken - own)
+        return np.maximum(0.0, use - present)
 
 
 class AdmissionRoom:
@@ -205,7 +205,7 @@ class AdmissionRoom:
 
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
-        why, needed = self._hosts.before(proposal)
+        why, before_it = self._hosts.before(proposal)
         if why == NO_HOST:
             return why
         change = self._change(proposal)
@@ -223,8 +223,8 @@ class AdmissionRoom:
         for row, amount in change.items():
             self._used[row] += amount
             self._claimed[row] += np.maximum(amount, 0.0)
-        self._hosts.take(proposal, needed)
-        first = {other.job.demand.job.job_id for other in self._needed(change)} | {*needed}
+        self._hosts.take(proposal, before_it)
+        first = {other.job.demand.job.job_id for other in self._needed(change)} | {*before_it}
         self.first[proposal.job.demand.job.job_id] = tuple(
             other for other, _change in self._freeing if other.job.demand.job.job_id in first
         )
