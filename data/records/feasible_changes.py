@@ -218,6 +218,16 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
     return _same_devices(job, proposed) and count % each == 0 and count < job.gpu_count
 
 
+def nodes_apart(job: Job, proposed: Configuration) -> int:
+    """Return the nodes on which a Slurm job has equal parts of a configuration, 0 of other jobs."""
+    if job.platform is not Platform.SLURM:
+        return 0
+    nodes = whole_fact(job.extra, "nodes_requested") or 1
+    if runs_in_slurm(job) and _fewer_nodes(job, proposed):
+        return nodes * proposed.gpu_count // job.gpu_count
+    return nodes
+
+
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     kind, count = kubernetes_kind(job), whole_fact(job.extra, "wanted_gpus")
     unread = [(what, job.extra[fact]) for fact, what in _UNREAD if fact in job.extra]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from data.records.feasible_changes import keeps_its_pods, whole_fact
+from data.facts.jobs import Job
+from data.records.feasible_changes import keeps_its_pods, nodes_apart, whole_fact
 from planner.costs.configurations import Option
-from planner.fleet.fleet import runs_under
+from planner.fleet.fleet import in_partition, runs_under
 from planner.fleet.host_room import held_shares, host_share, room_of
 from planner.fleet.quota_room import QuotaRoom, allowed_by
 from planner.problem.job_problem import JobProblem
@@ -25,66 +26,132 @@ Floats = npt.NDArray[np.float64]
 class FreeHosts:
     """Boards, milli-CPUs and bytes left on nodes [N, 3] while every job keeps what it has.
 
-    What changes take beside boards is taken from the next, not what they would free: that is free
-    once they are made. Of boards themselves `AdmissionRoom` keeps count.
+    Schedulers start pods, and the parts of a Slurm job, node by node: boards that are free on two
+    nodes are no room for one part. A change finds room in what is free now or, where that is too
+    little, in what others surely give up, which are to be followed first.
     """
 
     def __init__(self, problem: PlanningProblem) -> None:
-        self._nodes, self._under = problem.facts.nodes, problem.facts.scheduler
-        number = {node.name: index for index, node in enumerate(self._nodes)}
+        self._nodes, self._facts = problem.facts.nodes, problem.facts
         rows = [
             [np.inf if room is None else room for room in (node.usable, *room_of(node))]
             for node in self._nodes
         ]
         self._rooms: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        self._given: dict[str, Floats] = {}
         cut = set[tuple[str, str]]()
         for job in problem.jobs:
             run, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
-            for name, boards, *asks in held_shares(run, home):
-                board = (name, home.mig_board if home and run.mig_profile else "")
-                if name in number:
-                    self._rooms[number[name]] -= (0 if board in cut else boards, *asks)
-                cut |= {board} if board[1] else set()
-        self._boards = self._rooms[:, 0].copy()
+            here_now = self._held(run)
+            board = (home.boards[0][0], home.mig_board) if home and run.mig_profile else ("", "")
+            here_now[:, 0] *= board not in cut
+            self._rooms -= here_now
+            cut |= {board} if board[1] else set()
 
-    def lacks(self, proposal: Proposal) -> bool:
-        """Return whether boards are free for the pods of a change, and not what they ask beside."""
-        return any(
-            self._placed(proposal.job, option, 3) is None
-            and self._placed(proposal.job, option, 1) is not None
-            for option in _taking(proposal)
-        )
+    def before(self, proposal: Proposal) -> tuple[str, tuple[str, ...]]:
+        """Return why a change finds no room, '' if it does, and the jobs whose changes come first.
 
-    def take(self, proposal: Proposal) -> None:
-        """Take the free resources that the pods of a change request."""
-        rooms = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
-        # One option at a time is in force.
-        self._rooms = np.minimum.reduce(
-            [self._rooms, *(placed for placed in rooms if placed is not None)]
-        )
-
-    def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
-        """Return the free resources once its pods are placed, None where a pod finds no room.
-
-        Of one column, boards alone are checked, and those that earlier changes take count as free.
+        The first that suffice of those admitted so far, without any that it can do without.
         """
-        run, free = job.demand.job, self._rooms.copy()
-        if columns == 1:
-            free[:, 0] = self._boards
-        model, under = option.configuration.gpu_model, self._under[run.job_id]
+        before_it, others = list[str](), list(self._given)
+        while why := self._why_not(proposal, before_it):
+            if not others:
+                return why, ()
+            before_it.append(others.pop(0))
+        for job in tuple(before_it):
+            rest = [name for name in before_it if name != job]
+            before_it = before_it if self._why_not(proposal, rest) else rest
+        return "", tuple(before_it)
+
+    def take(self, proposal: Proposal, before_it: Sequence[str] = ()) -> None:
+        """Take what a change requests on nodes; what it gives up is for those that name it."""
+        free = self._free(before_it)
+        use = [self._placed(proposal, option, free, 3) for option in _taking(proposal)]
+        # One option at a time is in force.
+        self._rooms = self._rooms - np.maximum.reduce(
+            [np.zeros_like(free), *(amounts for amounts in use if amounts is not None)]
+        )
+        gives = self._given_up(proposal)
+        if gives.any():
+            self._given[proposal.job.demand.job.job_id] = gives
+
+    def _why_not(self, proposal: Proposal, before_it: Sequence[str]) -> str:
+        """Return why there is no room once other changes are made, '' where there is."""
+        free = self._free(before_it)
+        for option in _taking(proposal):
+            if self._placed(proposal, option, free, 3) is not None:
+                continue
+            if self._placed(proposal, option, free, 1) is not None:
+                return NO_HOST
+            (gpus, *_host), parts, _apart = _parts(proposal.job, option)
+            return (
+                f"it can be made when {parts} × {gpus:g} {option.configuration.gpu_model} are "
+                "free, each on one node: boards are free, but not together"
+            )
+        return ""
+
+    def _free(self, before_it: Sequence[str]) -> Floats:
+        return np.asarray(sum((self._given[job] for job in before_it), self._rooms))
+
+    def _held(self, run: Job) -> Floats:
+        """Return what a job holds on nodes [N, 3]."""
+        here_now = {name: row for name, *row in held_shares(run, self._facts.homes.get(run.job_id))}
+        rows = [here_now.get(node.name, (0, 0, 0)) for node in self._nodes]
+        return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+    def _given_up(self, proposal: Proposal) -> Floats:
+        """Return what a job surely gives up on its nodes [N, 3] from its change on.
+
+        Of boards that it keeps in part, on several nodes, nobody knows which.
+        """
+        run = proposal.job.demand.job
+        home, here_now = self._facts.homes.get(run.job_id), self._held(run)
+        if run.mig_profile or home is None or home.counted_by_others:
+            return np.zeros_like(here_now)
+        options = (proposal.job.options[n] for n in proposal.proposed[proposal.first or 0 :])
+        stays = [at for at in options if at.boards and at.configuration.gpu_model == run.gpu_model]
+        if not stays:
+            return here_now
+        most = max(stays, key=lambda at: at.boards)
+        apart = nodes_apart(run, most.configuration)
+        here = np.flatnonzero(here_now[:, 0])
+        gives = np.zeros_like(here_now)
+        gives[here, 0] = np.maximum(0.0, here_now[here, 0] - most.boards / max(1, apart))
+        if 0 < apart < len(here):  # whole nodes, the last ones
+            gives[here[apart:]] = here_now[here[apart:]]
+        return gives
+
+    def _placed(
+        self, proposal: Proposal, option: Option, free: Floats, columns: int
+    ) -> Floats | None:
+        """Return what the parts of a job take on nodes [N, 3], None where one finds no room.
+
+        Of one column, boards alone are checked. A Slurm job starts again, each part on a node of
+        its own, and may take the boards that it has; a pod takes its own beside those that stay.
+        """
+        run, model = proposal.job.demand.job, option.configuration.gpu_model
+        need, parts, apart = _parts(proposal.job, option)
+        present = self._held(run) if apart else np.zeros_like(free)
+        under, use = self._facts.scheduler[run.job_id], np.zeros_like(free)
         open_to = np.array(
             [
-                node.open and node.gpu_model == model and runs_under(under, node.schedulers)
+                node.open
+                and node.gpu_model == model
+                and runs_under(under, node.schedulers)
+                and in_partition(run, node.partitions)
                 for node in self._nodes
             ]
         )
-        need, pods = _pods(job, option)
-        for _ in range(pods):
-            fits = open_to & (free[:, :columns] >= need[:columns]).all(axis=1)
+        for _ in range(parts):
+            room = free + present - use
+            fits = open_to & (room[:, :columns] >= need[:columns]).all(axis=1)
             if not fits.any():
                 return None
-            free[int(np.argmax(fits))] -= need
-        return free
+            # Where most of its own boards are, then where it fits first.
+            at = int(np.argmax(np.where(fits, present[:, 0], -1.0)))
+            use[at] += need
+            open_to[at] &= not apart
+        return np.maximum(0.0, use - present)
 
 
 class AdmissionRoom:
@@ -138,8 +205,9 @@ class AdmissionRoom:
 
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
-        if self._hosts.lacks(proposal):
-            return NO_HOST
+        why, before_it = self._hosts.before(proposal)
+        if why == NO_HOST:
+            return why
         change = self._change(proposal)
         for row, amount in sorted(change.items()):
             lacks = float((self._used[row] + amount - self._most[row]).max())
@@ -150,11 +218,16 @@ class AdmissionRoom:
                     if number < 0
                     else allowed_by(self._quotas.rows[number])
                 )
+        if why:
+            return why
         for row, amount in change.items():
             self._used[row] += amount
             self._claimed[row] += np.maximum(amount, 0.0)
-        self._hosts.take(proposal)
-        self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change))
+        self._hosts.take(proposal, before_it)
+        first = {other.job.demand.job.job_id for other in self._needed(change)} | {*before_it}
+        self.first[proposal.job.demand.job.job_id] = tuple(
+            other for other, _change in self._freeing if other.job.demand.job.job_id in first
+        )
         self._freeing.append((proposal, change))
         return ""
 
@@ -228,9 +301,9 @@ def admitted(
 
 
 def _taking(proposal: Proposal) -> Iterator[Option]:
-    """Yield the options of a change that take boards, of jobs that tell what they ask beside."""
+    """Yield the options of a change that take boards, of jobs that a scheduler starts."""
     job, now = proposal.job.demand.job, proposal.present
-    if not any(host_share(job, job.gpu_count, job.gpu_count)):
+    if job.scheduler is None:
         return
     for number in sorted({*proposal.proposed}):
         option = proposal.job.options[number]
@@ -239,17 +312,19 @@ def _taking(proposal: Proposal) -> Iterator[Option]:
             yield option
 
 
-def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
-    """Return the need of each pod that a change starts on a node, and the number of pods.
+def _parts(job: JobProblem, option: Option) -> tuple[Floats, int, bool]:
+    """Return the need of each part that a change starts on a node, their number, and if apart.
 
-    Of slices no board: the plan decides from which board they are cut.
+    A part is a pod, or what a Slurm job has on each of its nodes, which starts with all others. Of
+    slices no board: the plan decides from which board they are cut.
     """
     run, count = job.demand.job, option.configuration.gpu_count
-    extra = run.extra
-    each = min(whole_fact(extra, "gpus_per_pod") or run.gpu_count, run.gpu_count)
+    each = min(whole_fact(run.extra, "gpus_per_pod") or run.gpu_count, run.gpu_count)
     pods = run.gpu_count // each if keeps_its_pods(run, count) else -(-count // each)
-    gpus = count / pods
-    needs = host_share(run, count, 1, of=pods)
-    if option.configuration.gpu_model == run.gpu_model:
-        pods = max(0, pods - run.gpu_count // each)
-    return np.array([0.0 if option.configuration.mig_profile else gpus, *needs]), pods
+    apart = nodes_apart(run, option.configuration)
+    parts = apart or pods
+    gpus = count / parts
+    needs = host_share(run, count, 1, of=parts)
+    if option.configuration.gpu_model == run.gpu_model and not apart:
+        parts = max(0, parts - run.gpu_count // each)
+    return np.array([0.0 if option.configuration.mig_profile else gpus, *needs]), parts, apart > 0

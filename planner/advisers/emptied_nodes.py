@@ -1,7 +1,7 @@
 """Nodes that may be powered down, with savings less the cost of moving their jobs."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -17,6 +17,7 @@ from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.cost import ChangeTime, move_costs
 from planner.costs.free_boards import free_board
 from planner.costs.transitions import entering
+from planner.fleet.fleet import in_partition, runs_under
 from planner.fleet.fleet_nodes import FleetNode
 from planner.jobs.expected_value import mean_of
 from planner.problem.job_problem import JobProblem
@@ -68,8 +69,9 @@ def empty_nodes(
             # A node that closes in some hours does not keep a job waiting until then.
             later = [
                 change
-                for change in on_node[node.node]
+                for change in changes
                 if not first and _starts_again(change, 0) and not _only_ends_pods(change)
+                if change in on_node[node.node] or _may_start_on(change, fact, problem)
             ]
             before = [change for change in on_node[node.node] if change not in later]
             yield replace(advice, first=tuple(before), later=tuple(later))
@@ -80,10 +82,12 @@ def nodes_first(
 ) -> Mapping[str, Sequence[str]]:
     """Return by job the names of what comes before its change: nodes that close, room elsewhere.
 
-    A job that starts again is to find its node closed, and boards on the nodes that stay open: free
-    now, or freed by other changes, of which as many are named as it takes.
+    A job that starts again, there or elsewhere, is to find the node closed, and boards on the nodes
+    that stay open: free now, its own, or freed by other changes, of which as many are named as it
+    takes.
     """
     shut, under = {node.subject for node in closing}, problem.facts.scheduler
+    shut_nodes = {node.name for node in problem.facts.nodes if node.known_as in shut}
     later = {change.job.demand.job.job_id: change for node in closing for change in node.later}
     names = {
         job: [f"{node.subject} ({node.action})" for node in closing if change in node.later]
@@ -94,10 +98,23 @@ def nodes_first(
         if node.open and node.known_as not in shut:
             for scheduler in node.schedulers:
                 free[node.gpu_model, scheduler] += max(0, node.usable - node.allocated)
-    others = [change for change in changes if change.job.demand.job.job_id not in later]
+    needs = {
+        job.job_id: change.chosen.boards - _kept_open(change, problem, shut_nodes)
+        for change in changes
+        for job in (change.job.demand.job,)
+    }
+    # One that has its boards on nodes that stay open needs none of others.
+    others = [
+        change
+        for change in changes
+        for job in (change.job.demand.job.job_id,)
+        if job not in later or needs[job] <= 0
+    ]
     for job, change in later.items():
         model, scheduler = change.chosen.configuration.gpu_model, under[job]
-        free[model, scheduler] -= change.chosen.boards
+        if needs[job] <= 0:
+            continue
+        free[model, scheduler] -= needs[job]
         for other in others:
             gives = _given_back(other, model)
             if free[model, scheduler] >= 0:
@@ -107,6 +124,17 @@ def nodes_first(
                 names[job].append(name_of(other))
                 others = [entry for entry in others if entry is not other]
     return names
+
+
+def _kept_open(change: Proposal, problem: PlanningProblem, shut: Collection[str]) -> int:
+    """Return the boards of the chosen model that a job has on nodes that stay open."""
+    home = problem.facts.homes.get(change.job.demand.job.job_id)
+    if (
+        home is None
+        or change.present.configuration.gpu_model != change.chosen.configuration.gpu_model
+    ):
+        return 0
+    return sum(count for name, count in home.boards if name not in shut)
 
 
 def _given_back(change: Proposal, model: str) -> float:
@@ -163,6 +191,16 @@ def _starts_again(change: Proposal | None, first: int) -> bool:
         return False
     elasticity = change.job.demand.standing.elasticity
     return bool(entering(elasticity, change.present, change.chosen))
+
+
+def _may_start_on(change: Proposal, node: FleetNode, problem: PlanningProblem) -> bool:
+    """Return whether a changed job may start on a node, wherever it is now."""
+    job = change.job.demand.job
+    return (
+        change.chosen.configuration.gpu_model == node.gpu_model
+        and runs_under(problem.facts.scheduler[job.job_id], node.schedulers)
+        and in_partition(job, node.partitions)
+    )
 
 
 def _only_ends_pods(change: Proposal) -> bool:

@@ -1,12 +1,13 @@
 """Nodes that may be empty together: their jobs may leave them and fit on the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from data.records.feasible_changes import nodes_apart, whole_fact
 from planner.fleet.host_room import held_shares, host_share, room_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
@@ -26,7 +27,8 @@ def nodes_that_may_go(
 
     With each the jobs that leave it. A job holds in a stretch the most that its recommended change
     lets it hold there, or what it holds now until it has surely ended. The largest are put first,
-    each where the least is left.
+    each where the least is left. A Slurm job that keeps several nodes stays on those that it has;
+    on those of another model it takes each part on a node of its own.
     """
     nodes, fleet = problem.facts.nodes, _fleet(problem, proposed)
     spans = [stretches.get(node.name, (0, 0)) for node in nodes]
@@ -46,7 +48,12 @@ def nodes_that_may_go(
         parts[leave] = 0
         nowhere = local - np.bincount(fleet.job, parts, len(local)).astype(np.int64)
         leaving = others + fleet.by_size(fleet.model_of_job, nowhere)
-        if fleet.stays[leave].any() or not all_fit(fleet.rooms(parts, gone), leaving):
+        rooms = fleet.rooms(parts, gone)
+        if (
+            fleet.stays[leave].any()
+            or not all_fit(rooms, leaving)
+            or any(rooms[model, size:].sum() < count for model, size, count in fleet.apart)
+        ):
             gone[candidate] = False
             continue
         movers = fleet.job[leave & (fleet.node == candidate)]
@@ -62,7 +69,8 @@ class _Fleet:
     that nobody knows has the number N. `takes` [N] are nodes that take jobs. Models without nodes
     share the last number. Of milli-CPUs and bytes, `host` [N, 2] is what nodes have (infinite where
     not checked), `asks` [parts, 2] what parts ask for, `each` [N, 2] the most of any job beside a
-    board of the node's model.
+    board of the node's model. `apart` are (model, boards, nodes) of jobs that change to equal parts
+    on several nodes of another model.
     """
 
     job: Ints
@@ -78,6 +86,7 @@ class _Fleet:
     host: Floats
     asks: Floats
     each: Floats
+    apart: Sequence[tuple[int, int, int]]
 
     def parts_held(self, needs: Ints, gone: Bools) -> Ints:
         """Return the boards of parts that jobs still hold who may hold `needs` [J] of their model.
@@ -124,13 +133,14 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
             column,
             number.get(name, len(nodes)),
             boards,
-            not problem.movable(column),
+            bool(apart) or not problem.movable(column),
             *needs.get(name, (0, 0)),
         )
         for column, job in enumerate(jobs)
         if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
         for needs in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
-        for name, boards in home.boards
+        for apart in (_apart(job, proposed).get(job.demand.job.gpu_model),)
+        for name, boards in _on_equal_parts(home.boards, apart)
     ]
     job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     each = _each(problem, proposed)
@@ -153,7 +163,35 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
         each=np.array(
             [each.get(entry.gpu_model, (0, 0)) for entry in nodes], dtype=np.float64
         ).reshape(-1, 2),
+        apart=[
+            (models[model], boards, count)
+            for job in jobs
+            for model, (count, boards) in _apart(job, proposed).items()
+            if model in models and model != job.demand.job.gpu_model
+        ],
     )
+
+
+def _apart(job: JobProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
+    """Return by model the nodes, and boards on each, of a Slurm job of several that changes."""
+    run, by_model = job.demand.job, dict[str, tuple[int, int]]()
+    change = proposed.get(run.job_id)
+    if change is None or (whole_fact(run.extra, "nodes_requested") or 1) == 1:
+        return by_model
+    for option in (change.job.options[number] for number in {*change.proposed}):
+        count, model = nodes_apart(run, option.configuration), option.configuration.gpu_model
+        if option.boards and count:
+            each = int(np.ceil(option.boards / count - 1e-6))
+            by_model[model] = max(by_model.get(model, (0, 0)), (count, each))
+    return by_model
+
+
+def _on_equal_parts(
+    boards: Sequence[tuple[str, int]], apart: tuple[int, int] | None
+) -> Iterator[tuple[str, int]]:
+    """Yield the boards of a home that a job keeps: as now, or equal parts on its first nodes."""
+    for index, (name, count) in enumerate(boards):
+        yield name, count if apart is None else min(count, apart[1]) * (index < apart[0])
 
 
 def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
@@ -185,8 +223,12 @@ def _held_by_all(
     for column, job in enumerate(problem.jobs):
         by_model = _held_in(job, proposed.get(job.demand.job.job_id), span)
         counts[column] = by_model.pop(job.demand.job.gpu_model, 0)
+        apart = _apart(job, proposed)
         others += [
-            (fleet.models.get(name, len(fleet.models)), boards) for name, boards in by_model.items()
+            (fleet.models.get(name, len(fleet.models)), -(-boards // parts))
+            for name, boards in by_model.items()
+            for parts in (apart.get(name, (1, 0))[0],)
+            for _ in range(parts)
         ]
     return counts, fleet.by_size(*np.array(others, dtype=np.int64).reshape(-1, 2).T)
 

@@ -120,3 +120,35 @@ def test_a_waiting_job_gets_no_request_that_a_limit_never_lets_start(
     limited.until("it is lifted", lambda: not applier.rehearse(back).refusals)
     limited.run("scancel", fills, job)
     limited.until("it is gone", lambda: not limited.run("squeue", "-h"))
+
+
+def test_nodes_that_slurmctld_notes_with_an_update_go_when_the_scheduler_looks(
+    limited: SlurmBed,
+) -> None:
+    """24.11 writes NumNodes=1-1 with any update of the GPUs of a job that asked for no number.
+
+    With accounting alone, and neither NumNodes nor slurmrestd takes it back. A job that waits for
+    its begin is not looked at, so that it shows it until then.
+    """
+    fills = running(limited, "-Aml", "--gres=gpu:h100:8", "-N1")
+    job = limited.submit("-Aml", "--gres=gpu:h100:4", "--begin=now+1hour")
+
+    def nodes() -> str:
+        shown = limited.run("scontrol", "-o", "show", "job", job)
+        return shown.partition(" NumNodes=")[2].split()[0]
+
+    assert nodes() == "1"
+    applier = applier_of(limited)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert {result.outcome for result in run_steps(applier, change)} == {StepOutcome.DONE}
+    back = applier.change_back(change, applier.look_again(change))
+    assert {result.outcome for result in run_steps(applier, back)} == {StepOutcome.DONE}
+    noted = limited.plan.version >= (24, 11)
+    assert nodes() == ("1-1" if noted else "1")
+    limited.words("scontrol", "update", f"JobId={job}", "NumNodes=0")
+    assert nodes() == ("1-1" if noted else "1")
+    limited.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    limited.until("it waits", lambda: "Resources" in limited.words("squeue", "-h", "-j", job))
+    assert nodes() == "1"
+    limited.run("scancel", fills, job)
+    limited.until("it is gone", lambda: not limited.run("squeue", "-h"))

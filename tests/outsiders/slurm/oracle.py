@@ -62,6 +62,9 @@ def differing(before: Shown, after: Shown, *, allowed: set[str]) -> list[str]:
         estimated = _requeued(after) or len(set(then.split("-"))) > 1
         if field == "NumNodes" and estimated and nodes_asked(before) == nodes_asked(after):
             continue  # the scheduler's estimate of a range, or what the last run had
+        noted = then == "estimate" and after.get("Reason") == "BeginTime"
+        if field == "NumNodes" and noted and nodes_asked(before) == nodes_asked(after):
+            continue  # 24.11 notes n-n with an update of GPUs, until the scheduler looks
         if then != now:
             found.append(f"{field} {then!r} -> {now!r}")
     return found
