@@ -17,6 +17,7 @@ from dashboard.web.findings.finding_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
     InboxRow,
+    a_day,
     age_text,
     choice_of_state,
     chosen_rows,
@@ -234,3 +235,20 @@ def test_an_age_is_told_as_people_say_it() -> None:
     """Hours for two days, then days."""
     assert age_text(NOW - timedelta(hours=47), NOW) == "47 h"
     assert age_text(NOW - timedelta(days=12), NOW) == "12 d"
+
+
+@pytest.mark.parametrize(
+    ("hours", "money"),
+    [(0.5, 12.0), (2, 12.0), (23.75, 12.0), (24, 12.0), (48, 6.0), (168, 12 / 7)],
+)
+def test_a_job_saves_within_a_day_no_more_than_until_its_end(hours: float, money: float) -> None:
+    """A saving over the rest of a job is no rate: what ends in two hours is not saved twelve times.
+
+    Bounds and centre alike.
+    """
+    savings = replace(make_recommendation().savings, horizon_hours=hours)
+    cost = make_range(12.0, "EUR")
+    within = a_day(cost, make_recommendation(savings=savings))
+    assert within is not None
+    assert within.central == pytest.approx(money)
+    assert within.high / within.central == pytest.approx(cost.high / cost.central)

@@ -255,7 +255,7 @@ def note_worth(all_of_it: Collection, api: TestClient) -> None:
     """Take the worth of the findings to decide on, as the rows of the API add up."""
     rows = [row["revision"] for row in api.get("/api/v1/findings?state=open").json()["items"]]
     money = [
-        row["savings"]["cost"]["central"] * 24 / row["savings"]["horizon_hours"]
+        row["savings"]["cost"]["central"] * 24 / max(24, row["savings"]["horizon_hours"])
         for row in rows
         if row["savings"]["cost"] and Action(row["action"]) not in ADVICE
     ]

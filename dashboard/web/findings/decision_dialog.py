@@ -24,7 +24,7 @@ from dashboard.web.findings.actions import (
     needs_tick,
     why_refused,
 )
-from dashboard.web.findings.finding_rows import HOURS_A_DAY, interrupts
+from dashboard.web.findings.finding_rows import a_day, interrupts
 from dashboard.web.frame.action_button import (
     FormField,
     Post,
@@ -206,8 +206,8 @@ def _summary(
     back = row.wish is WishKind.ROLL_BACK
     verbs = ("It gives up", "Together they give up") if back else ("It saves", "Together they save")
     if items:
-        money = _sum([item.savings.cost for item in items], items[0].savings.horizon_hours)
-        energy = _sum([item.savings.energy_kwh for item in items], items[0].savings.horizon_hours)
+        money = _sum([a_day(item.savings.cost, item) for item in items])
+        energy = _sum([a_day(item.savings.energy_kwh, item) for item in items])
         risks = ", ".join(
             f"{count} {risk}"
             for risk in ("high", "medium", "low")
@@ -233,13 +233,12 @@ def _summary(
             st.warning(markdown(f"{name} is refused: {sentence(why)}"))
 
 
-def _sum(parts: list[Range | None], horizon_hours: float) -> str:
+def _sum(parts: list[Range | None]) -> str:
     amounts = [part for part in parts if part is not None]
-    if not amounts or horizon_hours <= 0:
+    if not amounts:
         return "an unknown amount"
     note = "" if len(amounts) == len(parts) else f" (unknown of {len(parts) - len(amounts)})"
-    total = sum_of([part.times(HOURS_A_DAY / horizon_hours) for part in amounts])
-    return f"{range_text(total)}{note}"
+    return f"{range_text(sum_of(amounts))}{note}"
 
 
 def _fields(row: DecisionRow, at: datetime, *, reason: bool) -> list[FormField]:

@@ -57,12 +57,15 @@ class InboxRow:
     @property
     def money_a_day(self) -> float | None:
         """Savings a day, in the currency of its savings; advice has no price."""
-        return None if self.revision.is_advice else a_day(self.revision.savings.cost, self.revision)
+        money = None if self.revision.is_advice else self.revision.savings.cost
+        within_a_day = a_day(money, self.revision)
+        return within_a_day and within_a_day.central
 
     @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
-        return a_day(self.revision.savings.energy_kwh, self.revision)
+        within_a_day = a_day(self.revision.savings.energy_kwh, self.revision)
+        return within_a_day and within_a_day.central
 
     @property
     def expired(self) -> bool:
@@ -91,10 +94,15 @@ class InboxRow:
         return f"{self.status.state}{by}" + (f", saved {range_text(saved)}" if saved else "")
 
 
-def a_day(value: Range | None, revision: Recommendation) -> float | None:
-    """Return a saving over the horizon as one of a day; None when it is unknown."""
+def a_day(value: Range | None, revision: Recommendation) -> Range | None:
+    """Return what it saves within a day, None when it is unknown.
+
+    A job that ends in two hours saves no more than in these.
+    """
     hours = revision.savings.horizon_hours
-    return None if value is None or hours <= 0 else value.central * HOURS_A_DAY / hours
+    return (
+        None if value is None or hours <= 0 else value.times(HOURS_A_DAY / max(HOURS_A_DAY, hours))
+    )
 
 
 def worth_a_day(rows: Iterable[InboxRow]) -> float:
