@@ -58,14 +58,12 @@ class InboxRow:
     def money_a_day(self) -> float | None:
         """Savings a day, in the currency of its savings; advice has no price."""
         money = None if self.revision.is_advice else self.revision.savings.cost
-        within_a_day = a_day(money, self.revision)
-        return within_a_day and within_a_day.central
+        return _central(a_day(money, self.revision))
 
     @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
-        within_a_day = a_day(self.revision.savings.energy_kwh, self.revision)
-        return within_a_day and within_a_day.central
+        return _central(a_day(self.revision.savings.energy_kwh, self.revision))
 
     @property
     def expired(self) -> bool:
@@ -103,6 +101,10 @@ def a_day(value: Range | None, revision: Recommendation) -> Range | None:
     return (
         None if value is None or hours <= 0 else value.times(HOURS_A_DAY / max(HOURS_A_DAY, hours))
     )
+
+
+def _central(value: Range | None) -> float | None:
+    return None if value is None else value.central
 
 
 def worth_a_day(rows: Iterable[InboxRow]) -> float:
