@@ -6,19 +6,18 @@ end and says by a deadline alone that it wants speed, so of each GPU type it off
 that do; on which type it costs least to the others is the round's to say.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Speed = Callable[[Floats, Floats], Floats]
+Ints = npt.NDArray[np.int64]
 
 UNKNOWN_HOURS = 2.0
 """Of a job that does not say how long it runs: what HAS takes jobs of an unknown kind to need."""
 
-_NEW = "the new job"
 _SECONDS = 3600.0
 _LARGEST = 64
 
@@ -46,20 +45,6 @@ class WaitingJob:
     hours: float = UNKNOWN_HOURS
 
 
-@dataclass(slots=True, kw_only=True)
-class _Asking:
-    """A job of the round, with the attributes that docs/internals/placement.md lists."""
-
-    speedup_fn: Mapping[str, Speed]
-    max_replicas: int
-    remaining_work: float
-    application: str
-    min_replicas: int = 1
-    restart_seconds: float = 0.0
-    num_restarts: int = 0
-    age: float = 0.0
-
-
 def chosen_offer(
     offers: Sequence[Offer],
     room: Mapping[str, int],
@@ -77,54 +62,62 @@ def chosen_offer(
     sufficient memory first: Frenzy, arXiv 2412.14479, section HAS). A waiting job of n GPUs makes
     use of fewer in proportion: what it is given now is kept for it until it can start.
     """
-    from planner.scheduling.policy import HeterogeneousPolicy  # loads numba, SciPy and HiGHS
-
     fitting = [offer for offer in offers if offer.gpus <= room.get(offer.gpu_type, 0)]
     if not fitting:
         return None
+    from planner.scheduling.objective import ObjectiveSettings, RoundJobs, costs
+    from planner.scheduling.round_problem import RoundProblem, solve_round  # loads numba
+
     # GPUs one by one: where they are is asked afterwards, of the nodes as they are.
-    nodes = {kind: dict.fromkeys(range(count), 1) for kind, count in room.items() if count}
-    # A type without a speed would be taken for one that was not tried yet.
-    nowhere = dict.fromkeys(nodes, _no_speed)
-    jobs = {f"{number} {job.name}": _queued(job, nowhere) for number, job in enumerate(waiting)}
-    jobs[_NEW] = _arriving(offers, hours, nowhere)
+    types = [name for name, count in room.items() if count]
     most = max(_LARGEST, *(offer.gpus for offer in fitting))
-    allocations = HeterogeneousPolicy(most_nodes=most).optimize(jobs, nodes, {})
-    gpu_type, gpus = allocations[_NEW]
-    return next(
-        (offer for offer in fitting if (offer.gpu_type, offer.gpus) == (gpu_type, len(gpus))), None
+    sizes = [np.arange(1, min(room[name], most) + 1) for name in types]
+    kind = np.repeat(np.arange(len(types)), [len(counts) for counts in sizes])
+    gpus, names = np.concatenate(sizes), np.array(types)[kind]
+    # A job that no free GPU suits waits for others, and takes none of these.
+    queue = [job for job in waiting if any(job.speeds.get(name) for name in types)]
+    goodput = np.array(
+        [*(_queued(job, names, gpus) for job in queue), _arriving(offers, names, gpus)]
     )
+    count, nothing = len(goodput), len(gpus)
+    single = (goodput / gpus)[:, gpus == 1].max(axis=1)
+    jobs = RoundJobs(
+        goodput=goodput,
+        allowed=goodput > 0,
+        remaining=_SECONDS * np.array([*(job.hours for job in queue), hours]),
+        reference=np.where(single > 0, single, (goodput / gpus).max(axis=1)),
+        present=np.full(count, -1),
+        locked=np.zeros(count, dtype=np.bool_),
+        restart=np.zeros(count),
+        horizon=np.ones(count),
+        resident=np.zeros(count),
+    )
+    problem = RoundProblem(
+        cost=costs(jobs, ObjectiveSettings()),
+        kind=np.append(kind, 0),
+        gpus=np.append(gpus, 0),
+        capacity=np.array([room[name] for name in types]),
+        previous=np.full(count, nothing),
+    )
+    choice = int(solve_round(problem).choice[-1])
+    if choice == nothing:
+        return None
+    return next(offer for offer in fitting if offer.gpu_type == names[choice])
 
 
-def _no_speed(_nodes: Floats, gpus: Floats) -> Floats:
-    return np.zeros_like(gpus)
-
-
-def _arriving(offers: Sequence[Offer], hours: float, nowhere: Mapping[str, Speed]) -> _Asking:
+def _arriving(offers: Sequence[Offer], names: npt.NDArray[np.str_], gpus: Ints) -> Floats:
+    """Return the goodput [C] of the new job, relative to its cheapest offer."""
     cheapest = min(offer.cost for offer in offers)
     smallest = min(offer.memory_bytes for offer in offers)
-
-    def rate(offer: Offer) -> Speed:
+    goodput = np.zeros(len(gpus))
+    for offer in offers:
         waste = (offer.cost / cheapest) * (offer.memory_bytes / smallest)
-        return lambda _nodes, gpus: np.where(gpus == offer.gpus, 1 / waste, 0.0)
-
-    return _Asking(
-        speedup_fn={**nowhere, **{offer.gpu_type: rate(offer) for offer in offers}},
-        max_replicas=max(offer.gpus for offer in offers),
-        remaining_work=hours * _SECONDS,
-        application=_NEW,
-    )
+        goodput[(names == offer.gpu_type) & (gpus == offer.gpus)] = 1 / waste
+    return goodput
 
 
-def _queued(waiting: WaitingJob, nowhere: Mapping[str, Speed]) -> _Asking:
+def _queued(waiting: WaitingJob, names: npt.NDArray[np.str_], gpus: Ints) -> Floats:
+    """Return the goodput [C] of a waiting job; no more GPUs than it waits for are of use."""
     most = min(waiting.gpus, _LARGEST)
-
-    def rate(speed: float) -> Speed:
-        return lambda _nodes, gpus: speed * np.minimum(gpus, most) / most
-
-    return _Asking(
-        speedup_fn={**nowhere, **{name: rate(speed) for name, speed in waiting.speeds.items()}},
-        max_replicas=most,
-        remaining_work=waiting.hours * _SECONDS,
-        application=waiting.name,
-    )
+    speed = np.array([waiting.speeds.get(str(name), 0.0) for name in names])
+    return np.where(gpus <= most, speed * gpus / most, 0.0)
