@@ -8,9 +8,8 @@ from fastapi import FastAPI, Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dashboard.decisions.dismissals import active_patterns, dismiss_matching, end_dismissal
-from dashboard.decisions.requests import MAX_REMARK
 from dashboard.decisions.service import DecisionService
-from data.records.commands import Person
+from data.records.commands import MAX_REMARK, Person
 from data.records.findings import DismissalPattern, DismissalReason
 
 

@@ -14,13 +14,11 @@ from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.findings import REOPENED
 from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError
-from data.records.commands import Person
+from data.records.commands import MAX_REMARK, Person
 from data.records.findings import DismissalReason
 from data.records.lifecycle import HELD_BACK
 from data.records.recommendations import Decision
 from data.store.record.commands import Asked
-
-MAX_REMARK = 2000
 
 
 class Wish(BaseModel):

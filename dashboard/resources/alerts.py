@@ -17,15 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.common.figures import figure_text, range_text
 from dashboard.common.rights import why_not_act
 from dashboard.common.stale_readings import WAY_OUT, why_too_old
-from dashboard.decisions.checks import require_person
-from dashboard.decisions.requests import MAX_REMARK
-from dashboard.decisions.service import DecisionService
 from data.base.counts import count_text
 from data.base.errors import NotAllowedError, NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.facts.fleet import SourceState
 from data.records.actions import FOR_MEMORY
-from data.records.commands import AuditEntry, Person
+from data.records.commands import MAX_REMARK, AuditEntry, Person
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings.all_settings import Settings
@@ -36,6 +33,7 @@ from data.store.record.report_log import ACKNOWLEDGED
 if TYPE_CHECKING:
     from dashboard.accounting.cost.budgets import BudgetRow
     from dashboard.accounting.cost.cost_cache import CostBook
+    from dashboard.decisions.service import DecisionService
 
 _WEEK = timedelta(days=7)
 _FAILURES = {
@@ -167,12 +165,14 @@ class AlertWish(BaseModel):
 
 
 def acknowledge(
-    service: DecisionService, reader: StoreReader, wish: AlertWish, by: Person
+    service: "DecisionService", reader: StoreReader, wish: AlertWish, by: Person
 ) -> UrgentFact:
     """Record that a person takes an alert on; `reader` is that of what they may see.
 
     Errors: NotAllowedError, ChangeRefusedError without a name, NotKnownError for no alert of now.
     """
+    from dashboard.decisions.checks import require_person  # lists do without
+
     settings, now, person = service.settings(), service.clock(), require_person(by)
     if refusal := why_not_act(person, settings.access, "acknowledge alerts"):
         raise NotAllowedError(refusal, "Ask an approver, or have the access settings changed.")

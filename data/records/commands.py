@@ -142,6 +142,8 @@ class Measurement:
     board_hours_with: float | None = None
 
 
+MAX_REMARK = 2000
+"""Characters of what a person writes beside a decision."""
 SWITCH_EVENTS = ("stopped", "resumed", "stop-asked", "resume-asked")
 """Events of the kill switch in the record: no finding changes by them."""
 

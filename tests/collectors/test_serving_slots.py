@@ -109,7 +109,7 @@ def test_requests_are_read_by_slot_through_a_restart(
     assert (row["slots_per_replica"], row["reactive_replicas"]) == (11, 2)
     assert row["service_seconds"] == pytest.approx(3.0)
     assert row["requests_per_second"] == pytest.approx(4.0, rel=0.05)
-    assert [slot["required_replicas"] for slot in row["slots"]] == [2] * 4
+    assert {slot["required_replicas"] for slot in row["slots"]} == {2}
     assert row["required_replicas"] is None  # the readings are of long ago
     assert len(found) == 12
     assert found["slot_start"].min() == START

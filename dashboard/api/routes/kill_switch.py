@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.api.http.context import ApiWorld, Caller
 from dashboard.api.http.own_threads import OwnThreads
-from dashboard.decisions.requests import MAX_REMARK
+from data.records.commands import MAX_REMARK
 
 _THREADS = 4
 
