@@ -17,6 +17,7 @@ from benchmarks.simulation.application import Application, LearningCurve, Measur
 from benchmarks.simulation.gavel_policy import GavelPolicy
 from benchmarks.simulation.job_view import SchedulingPolicy
 from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from benchmarks.simulation.sia_policy import SiaPolicy
 from benchmarks.simulation.simulator import SimulationRules, simulate
 from benchmarks.simulation.step_fit import StepFits
@@ -32,7 +33,6 @@ from planner.memory.step.training_job import (
     Sharding,
     TrainingJob,
 )
-from planner.scheduling.policy import HeterogeneousPolicy
 
 _GIB = 2**30
 _SEED = 20261121

@@ -10,11 +10,11 @@ import numpy as np
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
 from benchmarks.simulation.application import Application
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from benchmarks.simulation.sia_policy import SiaPolicy, solve_exactly
 from benchmarks.simulation.simulator import SimulationRules, simulate
 from benchmarks.simulation.step_fit import StepFits
 from benchmarks.simulation.workload import SubmittedJob
-from planner.scheduling.policy import HeterogeneousPolicy
 
 _SKIPPED_ROUNDS = 60
 _MILP_SECONDS = 20.0

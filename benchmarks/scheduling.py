@@ -40,10 +40,10 @@ from benchmarks.simulation.gavel_policy import GavelPolicy
 from benchmarks.simulation.job_view import SchedulingPolicy
 from benchmarks.simulation.outcome import SimulationOutcome
 from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from benchmarks.simulation.sia_policy import SiaPolicy
 from benchmarks.simulation.simulator import SimulationRules, simulate
 from benchmarks.simulation.step_fit import StepFits
-from planner.scheduling.policy import HeterogeneousPolicy
 
 RESULTS = Path(__file__).parent / "results" / "scheduling.md"
 _TUNED_ON = ("philly 1", "philly 2")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from benchmarks.simulation.gavel_policy import GavelPolicy
 from benchmarks.simulation.job_view import SchedulingPolicy
 from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from benchmarks.simulation.sia_policy import SiaPolicy
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.policy import HeterogeneousPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from planner.scheduling.goodput import GoodputModel
+from benchmarks.simulation.rounds.goodput import GoodputModel
 
 Floats = npt.NDArray[np.float64]
 

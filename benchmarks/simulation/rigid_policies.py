@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from benchmarks.simulation.job_view import Allocation, JobView, NodeView
+from benchmarks.simulation.rounds.node_mapping import Nodes, map_to_nodes
 from data.facts.gpu_resources import WHOLE_GPU
-from planner.scheduling.node_mapping import Nodes, map_to_nodes
 
 Room = dict[str, dict[int, int]]
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.simulation.application import Application
 from benchmarks.simulation.job_view import JobView, ModelSpeed
+from benchmarks.simulation.rounds.goodput import GoodputModel
+from benchmarks.simulation.rounds.goodput_kernel import best_split
 from benchmarks.simulation.step_fit import StepFits, StepParameters
 from benchmarks.simulation.workload import SubmittedJob
-from planner.scheduling.goodput import GoodputModel
-from planner.scheduling.goodput_kernel import best_split
 
 _MAX_GPUS = 64
 

@@ -17,9 +17,9 @@ from benchmarks.simulation.application import (
     LearningCurve,
     MeasuredSpeed,
 )
+from benchmarks.simulation.rounds.configurations import configurations
+from benchmarks.simulation.rounds.goodput import step_seconds
 from benchmarks.simulation.workload import SubmittedJob, WorkloadCluster, in_order
-from planner.scheduling.configurations import configurations
-from planner.scheduling.goodput import step_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

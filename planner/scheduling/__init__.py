@@ -1,1 +1,1 @@
-"""GPUs of jobs by round: goodput, the objective of a round, its solver, its nodes."""
+"""GPUs of a new job among those that wait: the objective of a round, and its solver."""

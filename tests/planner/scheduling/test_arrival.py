@@ -9,8 +9,8 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from planner.scheduling.arrival import Offer, WaitingJob, chosen_offer
-from planner.scheduling.policy import HeterogeneousPolicy
 
 Floats = npt.NDArray[np.float64]
 GIB = 2.0**30

@@ -5,10 +5,10 @@ import pytest
 
 from benchmarks._scaling_history import scaled_speed
 from benchmarks.simulation.fit_kernel import misfit
+from benchmarks.simulation.rounds.configurations import configurations
+from benchmarks.simulation.rounds.goodput import GoodputModel, GoodputTables, step_seconds
 from benchmarks.simulation.step_fit import fit_step_parameters
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.configurations import configurations
-from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
 
 STEP = (0.05, 0.001, 0.2, 0.01, 0.03, 0.002, 1.6)
 

@@ -5,8 +5,8 @@ from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation.rounds.node_mapping import map_to_nodes
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.node_mapping import map_to_nodes
 
 ROOM = dict.fromkeys(range(4), 8)
 

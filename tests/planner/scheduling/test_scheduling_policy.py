@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.simulation.rounds.goodput import GoodputModel
+from benchmarks.simulation.rounds.policy import HeterogeneousPolicy
 from benchmarks.simulation.sia_policy import SiaPolicy
-from planner.scheduling.goodput import GoodputModel
-from planner.scheduling.policy import HeterogeneousPolicy
 
 Perf = namedtuple("Perf", "alpha_c beta_c alpha_n beta_n alpha_r beta_r gamma")
 Grad = namedtuple("Grad", "sqr var")

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from benchmarks.simulation.entries import entry_of
 from benchmarks.simulation.job_view import JobView
+from benchmarks.simulation.rounds.goodput import GoodputModel, step_seconds
+from benchmarks.simulation.rounds.pooled_fit import Step, pooled_step_parameters
+from benchmarks.simulation.rounds.round_reading import OTHER_RESTART_SECONDS, RestartHistory
+from benchmarks.simulation.rounds.speed_history import MAX_STEPS, SpeedHistory
 from benchmarks.simulation.simulator import SimulationRules, simulate
 from benchmarks.simulation.synthetic import synthetic_applications, synthetic_jobs
 from benchmarks.simulation.workload import GpuPool, WorkloadCluster
-from planner.scheduling.goodput import GoodputModel, step_seconds
-from planner.scheduling.pooled_fit import Step, pooled_step_parameters
-from planner.scheduling.round_reading import OTHER_RESTART_SECONDS, RestartHistory
-from planner.scheduling.speed_history import MAX_STEPS, SpeedHistory
 
 SIZES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 16), (4, 32))
 BATCHES = (32.0, 64.0, 128.0, 512.0)

@@ -6,9 +6,9 @@ from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation.rounds.configurations import configurations
 from benchmarks.simulation.sia_policy import solve_exactly
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.configurations import configurations
 from planner.scheduling.round_problem import RoundProblem, solve_round
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.simulation.rounds.configurations import Configurations, configurations
+from benchmarks.simulation.rounds.goodput import GoodputModel, GoodputTables
+from benchmarks.simulation.rounds.node_mapping import map_to_nodes
+from benchmarks.simulation.rounds.speed_history import SpeedHistory
 from data.facts.gpu_resources import WHOLE_GPU
-from planner.scheduling.configurations import Configurations, configurations
-from planner.scheduling.goodput import GoodputModel, GoodputTables
-from planner.scheduling.node_mapping import map_to_nodes
-from planner.scheduling.speed_history import SpeedHistory
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from planner.scheduling.goodput import GoodputModel, step_seconds
-from planner.scheduling.pooled_fit import Step, StepParameters, pooled_step_parameters
+from benchmarks.simulation.rounds.goodput import GoodputModel, step_seconds
+from benchmarks.simulation.rounds.pooled_fit import Step, StepParameters, pooled_step_parameters
 
 MAX_STEPS = 48
 """Steps kept of an application on a GPU type: the newest ones, so that old ones age out."""

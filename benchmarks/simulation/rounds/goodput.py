@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.simulation.rounds.configurations import Configurations
+from benchmarks.simulation.rounds.goodput_kernel import SAMPLES, best_split, goodputs, tabulate
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.configurations import Configurations
-from planner.scheduling.goodput_kernel import SAMPLES, best_split, goodputs, tabulate
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
