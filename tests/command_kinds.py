@@ -18,7 +18,7 @@ DECIDES = {
     "findings snooze", "findings dismiss", "findings reopen", "findings approve",
     "findings apply", "findings rollback", "findings reapply", "findings accept",
     "token make",
-    "token revoke",
+    "token revoke", "acknowledge",
 }  # fmt: skip
 NEEDS_THE_FILE = {
     "cycle", "collect", "import", "store copy", "store restore", "store migrate", "apply work",

@@ -128,6 +128,8 @@ def test_decisions_are_made_by_the_holder(
         code, out, _ = run(f"token revoke {error.split()[1]} --by ann")
         assert (code, "of robot lets nobody in" in out) == (0, True)
         assert run("token revoke nothing --by ann")[0] == 1
+        code, _, error = run("acknowledge nothing --by ann")
+        assert (code, "'nothing' is no alert of now" in error) == (1, True)
     with open_store(url) as store:
         entries = [(entry.event, entry.actor) for entry in store.reader.audit()]
         assert store.reader.verify_audit() == ()

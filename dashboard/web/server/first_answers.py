@@ -14,6 +14,7 @@ from dashboard.accounting.cost.cost_cache import kept_book
 from dashboard.accounting.cost.statement import month_of
 from dashboard.accounting.energy.build import calendar_of, make_statement
 from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.score import asked_score
 from dashboard.accounting.energy.statement import GroupBy
 from dashboard.common.threads import Loop
 from dashboard.reports.week.week import week_to
@@ -65,7 +66,8 @@ def first_questions(world: WebWorld) -> Iterator[Callable[[], object]]:
     span = {"start": end - timedelta(days=USUAL_DAYS), "end": end}
     yield partial(reader.fleet_history, **span, slot_seconds=SECONDS_PER_HOUR)  # Overview
     yield partial(reader.group_history, **span, slot_seconds=SECONDS_PER_HOUR)  # its week ahead
-    yield partial(stated, start=end - _DAY, end=end, by=GroupBy.MODEL)  # Overview
+    yield partial(asked_score, reader, settings, start=None, end=end)  # Overview
+    yield partial(stated, start=end - _DAY, end=end, by=GroupBy.MODEL)
     yield partial(stated, start=end - 2 * _DAY, end=end - _DAY, by=GroupBy.FLEET)
     newest = min(world.clock(), end)
     start = month_of(settings, newest)
