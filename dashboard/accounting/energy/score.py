@@ -16,6 +16,8 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 _PERCENT, _POINTS = "%", "points"
+_LEAST_BEFORE = 0.5
+"""A time of which fewer board-hours were watched is no comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,8 @@ class Score:
     Jobs held those worked, idle, contradicted and unread; of the last two, and of what nobody known
     held (`unattributed`) or nobody saw (`unobserved`), the activity is unknown. `share` is worked
     of known; its low counts the unknown as no work, its high as work. `before` is that of as long a
-    time before, `change` the difference. None where nothing is known.
+    time before, None where less than half of it was watched, `change` the difference. None where
+    nothing is known.
     """
 
     start: datetime
@@ -58,7 +61,9 @@ def asked_score(
     hours = _hours(reader, now)
     as_long_before = ceil_to_slot(now.start - (now.end - now.start), SLOT_SECONDS)
     before = _hours(reader, statement(as_long_before, now.start))
-    share, share_before = _share(hours), _share(before)
+    watched = before["bought_hours"] - before["unobserved_hours"]
+    share = _share(hours)
+    share_before = _share(before) if watched >= _LEAST_BEFORE * hours["bought_hours"] else None
     change = None
     if share is not None and share_before is not None:
         change = Range(

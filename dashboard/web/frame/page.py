@@ -26,7 +26,7 @@ from data.base.errors import TrimtabError
 from data.records.recommendations import Range
 
 UNKNOWN = "—"
-_FIGURE_PIXELS = 230
+_FIGURE_PIXELS = 220
 _ASKED = "page-asked"
 PAGES_OF_RUN = "pages-of-run"
 """Key of the session under which the frame keeps its pages, by view."""

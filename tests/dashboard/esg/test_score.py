@@ -202,6 +202,20 @@ def test_the_trend_has_the_interval_of_both(store: Store) -> None:
     assert change.high == pytest.approx(100 * 7 / 24 - 50)
 
 
+@pytest.mark.parametrize(("slots", "compares"), [(0, False), (8, False), (16, True), (24, True)])
+def test_a_time_that_nobody_watched_is_no_comparison(
+    store: Store, slots: int, compares: bool
+) -> None:
+    """Some minutes of a week before say nothing of that week."""
+    if slots:
+        states = ["silent"] * (SLOTS - slots) + ["worked"] * slots
+        keep(store, [states], BEGIN - SLOTS * SLOT)
+    keep(store, [["idle"] * 12 + ["worked"] * 12])
+    score = asked_score(store.reader, Settings(), start=BEGIN, end=NOW)
+    assert score.share is not None
+    assert (score.before is not None, score.change is not None) == (compares, compares)
+
+
 def test_every_door_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Command, API and badge; the badge is kept under its tag, and takes no parameter."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
