@@ -207,7 +207,7 @@ class PrometheusClient:
         return _PROBE_SECONDS / middle if middle > 0 else None
 
     def first_reading_at(self, metric: str, start: datetime, end: datetime) -> datetime | None:
-        """Return when readings of a metric in [start, end] begin, to six hours; None without any.
+        """Return the start of a metric's readings in [start, end], to six hours; None without any.
 
         Errors: CollectorError.
         """

@@ -85,7 +85,7 @@ def prometheus_findings(
 def _past(
     client: PrometheusClient, names: frozenset[str], now: datetime, past: timedelta
 ) -> Iterator[Finding]:
-    """Yield how far back the server holds readings of boards."""
+    """Yield the days of readings of boards that the server holds."""
     metric = next((name for name in NEEDED if name in readable_names(names)), None)
     if metric is None:
         return

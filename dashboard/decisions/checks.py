@@ -19,7 +19,7 @@ LOCAL = AccessSettings()
 
 
 def require_person(by: str | Person) -> Person:
-    """Return who decides, a typed name tidied. Errors: ChangeRefusedError for no name."""
+    """Return the person who decides, a typed name tidied. Errors: ChangeRefusedError for none."""
     person = Person(name=by) if isinstance(by, str) else by
     # A signed-in name is who it is, to the character; what was typed is tidied.
     signed_in = person.via in ("proxy", "oidc", "token", "slack", "teams")

@@ -179,7 +179,9 @@ def acknowledge(
     facts = {fact.alert: fact for fact in urgent_facts(reader, now=now, settings=settings)}
     fact = facts.get(wish.alert)
     if fact is None:
-        raise NotKnownError(f"{wish.alert!r} is no alert of now", "`trimtab urgent` lists them.")
+        raise NotKnownError(
+            f"no alert has the key {wish.alert!r} now", "`trimtab urgent` lists them."
+        )
     comment = f" ({wish.comment})" if wish.comment else ""
     service.store.report_log.tell(
         "", (), event=ACKNOWLEDGED, digest=fact.digest, detail=f"{fact.alert} {fact.about}: "

@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """How the latest collection fared with a source; `dropped` counts rows by reason.
+    """The latest collection of a source; `dropped` counts rows by reason.
 
     `holds_from` is since when a source has readings that was asked for its past, `read_from` since
     when they were read.

@@ -213,7 +213,7 @@ class SourceReport:
 
     @property
     def past(self) -> str:
-        """How much of what the source holds was read, in days; '' where nobody asked."""
+        """The days read of those that the source holds, in words; '' where nobody asked."""
         if self.read_from is None or self.holds_from is None or self.window_end is None:
             return ""
         read = self.window_end - max(self.read_from, self.holds_from)

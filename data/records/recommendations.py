@@ -179,7 +179,8 @@ class Recommendation(RecommendationFields):
     @property
     def applied_first(self) -> list[str]:
         """The names of the changes to be made before it, as `TARGET (ACTION)`."""
-        return dict(self.evidence.factors).get(APPLY_FIRST, "").split(", ")
+        names = dict(self.evidence.factors).get(APPLY_FIRST, "")
+        return names.split(", ") if names else []
 
     @property
     def name_in_order(self) -> str:

@@ -49,7 +49,7 @@ class FreeHosts:
             cut |= {board} if board[1] else set()
 
     def before(self, proposal: Proposal) -> tuple[str, tuple[str, ...]]:
-        """Return why a change finds no room, '' if it does, and the jobs whose changes come first.
+        """Return the reason for a lack of room, '' for room, and the jobs to be changed first.
 
         The first that suffice of those admitted so far, without any that it can do without.
         """
@@ -76,7 +76,7 @@ class FreeHosts:
             self._given[proposal.job.demand.job.job_id] = gives
 
     def _why_not(self, proposal: Proposal, before_it: Sequence[str]) -> str:
-        """Return why there is no room once other changes are made, '' where there is."""
+        """Return the reason for a lack of room once other changes are made, '' for room."""
         free = self._free(before_it)
         for option in _taking(proposal):
             if self._placed(proposal, option, free, 3) is not None:
@@ -94,13 +94,13 @@ class FreeHosts:
         return np.asarray(sum((self._given[job] for job in before_it), self._rooms))
 
     def _held(self, run: Job) -> Floats:
-        """Return what a job holds on nodes [N, 3]."""
+        """Return the boards, CPU and memory that a job holds on nodes [N, 3]."""
         here_now = {name: row for name, *row in held_shares(run, self._facts.homes.get(run.job_id))}
         rows = [here_now.get(node.name, (0, 0, 0)) for node in self._nodes]
         return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
     def _given_up(self, proposal: Proposal) -> Floats:
-        """Return what a job surely gives up on its nodes [N, 3] from its change on.
+        """Return the amounts that a job surely gives up on nodes [N, 3] from its change on.
 
         Of boards that it keeps in part, on several nodes, nobody knows which.
         """
@@ -124,7 +124,7 @@ class FreeHosts:
     def _placed(
         self, proposal: Proposal, option: Option, free: Floats, columns: int
     ) -> Floats | None:
-        """Return what the parts of a job take on nodes [N, 3], None where one finds no room.
+        """Return the amounts that parts of a job take on nodes [N, 3], None for a lack of room.
 
         Of one column, boards alone are checked. A Slurm job starts again, each part on a node of
         its own, and may take the boards that it has; a pod takes its own beside those that stay.

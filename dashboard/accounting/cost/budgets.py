@@ -166,7 +166,7 @@ def month_row(
 class _Days:
     """The days of a forecast: whole ones of the past, those of the month to come, and the next's.
 
-    The day on which watching began is no whole one, and neither is today.
+    The day on which watching began and today are left out: they are incomplete.
     """
 
     zone: ZoneInfo

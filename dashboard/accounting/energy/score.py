@@ -17,7 +17,7 @@ from data.store import StoreReader
 
 _PERCENT, _POINTS = "%", "points"
 _LEAST_BEFORE = 0.5
-"""A time of which fewer board-hours were watched is no comparison."""
+"""The score is compared with a time before if so many of its board-hours were watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class InboxRow:
 
     @property
     def expired(self) -> bool:
-        """Whether nobody decided about it in time."""
+        """True if it ended without a decision."""
         return self.status.revision is not None and self.status.revision.state == State.EXPIRED
 
     @property
@@ -93,9 +93,9 @@ class InboxRow:
 
 
 def a_day(value: Range | None, revision: Recommendation) -> Range | None:
-    """Return what it saves within a day, None when it is unknown.
+    """Return the part of a saving that falls within a day, None when it is unknown.
 
-    A job that ends in two hours saves no more than in these.
+    A job that ends in two hours saves for two hours.
     """
     hours = revision.savings.horizon_hours
     return (

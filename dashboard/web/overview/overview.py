@@ -88,7 +88,7 @@ def work_done() -> dict[str, tuple[str, str]]:
 
 
 def history_line(end: datetime, hours: float) -> None:
-    """Say what is foreseen from when on, while the history is too short for a picture of it."""
+    """Show the start of forecasts and proposals, while the history is too short for a picture."""
     start = end - timedelta(hours=hours)
     idle = settings.planning.reclaim_idle_hours
     forecasts, reclaim = (
