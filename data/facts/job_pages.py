@@ -20,12 +20,19 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUse:
-    """A job and what it held in the time asked for; None what was never reported."""
+    """A job and what it held in the time asked for; None what was never reported.
+
+    `utilization_ratio` is of the GPU-hours whose utilization is known. `memory_mib` is the largest
+    reading of one of its GPUs or MIG instances, `memory_total_mib` what the largest of them has.
+    """
 
     job: Job
     gpu_hours: float | None
     idle_gpu_hours: float | None
     energy_kwh: float | None
+    utilization_ratio: float | None
+    memory_mib: float | None
+    memory_total_mib: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,10 +93,10 @@ def test_a_page_counts_one_as_one(store: Store, monkeypatch: pytest.MonkeyPatch,
 def test_columns_that_no_source_fills_take_no_room(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No scheduler told a state, team or user; what is known or a number stays a column."""
+    """Nobody tells what limits the job's speed; what is known or a number stays a column."""
     (jobs,) = [entry.value for entry in drawn(store, monkeypatch, "jobs").dataframe]
-    assert not {"state", "team", "user"} & set(jobs.columns)
-    assert {"job", "namespace", "kWh, 24 h", "owner"} <= set(jobs.columns)
+    assert "limited by" not in jobs.columns
+    assert {"job", "kind", "configuration", "utilization_ratio"} <= set(jobs.columns)
 
 
 @pytest.fixture(scope="module")

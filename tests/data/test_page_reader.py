@@ -57,6 +57,22 @@ def test_the_most_wasteful_job_comes_first(store: Store) -> None:
     assert last.idle_gpu_hours is None
 
 
+@pytest.mark.parametrize("known", [0, 12, 30, 60])
+@pytest.mark.parametrize("at_work", [0.0, 0.25, 1.0])
+def test_utilization_is_that_of_the_time_that_is_known(
+    store_url: str, known: int, at_work: float
+) -> None:
+    """A job that is idle whenever it was read is no job at half work for the rest of the hour."""
+    samples = make_samples(job_id=BUSY, utilization_ratio=at_work, memory_used_mib=700.0)
+    samples.loc[samples.index[known:], "utilization_ratio"] = float("nan")
+    with open_store(store_url) as store:
+        store.keep(make_collected(samples, (make_job(BUSY),)))
+        (row,) = store.reader.job_page(JobFilter(), **WINDOW, order="waste", most=1).rows
+    assert row.utilization_ratio == (pytest.approx(at_work) if known else None)
+    assert row.memory_mib == pytest.approx(700.0)
+    assert row.memory_total_mib == samples["memory_total_mib"].max()
+
+
 def test_sums_are_over_all_pages(store: Store) -> None:
     """A page of one row still tells what all jobs found come to."""
     page = store.reader.job_page(JobFilter(), **WINDOW, order="waste", most=1)

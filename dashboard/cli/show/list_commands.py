@@ -33,11 +33,13 @@ _OF_STORE = ("application", "user", "state", "kind", "search", "running", "use",
 class UsedJobRow(JobRow):
     """A job as last known, and its last day: None what was never reported.
 
-    `utilization_ratio` is the part of its GPU-hours in which they did work.
+    `utilization_ratio` is the part of its GPU-hours of known activity in which they did work,
+    `memory_mib` the largest reading of one of its GPUs.
     """
 
     gpu_hours: float | None
     utilization_ratio: float | None
+    memory_mib: float | None
     energy_kwh: float | None
 
 
@@ -114,12 +116,11 @@ def _used_jobs(reader: StoreReader, query: JobFilter, order: str) -> Iterable[Jo
 
 
 def _used_row(used: JobUse) -> UsedJobRow:
-    hours, idle = used.gpu_hours, used.idle_gpu_hours
-    ratio = 1 - idle / hours if hours and idle is not None else None
     return UsedJobRow(
         **asdict(job_row(used.job)),
-        gpu_hours=hours,
-        utilization_ratio=ratio,
+        gpu_hours=used.gpu_hours,
+        utilization_ratio=used.utilization_ratio,
+        memory_mib=used.memory_mib,
         energy_kwh=used.energy_kwh,
     )
 

@@ -66,11 +66,14 @@ HEADINGS: Mapping[str, str] = {
     # energy, savings, runs
     "kWh": "energy (kWh)",
     "kWh, 24 h": "energy, 24 h (kWh)",
+    "utilization_ratio": "utilization, 24 h",
+    "memory_ratio": "memory of a GPU",
     "hours": "length (h)",
     "throughput": "throughput, of the promise",
     "peak allocated, q90": "peak allocated, q90 (GPUs)",
 }
 _PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
+_BARS = {"utilization_ratio", "memory_ratio"}
 _LARGE = 10_000
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
@@ -107,6 +110,8 @@ def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:
     if pd.api.types.is_datetime64_any_dtype(values):
         form = "YYYY-MM-DD HH:mm:ss" if values.dt.second.any() else "YYYY-MM-DD HH:mm"
         return st.column_config.DatetimeColumn(f"{title} (UTC)", format=form, timezone="UTC")
+    if name in _BARS:
+        return st.column_config.ProgressColumn(title, format="percent", width=120)
     if name in _PERCENT:
         return st.column_config.NumberColumn(title, format="percent")
     if _is_large(values):

@@ -1,26 +1,45 @@
 """Every job, sorted by waste: filtered, sorted and cut into pages by the store."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.accounting.cost.applications import application_of
+from dashboard.accounting.cost.prices import price_list
+from dashboard.accounting.savings.idle_bridge import why_kept
 from dashboard.common.escaping import markdown
 from dashboard.resources.listings import running_since
 from dashboard.resources.queue_rows import queue_rows
 from dashboard.web.access.identity import current_world
+from dashboard.web.findings.idle_bar import plan_in_scope
 from dashboard.web.frame.address_filters import ALL, choose, choose_page, held
 from dashboard.web.frame.page import empty_state, finding, goes_to, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.queue_table import show_queue, show_quotas
 from data.base.counts import count_text
-from data.facts.job_pages import JobFilter, JobPage, JobUse
-from data.store import StoredRecommendation
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.job_pages import JobFilter, JobPage
+from data.records.slow_work import SlowCause, SlowWork
 from data.store.facts.job_sql import ORDERS
 from data.store.handles.tenant_reader import OwnedReader
+
+_DAY = timedelta(days=1)
+_SHOWN = [
+    "job",
+    "kind",
+    "configuration",
+    "utilization_ratio",
+    "idle GPU-hours, 24 h",
+    "memory_ratio",
+    "limited by",
+    "cost, 24 h",
+    "finding",
+    "proposed, or why not",
+]
+"""Columns that fit a page of 1,440 pixels; the files have the others too."""
 
 _PAGE = 100
 _EVERY = 1_000_000
@@ -37,35 +56,61 @@ world = current_world()
 reader = world.reader
 
 
-def rows_of(page: JobPage, proposed: dict[str, StoredRecommendation]) -> pd.DataFrame:
+def rows_of(page: JobPage, page_end: datetime) -> pd.DataFrame:
     """Return a page of jobs as a table; what was never reported stays empty."""
-    return pd.DataFrame([row_of(row, proposed) for row in page.rows])
-
-
-def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str, object]:
-    """Return one job as a row."""
-    job, facts = used.job, used.job.scheduler
-    stored = proposed.get(job.job_id)
-    return {
-        "job": job.job_id,
-        "idle GPU-hours, 24 h": used.idle_gpu_hours,
-        "GPU-hours, 24 h": used.gpu_hours,
-        "kWh, 24 h": used.energy_kwh,
-        "state": str(facts.state) if facts else "",
-        "GPUs": job.gpu_count,
-        "GPU model": f"{job.gpu_model} {job.mig_profile}".rstrip(),
-        "finding": stored.reference if stored else "",
-        "proposed": stored.recommendation.action.spec.title if stored else "",
-        "namespace": job.namespace,
-        "team": facts.account if facts else "",
-        "application": application_of(job),
-        "user": facts.user if facts else "",
-        "owner": job.owner,
-        "kind": str(job.kind),
-        "platform": str(job.platform),
-        "name": job.name,
-        "last seen": job.last_seen_at,
+    proposed = {
+        stored.recommendation.job_id: stored
+        for stored in reader.recommendations(now=world.clock())
+        if stored.state in ("proposed", "approved")
     }
+    slow = {entry.job_id: entry for entry in reader.slow_work()}
+    plan = plan_in_scope()
+    reasons = {} if plan is None else {job.job_id: why_kept(job.idle) for job in plan.jobs}
+    prices = price_list(world.settings.settings, load_gpu_catalogue())
+    rows = []
+    for used in page.rows:
+        job, facts = used.job, used.job.scheduler
+        finding_of_it, limit = proposed.get(job.job_id), used.memory_total_mib or job.gpu_memory_mib
+        model = f"{job.gpu_model} {job.mig_profile}".rstrip()
+        hours = [(job.gpu_model, used.gpu_hours or 0.0)]
+        rows.append(
+            {
+                "job": job.job_id,
+                "kind": str(job.kind),
+                "configuration": f"{job.gpu_count} × {model}",
+                "utilization_ratio": used.utilization_ratio,
+                "idle GPU-hours, 24 h": used.idle_gpu_hours,
+                "memory_ratio": used.memory_mib / limit if used.memory_mib and limit else None,
+                "limited by": limit_of(slow.get(job.job_id)),
+                "cost, 24 h": prices.rent(hours, page_end - _DAY, page_end).amount,
+                "finding": finding_of_it.reference if finding_of_it else "",
+                "proposed, or why not": finding_of_it.recommendation.action.spec.title
+                if finding_of_it
+                else reasons.get(job.job_id, ""),
+                "GPU-hours, 24 h": used.gpu_hours,
+                "kWh, 24 h": used.energy_kwh,
+                "memory_mib": used.memory_mib,
+                "GPUs": job.gpu_count,
+                "GPU model": model,
+                "state": str(facts.state) if facts else "",
+                "namespace": job.namespace,
+                "team": facts.account if facts else "",
+                "application": application_of(job),
+                "user": facts.user if facts else "",
+                "owner": job.owner,
+                "platform": str(job.platform),
+                "name": job.name,
+                "last seen": job.last_seen_at,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def limit_of(slow: SlowWork | None) -> str:
+    """Return in two words what limits a job's speed, '' where nobody can tell."""
+    if slow is None or slow.cause is SlowCause.UNKNOWN:
+        return ""
+    return str(slow.cause) if slow.cause.is_slow else "GPU compute"
 
 
 def job_filter() -> JobFilter:
@@ -89,13 +134,17 @@ def job_filter() -> JobFilter:
     )
 
 
+def newest() -> datetime:
+    """Return the end of the day that the table tells of."""
+    return reader.latest_sample_at() or world.clock()
+
+
 def ask(filters: JobFilter, *, most: int, order: str = "name", skipped: int = 0) -> JobPage:
     """Return a page of the jobs that fit, with what they held in the last day."""
-    end = reader.latest_sample_at() or world.clock()
     return reader.job_page(
         filters,
-        start=end - timedelta(days=1),
-        end=end,
+        start=newest() - _DAY,
+        end=newest(),
         running_since=running_since(reader, world.clock),
         order=order,
         most=most,
@@ -105,11 +154,6 @@ def ask(filters: JobFilter, *, most: int, order: str = "name", skipped: int = 0)
 
 def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     """Show the jobs that fit, the answer above their filters."""
-    proposed = {
-        stored.recommendation.job_id: stored
-        for stored in reader.recommendations(now=world.clock())
-        if stored.state in ("proposed", "approved")
-    }
     page_one = ask(filters, order=order, most=_PAGE)
     with answer:
         suffix = " matching the filters" if filters.fields or filters.search else ""
@@ -126,16 +170,21 @@ def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     page = ask(filters, order=order, most=_PAGE, skipped=first) if first else page_one
     if page.rows:
         table(
-            rows_of(page, proposed),
+            rows_of(page, newest())[_SHOWN],
             "jobs",
+            headings={
+                "cost, 24 h": f"{world.settings.settings.energy.currency}, 24 h",
+                "configuration": "GPUs",
+            },
             links={"job": "jobs?job=", "finding": "findings?finding="},
             opens=goes_to("job", [{"job": used.job.job_id} for used in page.rows]),
-            every=lambda: rows_of(ask(filters, order=order, most=_EVERY), proposed),
+            every=lambda: rows_of(ask(filters, order=order, most=_EVERY), newest()),
         )
         last = first + len(page.rows)
         st.caption(
             f"{first + 1:,}–{last:,} of {count_text(page_one.found, 'job')}. An empty cell is what "
-            "no source reported; the files hold all of them."
+            "no source reported; the files hold all jobs and columns. Memory is the largest "
+            "reading of one GPU in 24 h, as a share of what it has."
         )
     else:
         st.info("No job fits these filters. Clear the search or choose “all” and “ever seen”.")

@@ -58,7 +58,9 @@ _SEARCHED = f"lower(job_id || ' ' || {_text('name')} || ' ' || {_text('owner')})
 _USED = f"""
     SELECT job_id, sum(board_seconds) / 3600 AS gpu_hours,
         sum(known_board_seconds - used_board_seconds) / 3600 AS idle_gpu_hours,
-        sum(joules) / 3600000 AS energy_kwh
+        sum(joules) / 3600000 AS energy_kwh,
+        sum(used_board_seconds) / nullif(sum(known_board_seconds), 0) AS utilization_ratio,
+        max(memory_max_mib) AS memory_mib, max(memory_total_mib) AS memory_total_mib
     FROM {
     whole_slots(
         "job_id",
@@ -67,6 +69,8 @@ _USED = f"""
         "known_board_seconds",
         "used_board_seconds",
         "joules",
+        "memory_max_mib",
+        "memory_total_mib",
     )
 } AS slots WHERE holder = 'job' GROUP BY job_id
 """  # noqa: S608 - only constants of this module are put together
@@ -81,7 +85,8 @@ def _selection(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
     where = " AND ".join(conditions) or "TRUE"
     return f"""
         WITH known AS ({_KNOWN}), used AS ({_USED}), chosen AS (
-            SELECT known.job_id, last_seen_at, record, gpu_hours, idle_gpu_hours, energy_kwh
+            SELECT known.job_id, last_seen_at, record, gpu_hours, idle_gpu_hours, energy_kwh,
+                utilization_ratio, memory_mib, memory_total_mib
             FROM known LEFT JOIN used ON known.job_id = used.job_id WHERE
             {where.replace("job_id", "known.job_id")}
         )

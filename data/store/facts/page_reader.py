@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEVELS = ("q10", "q50", "q90")
+_OF_USE = tuple(field.name for field in fields(JobUse) if field.name != "job")
 
 
 class PageReader(FactReader):
@@ -58,9 +60,9 @@ class PageReader(FactReader):
         values = {**filters, **slots_of(start, end), "running_since": running_since}
         if job_filter.search:
             values["search"] = job_filter.search.lower()
-        fields = tuple(sorted(filters))
-        sums = self._frame(job_sql.job_totals(fields, **flags), **values)
-        query = job_sql.job_page(fields, order, **flags)
+        names = tuple(sorted(filters))
+        sums = self._frame(job_sql.job_totals(names, **flags), **values)
+        query = job_sql.job_page(names, order, **flags)
         if not job_filter.running:
             del values["running_since"]
         rows = self._frame(query, **values, most=most, skipped=skipped)
@@ -68,12 +70,7 @@ class PageReader(FactReader):
         total = sums.iloc[0]
         return JobPage(
             rows=tuple(
-                JobUse(
-                    job=job,
-                    gpu_hours=known(row.gpu_hours),
-                    idle_gpu_hours=known(row.idle_gpu_hours),
-                    energy_kwh=known(row.energy_kwh),
-                )
+                JobUse(job=job, **{name: known(getattr(row, name)) for name in _OF_USE})
                 for job, row in zip(jobs, rows.itertuples(), strict=True)
             ),
             found=int(total["found"]),
