@@ -61,10 +61,15 @@ class IdleCause(StrEnum):
     HOST = "others would share its board"
     COSTLY = "a smaller size does not pay"
     HELD_BACK = "the change is held back"
-    RESTING = "changed or decided lately"
+    RESTING = "not proposed for now"
     OTHER_CHANGE = "another change is proposed"
     REMAINDER = "left by the proposed change"
     NONE = ""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "IdleCause | None":
+        """Return the cause of a word that plans in stores still use."""
+        return cls.RESTING if value == "changed or decided lately" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from data.base.errors import NotKnownError
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action
 from data.records.lifecycle import UNDER_WAY, State
+from data.records.plans import IdleCause
 from data.records.recommendations import Decision
 from data.store import Store
 from data.store.facts.fact_reader import FactReader
@@ -36,6 +37,12 @@ def test_a_job_that_was_not_read_lately_may_be_over(
     found = resting(store.reader, [job], NOW, NOW)
     assert (job.job_id in found) is rests
     assert "may be over" in found.get(job.job_id, "may be over")
+
+
+def test_the_cause_claims_no_change_of_a_job_that_was_not_read_lately() -> None:
+    """One cause covers every reason not to propose anything now; plans of before are read."""
+    assert "changed" not in IdleCause.RESTING and "decided" not in IdleCause.RESTING
+    assert IdleCause("changed or decided lately") is IdleCause.RESTING
 
 
 @pytest.mark.parametrize("state", State)
