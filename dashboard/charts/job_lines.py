@@ -111,7 +111,7 @@ def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figur
         since = (rows["slot_start"] - rows["slot_start"].min()).dt.total_seconds() / 3600
         for column, name, colour in (
             ("gpu_hours", "held", FREE),
-            ("used_gpu_hours", "used", PROPOSED if job_id == this else USED),
+            ("used_gpu_hours", "in use", PROPOSED if job_id == this else USED),
         ):
             place = {"showlegend": panel == 1, "row": 1, "col": panel}
             draw_line(figure, since, rows[column], name, colour, **place)

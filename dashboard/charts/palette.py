@@ -16,7 +16,7 @@ SEASONAL = "#009E73"
 FORECAST = "#3D9BD9"
 """A lighter blue than that of what was used: its band is told from both backgrounds."""
 BANDS = (
-    ("used_gpus", "used", USED),
+    ("used_gpus", "in use", USED),
     ("idle_allocated_gpus", "allocated but idle", IDLE),
     ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
     ("unattributed_gpus", "busy for nobody known", NAMELESS),

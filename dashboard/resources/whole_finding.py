@@ -6,6 +6,7 @@ from dashboard.decisions.approvals import preview
 from dashboard.decisions.findings import FindingStatus
 from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
 from data.base.errors import ChangeRefusedError
+from data.records.recommendations import Recommendation
 from data.store import StoreReader
 
 
@@ -35,5 +36,10 @@ def change_text(reader: StoreReader, status: FindingStatus) -> str | None:
     try:
         return preview(reader, recommendation).text
     except ChangeRefusedError:
-        details = dict(recommendation.details)
-        return "\n".join(details[name] for name in ("boards", "steps") if name in details) or None
+        return advice_steps(recommendation) or None
+
+
+def advice_steps(recommendation: Recommendation) -> str:
+    """Return the steps of advice and the jobs of each board, '' where it has none."""
+    details = dict(recommendation.details)
+    return "\n".join(details[name] for name in ("boards", "steps") if name in details)

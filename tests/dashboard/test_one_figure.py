@@ -85,7 +85,7 @@ utilization_signal = "gpu_util"
 NUMBER = r"([\d,]+(?:\.\d+)?)"
 USAGE = rf"{NUMBER} of {NUMBER} GPUs? (?:is|are|was|were) allocated, {NUMBER} (?:are|were) in use"
 FLEET = rf"{NUMBER} GPUs?.* on .*: {NUMBER} allocated, {NUMBER} in use, {NUMBER} allocated but idle"
-IDLE = rf"of {NUMBER} that (?:are|were) forecast to be idle, {NUMBER} can be freed now"
+IDLE = rf"{NUMBER} (?:are|were) forecast to be idle: {NUMBER} can be freed now"
 SENTENCE = (
     rf"{NUMBER} are forecast to be idle: {NUMBER} are free now.*?; {NUMBER} after a change.*?"
     rf"{NUMBER} are needed"
@@ -222,7 +222,8 @@ def collect(url: str, settings: Settings) -> Collection:
                     f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(place), f"{name} GPUs, ahead"
                 )
             words, of = words_of(page_at(place).run()), "EUR a day, findings to decide"
-            all_of_it.take(f"{place}, headline", f"# .*saved? {WORTH}", words, of)
+            all_of_it.take(f"{place}, headline", f"# .*worth {WORTH}", words, of)
+            all_of_it.take(f"{place}, headline", IDLE, words, *ahead[:2])
             if "can be freed now" in bar(place):  # its first part
                 all_of_it.take(f"{place}, bar", rf"jobs? · [a-z ]*{WORTH}", words, of)
         with clients(store, LOCAL, lambda: NOW, settings=settings) as client:

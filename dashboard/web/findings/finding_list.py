@@ -144,6 +144,7 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
             "what": [
                 f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
             ],
+            "GPUs": [_cell(row.gpus) for row in rows],
             f"{currency}/day": [_cell(row.money_a_day) for row in rows],
             "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
@@ -167,9 +168,10 @@ def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
     config = {
         "finding": st.column_config.TextColumn(width=60, pinned=True),
         "what": st.column_config.TextColumn(width=195),
-        f"{currency}/day": number(width=75, format="%.1f"),
+        "GPUs": number(width=60, help="GPUs that it would free, on average over a day"),
+        f"{currency}/day": number(width=75, format="%.1f", help="Advice has no price"),
         "target": st.column_config.TextColumn(width=200),
-        "state": st.column_config.TextColumn(width=150),
+        "state": st.column_config.TextColumn(width=110),
         "risk": st.column_config.TextColumn(width=65),
         "since": st.column_config.TextColumn(width=60),
         "kWh/day": number(width=75),

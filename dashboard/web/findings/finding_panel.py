@@ -13,6 +13,7 @@ from dashboard.common.replay_clock import NOT_APPLIED
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.service import Preview
 from dashboard.resources.rows import record_of
+from dashboard.resources.whole_finding import advice_steps
 from dashboard.web.access.identity import current_world, signed_in
 from dashboard.web.findings.actions import ADVICE_LABELS, offered, why_refused
 from dashboard.web.findings.decision_dialog import decision_button, preview_key
@@ -30,6 +31,7 @@ from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 
 _NOTICEABLE_HOURS = 0.01
+_STEPS_PIXELS = 320
 _FORWARD = (
     WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.APPLY, WishKind.WRITE
 )  # fmt: skip
@@ -189,6 +191,8 @@ def _why_and_change(stored: StoredRecommendation) -> None:
         if revision.is_advice:
             st.markdown("**What to do**")
             st.write(markdown(revision.change or revision.summary))
+            if how := advice_steps(revision):
+                st.code(how, language="yaml", wrap_lines=True, height=_STEPS_PIXELS)
         else:
             st.markdown("**What changes**")
             change_panel(stored)

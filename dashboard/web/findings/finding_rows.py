@@ -61,6 +61,12 @@ class InboxRow:
         return _central(a_day(money, self.revision))
 
     @property
+    def gpus(self) -> float | None:
+        """Return the GPUs that it would free, on average over a day."""
+        hours = _central(a_day(self.revision.savings.gpu_hours, self.revision))
+        return None if hours is None else hours / HOURS_A_DAY
+
+    @property
     def energy_a_day(self) -> float | None:
         """Return the kWh that it would save a day."""
         return _central(a_day(self.revision.savings.energy_kwh, self.revision))

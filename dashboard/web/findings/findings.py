@@ -5,6 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
@@ -16,25 +17,36 @@ from dashboard.web.findings.finding_list import (
 )
 from dashboard.web.findings.finding_panel import finding_panel
 from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
-from dashboard.web.findings.idle_bar import plan_in_scope, show_idle_bar, show_idle_jobs
+from dashboard.web.findings.idle_bar import (
+    idle_answer,
+    plan_in_scope,
+    show_idle_bar,
+    show_idle_jobs,
+)
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan
 from dashboard.web.frame.page import drawer, empty_state, export, finding, old_readings, tense
 from data.base.counts import count_text
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
+from data.records.plans import Plan
 
 
-def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
-    """Open with what waits for a decision and what it is worth; advice is in no sum."""
+def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None:
+    """Open with what waits for a decision, its worth, and what of the idle GPUs can be freed.
+
+    Advice is in no sum.
+    """
     waiting = [row for row in rows if row.state == "to decide"]
     waits = tense(
         f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
         f"{count_text(len(waiting), 'finding')} would have been made",
     )
+    worth = worth_a_day(waiting)
+    saves = f", together worth {worth:,.0f} {currency} a day" if worth else ""
+    idle = f"; {idle_answer(idle_sum(plan))}" if plan else ""
     finding(
-        f"{waits}; together they {tense('would save', 'would have saved')} "
-        f"{worth_a_day(waiting):,.0f} {currency} a day."
+        f"{waits}{saves}{idle}."
         if waiting
         else "No plan has been made yet, so there is no finding."
         if current_world().reader.last_cycle() is None
@@ -76,8 +88,8 @@ if not empty_state():
     looked_at = rows_in_scope(every)
     costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
-    answer(looked_at, currency)
     plan = plan_in_scope()
+    answer(looked_at, currency, plan)
     if plan is not None:
         show_idle_bar(plan, looked_at)
         show_idle_jobs(plan)

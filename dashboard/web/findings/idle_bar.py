@@ -53,8 +53,8 @@ def idle_answer(total: IdleSum) -> str:
     after = sum(gpus for _change, gpus, _jobs in total.after)
     further = f", {after:,.1f} after a change" if after >= _SHOWN else ""
     return (
-        f"of {total.idle:,.1f} that {tense('are', 'were')} forecast to be idle, "
-        f"{total.freed:,.1f} can be freed now{further}"
+        f"of {total.held:,.1f} GPUs in the plan, {total.idle:,.1f} {tense('are', 'were')} "
+        f"forecast to be idle: {total.freed:,.1f} can be freed now{further}"
     )
 
 
@@ -87,7 +87,7 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
             worth = f"rent {prices.rent(hours.items(), **day).text(plan.currency)} a day"
             if segment is Segment.NOW:
                 worth = f"findings worth {worth_a_day(findings):,.0f} {plan.currency} a day"
-            with st.container(gap=None, width=240):
+            with st.container(gap=None, width=300):
                 way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · {worth}")
     st.caption(

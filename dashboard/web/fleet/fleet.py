@@ -162,14 +162,14 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
             st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
 
 
-def show_health(boards: pd.DataFrame, end: datetime) -> None:
+def show_health(boards: pd.DataFrame, silent: pd.DataFrame, end: datetime) -> None:
     """Show what of boards and nodes needs a look."""
     st.header("Health of boards and nodes")
     day = {"start": end - timedelta(days=1), "end": end}
     xids = reader.board_xids(since=day["start"])
     rows = troubles(
         boards,
-        reader.silent_boards(**day, since=end - timedelta(hours=1)),
+        silent,
         reader.nodes(),
         reader.energy_disagreements(**day),
         worth_a_look(xids, since=day["start"]),
@@ -189,7 +189,9 @@ if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     boards = boards_now(end)
     busy = boards[boards["allocated_ratio"] > 0]
-    silent = int(boards["power_watts"].isna().sum())
+    hour_ago = end - timedelta(hours=1)
+    silent = reader.silent_boards(start=end - timedelta(days=1), end=end, since=hour_ago)
+    mute = int(boards["power_watts"].isna().sum())
     now = usage_now(end)
     usage = (
         "none allocated in the last 24 h"
@@ -199,16 +201,20 @@ if not empty_state():
     )
     # A filter narrows the table to jobs; of all of them the total is that of every other page.
     total = len(boards) if now is None or current_scope().chosen else int(now["boards"])
-    mute = f", and {len(boards) - total} silent," if total < len(boards) else ""
+    gone = (
+        f"; {len(silent):,} more fell silent within the day"
+        if len(silent) and not current_scope().chosen
+        else ""
+    )
     on = count_text(boards["node"].nunique(), "node")
-    finding(f"{count_text(total, 'GPU')}{mute} on {on}: {usage}.")
+    finding(f"{count_text(total, 'GPU')} on {on}: {usage}{gone}.")
     figures(
         {
             "utilization of allocated GPUs": number(busy["work"].mean(), "%"),
             "memory of allocated GPUs": number(busy["memory"].mean(), "%"),
             "power of all GPUs": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
-                f"{count_text(silent, 'board')} did not report it" if silent else "",
+                f"{count_text(mute, 'board')} did not report it" if mute else "",
             ),
             "GPUs with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }
@@ -233,4 +239,4 @@ if not empty_state():
             next(measure for measure in MEASURES if measure.title == title),
             end,
         )
-    show_health(boards, end)
+    show_health(boards, silent, end)

@@ -39,10 +39,7 @@ def troubles(
     mute = boards[boards["power_watts"].isna()]
     closed = [node for node in nodes if node.gpu_count and not node.schedulable]
     rows = [
-        *(
-            ("board is silent", _place(entry), f"last seen {_time(entry['last_seen_at'])}")
-            for entry in silent.to_dict("records")
-        ),
+        *_silent_rows(silent),
         *(
             (
                 f"XID {row['xid']}: {meaning_of(row['xid']).what}",
@@ -70,6 +67,17 @@ def troubles(
         ),
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _silent_rows(silent: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """Yield the silent boards node by node: a node that is down is one trouble, not eight."""
+    for node, boards in () if silent.empty else silent.groupby("node"):
+        first, last = map(_time, (boards["last_seen_at"].min(), boards["last_seen_at"].max()))
+        if len(boards) == 1:
+            yield "board is silent", _place(boards.to_dict("records")[0]), f"last seen {first}"
+        else:
+            since = first if first == last else f"{first} to {last}"
+            yield f"{len(boards):,} boards are silent", str(node), f"last seen {since}"
 
 
 def _unwell(boards: pd.DataFrame) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,17 @@ from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
-from dashboard.web.frame.page import chart, empty_state, figures, finding, measured, table, tense
+from dashboard.web.frame.page import (
+    chart,
+    drawer,
+    empty_state,
+    figures,
+    finding,
+    measured,
+    number,
+    table,
+    tense,
+)
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.job_sections import (
     job_phases,
@@ -23,7 +33,7 @@ from dashboard.web.jobs.job_sections import (
     slow_work_line,
 )
 from dashboard.web.jobs.memory_line import memory_line
-from dashboard.web.jobs.workload_forecast import show_ahead
+from dashboard.web.jobs.workload_forecast import has_ahead, show_ahead
 from data.base.errors import sentence
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -36,19 +46,21 @@ planning = world.settings.settings.planning
 
 def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     """Open with what the job did."""
-    mean = history["effective_gpus"].mean()
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
     holds = tense("holds", "held")
+    configuration = f"{job.gpu_count} × {job.gpu_model} {job.mig_profile}".rstrip()
+    seen = history.loc[history["effective_gpus"].notna(), "slot_start"]
+    hours = 0.0 if seen.empty else (end - seen.min()) / timedelta(hours=1)
+    long = f"{days} d" if hours > 24 * days - 1 else f"{hours:,.0f} h"
     finding(
-        f"{job.name} {holds} {job.gpu_count} × {job.gpu_model} {job.mig_profile} and used "
-        f"{mean:.2f} of them on average over the last {days} d."
-        if mean == mean
-        else f"{job.name} {holds} {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
+        f"{job.name} {holds} {configuration}, {number(100 * mean_ratio, '%')} of it in use on "
+        f"average over the last {long}."
+        if seen.size
+        else f"{job.name} {holds} {configuration}; its utilization is unknown."
     )
     figures(
         {
-            "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),
             "memory per GPU, largest": measured(largest / 1024, "GiB", "never reported"),
             "energy, last 24 h": measured(
                 energy["energy_kwh"].get(job.job_id), "kWh", "power was not reported"
@@ -160,7 +172,8 @@ def show(job: Job, end: datetime) -> None:
     show_findings(job)
     slow_work_line(job.job_id)
     show_demand(job, history, demand)
-    show_ahead(job, end)
+    if has_ahead(job):
+        drawer("Week and month ahead", "ahead-of-job", lambda: show_ahead(job, end))
     others = runs_of(reader, job)
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)
     job_phases(reader, job, end)

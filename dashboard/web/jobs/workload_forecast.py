@@ -31,12 +31,16 @@ _AHEAD = {"7 d": 7, "30 d": 30}
 _TOO_SHORT = "it takes seven whole days of readings"
 
 
+def has_ahead(job: Job) -> bool:
+    """Tell whether the job is a run of a service or recurring job with a forecast."""
+    return current_world().reader.workload_forecast(workload_name(job)) is not None
+
+
 def show_ahead(job: Job, end: datetime) -> None:
     """Show the week and the month of the service or recurring job that a job is a run of."""
     work = current_world().reader.workload_forecast(workload_name(job))
     if work is None:
         return
-    st.header("Week and month ahead")
     st.caption(
         markdown(
             f"Of the service {work.name}"
