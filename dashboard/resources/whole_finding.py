@@ -40,6 +40,8 @@ def change_text(reader: StoreReader, status: FindingStatus) -> str | None:
 
 
 def advice_steps(recommendation: Recommendation) -> str:
-    """Return the steps of advice and the jobs of each board, '' where it has none."""
+    """Return the steps of advice and, a line each, the jobs of a board; '' where it has none."""
     details = dict(recommendation.details)
-    return "\n".join(details[name] for name in ("boards", "steps") if name in details)
+    boards = details.get("boards", "").replace("; ", "\n")
+    jobs = f"The jobs of each board:\n{boards}" if boards else ""
+    return "\n\n".join(filter(None, (details.get("steps", ""), jobs)))

@@ -50,13 +50,13 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
     holds = tense("holds", "held")
     configuration = f"{job.gpu_count} × {job.gpu_model} {job.mig_profile}".rstrip()
-    seen = history.loc[history["effective_gpus"].notna(), "slot_start"]
-    hours = 0.0 if seen.empty else (end - seen.min()) / timedelta(hours=1)
+    times = history.loc[history["effective_gpus"].notna(), "slot_start"]
+    hours = 0.0 if times.empty else (end - times.min()) / timedelta(hours=1)
     long = f"{days} d" if hours > 24 * days - 1 else f"{hours:,.0f} h"
     finding(
         f"{job.name} {holds} {configuration}, {number(100 * mean_ratio, '%')} of it in use on "
         f"average over the last {long}."
-        if seen.size
+        if times.size
         else f"{job.name} {holds} {configuration}; its utilization is unknown."
     )
     figures(
