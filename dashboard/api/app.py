@@ -37,7 +37,7 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "samples", "slots",
-    "nodes", "queue", "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle",
+    "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle",
     "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings", "serving",
     "audit", "dismissals", "stop",
 )  # fmt: skip
@@ -50,6 +50,7 @@ _OF_THE_FLEET = frozenset(
         "samples",
         "nodes",
         "queue",
+        "wait",
         "capacity",
         "heat",
         "sources",

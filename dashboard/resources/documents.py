@@ -29,6 +29,7 @@ from dashboard.reports.render.html_report import WeeklyDocument, weekly_document
 from dashboard.reports.week.query import asked_report
 from dashboard.resources.memory_rows import MEMORY
 from dashboard.resources.plan_documents import IDLE, PLAN, WHAT_IF
+from dashboard.resources.queue_rows import WAIT
 from dashboard.resources.resource import NoQuery, RangeQuery, Resource, View
 from dashboard.resources.workload_rows import FORECASTS
 from dashboard.submission.estimates.query import AskedEstimate, EstimateDocument, estimate_answer
@@ -216,4 +217,5 @@ ESTIMATE = Resource(
 )
 DOCUMENTS: tuple[Resource[Any, Any], ...] = (
     PLAN, WHAT_IF, IDLE, FORECASTS, MEMORY, SCORE, STATEMENT, ENERGY, SAVED, WEEKLY, ESTIMATE,
+    WAIT,
 )  # fmt: skip

@@ -4,9 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from dashboard.common.quota_words import quota_words
+from dashboard.resources.resource import NoQuery, Resource, View
+from data.base.errors import NotKnownError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.jobs import Job, JobState
@@ -46,6 +50,73 @@ class QueueRow:
     more_minutes_q10: float | None
     more_minutes_q90: float | None
     rests_on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoonerRow:
+    """A change that would start a waiting job sooner, and its wait from now on: q10, q50, q90."""
+
+    change: str
+    more_minutes: float
+    more_minutes_q10: float
+    more_minutes_q90: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitDocument:
+    """One job that waits, and what would start it sooner."""
+
+    job: QueueRow
+    sooner: list[SoonerRow]
+
+
+class WaitQuery(NoQuery):
+    """The job, by its id or what follows the colon of it."""
+
+    job: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def wait_document(view: View, query: WaitQuery) -> WaitDocument:
+    """Return one job that waits. Errors: NotKnownError where none of that name does."""
+    from forecasting.groups.sooner_starts import sooner_starts  # with NumPy
+
+    row = next(
+        (row for row in queue_rows(view.reader) if query.job in (row.job_id, _number(row.job_id))),
+        None,
+    )
+    if row is None:
+        raise NotKnownError(
+            f"no job {query.job} waits for GPUs", "`trimtab queue` lists those that do."
+        )
+    stored = view.reader.jobs_lately()
+    as_of = max(job.last_seen_at for job in stored)
+    return WaitDocument(
+        job=row,
+        sooner=[
+            SoonerRow(
+                change=start.change,
+                more_minutes=start.wait.median / _MINUTE,
+                more_minutes_q10=start.wait.low / _MINUTE,
+                more_minutes_q90=start.wait.high / _MINUTE,
+            )
+            for start in sooner_starts(stored, row.job_id, as_of)
+        ],
+    )
+
+
+def _number(job_id: str) -> str:
+    return job_id.rpartition(":")[2]
+
+
+WAIT = Resource(
+    name="wait",
+    about="One job that waits for GPUs, and changes that would start it sooner",
+    kind=WaitDocument,
+    query=WaitQuery,
+    read=wait_document,
+    anyone=False,
+    alone=True,
+)
 
 
 def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:

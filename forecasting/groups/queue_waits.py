@@ -197,13 +197,18 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
     return waits
 
 
-def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, ...]:
+def places_in_line(
+    jobs: Iterable[Job], as_of: datetime, *, only: Job | None = None
+) -> tuple[PlaceInLine, ...]:
     """Return the place of every job that waits, queue by queue in order of submission.
 
-    `jobs` are all that are known: those that ended say how long jobs waited before.
+    `jobs` are all that are known: those that ended say how long jobs waited before. `only` the
+    queue of one job is looked at where that is asked for.
     """
     places = []
-    for members in _queues(jobs).values():
+    for key, members in _queues(jobs).items():
+        if only is not None and key != _key(only):
+            continue
         waiting = [job for job in members if _waits(job, as_of)]
         if not waiting:
             continue

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 from dashboard.accounting.cost.applications import ApplicationRow, application_rows
-from dashboard.cli.terminal.ask import rows_of, selection_of
+from dashboard.cli.terminal.ask import answer_of, rows_of, selection_of
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS
-from dashboard.cli.terminal.output import FINDINGS, print_rows, say
+from dashboard.cli.terminal.output import FINDINGS, print_json, print_rows, say
 from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.common.replay_clock import present
 from dashboard.resources.listings import LISTINGS, running_since, said_of_none
+from dashboard.resources.queue_rows import WAIT, SoonerRow
 from dashboard.resources.rows import JobRow, job_row
 from data.base.counts import count_text
 from data.base.errors import SettingsError
@@ -132,6 +133,33 @@ def list_(options: argparse.Namespace) -> int:
     columns = LISTINGS[options.listed].table_columns()
     print_rows([asdict(row) for row in rows], options.format, columns=columns, empty=empty)
     return FINDINGS * any(getattr(row, "acknowledged_by", None) == "" for row in rows)
+
+
+def queue(options: argparse.Namespace) -> int:
+    """List the jobs that wait, or show one with what would start it sooner."""
+    if not options.job:
+        return list_(options)
+    answer = answer_of(options, WAIT, job=options.job)
+    if options.format == "json":
+        print_json(answer)
+        return 0
+    if options.format == "table":
+        job = answer.job
+        wait = (
+            "how much longer is unknown"
+            if job.more_minutes is None
+            else f"{job.more_minutes:.3g} ({job.more_minutes_q10:.3g}–{job.more_minutes_q90:.3g}) "
+            "min more"
+        )
+        say(
+            f"{job.job_id} waits for {job.gpus} × {job.gpu_model or 'any GPU'} in {job.queue}, "
+            f"behind {count_text(job.jobs_ahead, 'job')} ({job.reason or 'no reason told'}): "
+            f"{wait}; {job.rests_on}."
+        )
+    rows = list(map(asdict, answer.sooner))
+    empty = "No change is known that would start it sooner."
+    print_rows(rows, options.format, columns=columns_of(SoonerRow), empty=empty)
+    return 0
 
 
 def settings(options: argparse.Namespace) -> int:

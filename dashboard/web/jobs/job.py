@@ -9,7 +9,7 @@ from dashboard.accounting.savings.idle_bridge import why_kept
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
-from dashboard.web.access.identity import current_world
+from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.finding_list import every_row, findings_table
 from dashboard.web.frame.page import (
     chart,
@@ -33,9 +33,10 @@ from dashboard.web.jobs.job_sections import (
     slow_work_line,
 )
 from dashboard.web.jobs.memory_line import memory_line
+from dashboard.web.jobs.queue_table import show_sooner
 from dashboard.web.jobs.workload_forecast import has_ahead, show_ahead
 from data.base.errors import sentence
-from data.facts.jobs import Job
+from data.facts.jobs import Job, JobState
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.plans import JobPlan, Plan
 
@@ -170,6 +171,8 @@ def show(job: Job, end: datetime) -> None:
     if isinstance(forecast, ForecastSkipped):
         st.warning(markdown(f"No forecast: {sentence(forecast.reason)}"))
     show_findings(job)
+    if job.scheduling.state is JobState.PENDING and current_role() != "owner":
+        drawer("What would start it sooner", "sooner", lambda: show_sooner(job.job_id))
     slow_work_line(job.job_id)
     show_demand(job, history, demand)
     if has_ahead(job):

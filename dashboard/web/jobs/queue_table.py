@@ -1,15 +1,26 @@
 """The table of the jobs that wait for GPUs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.resources.queue_rows import QueueRow
+from dashboard.resources.queue_rows import QueueRow, WaitQuery, wait_document
+from dashboard.resources.resource import View
+from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import finding, goes_to, number, table, tense
 from data.base.counts import count_text
+from data.base.errors import NotKnownError
 from data.facts.quotas import Quota
+
+
+_OF_SOONER = {
+    "more_minutes": "more, min",
+    "more_minutes_q10": "more, min, q10",
+    "more_minutes_q90": "more, min, q90",
+}
 
 
 def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
@@ -34,6 +45,23 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
             "Free elsewhere: boards of the same model in other clusters, less what waits there. "
             "Whether the job can run there, with its data and its rights, its owner knows."
         )
+
+
+def show_sooner(job_id: str) -> None:
+    """Show the changes that would start a waiting job sooner, each with its own wait."""
+    world = current_world()
+    view = View(reader=world.reader, settings=world.settings.settings, clock=world.clock)
+    query = WaitQuery(job=job_id)
+    try:
+        answer = view.remember(("wait", job_id), lambda: wait_document(view, query))
+    except NotKnownError:
+        st.write("It does not wait for GPUs any more.")
+        return
+    if not answer.sooner:
+        st.write("No change is known that would start it sooner.")
+        return
+    table(pd.DataFrame(map(asdict, answer.sooner)), "sooner", headings=_OF_SOONER)
+    st.caption("Whether the job's program can do with it, its owner knows.")
 
 
 def show_quotas(quotas: Sequence[Quota]) -> None:
