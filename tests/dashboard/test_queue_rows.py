@@ -49,6 +49,28 @@ def test_the_command_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert rows[0]["gpus"] == 4
 
 
+def test_one_job_is_shown_with_what_would_start_it_sooner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its number too; a job that does not wait for room has no such change."""
+    url = f"duckdb:///{tmp_path}/queue.duckdb"
+    with open_store(url) as store:
+        store.keep(make_collected(jobs=waiting_jobs(NOW)))
+    command = ["--quiet", "--store", url, "queue"]
+    assert main([*command, "4", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["job"]["job_id"] == "slurm:4"
+    for row in answer["sooner"]:
+        assert row["more_minutes_q10"] <= row["more_minutes"] < answer["job"]["more_minutes"]
+    assert main([*command, "slurm:3"]) == 0
+    said = capsys.readouterr()
+    assert "waits for" in said.out
+    assert "it does not wait for room" in said.out
+    assert "No change is known that would start it sooner." in said.err
+    assert main([*command, "5"]) == 1
+    assert "no job 5 waits for GPUs" in capsys.readouterr().err
+
+
 def boards_of(node: str, count: int, held: int) -> pd.DataFrame:
     """An hour of a node's boards, of which jobs hold some."""
     frame = make_samples(gpus=count)

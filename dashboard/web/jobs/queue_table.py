@@ -15,7 +15,6 @@ from data.base.counts import count_text
 from data.base.errors import NotKnownError
 from data.facts.quotas import Quota
 
-
 _OF_SOONER = {
     "more_minutes": "more, min",
     "more_minutes_q10": "more, min, q10",
