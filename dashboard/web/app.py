@@ -14,17 +14,23 @@ from dashboard.web.frame.welcome import welcome
 STYLE = """<style>
 /* Where a chart is narrow its toolbar lies over its legend; the server does not know the width. */
 @media (max-width: 640px) { .modebar { display: none } }
-/* The header is one line at every width: where it is narrow the age of the data is its end. */
-.st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem; overflow-x: auto }
+/* The header is one line; where it is narrow the age of the data is a second one. */
+.st-key-header { flex-wrap: nowrap !important; gap: 0 0.75rem }
 .st-key-header > * { flex-shrink: 0 }
 .st-key-header > :first-child { flex-shrink: 1; min-width: 12rem }
-@media (max-width: 1000px) { .st-key-header > :first-child { order: 1; min-width: 24rem } }
+@media (max-width: 1000px) {
+  .st-key-header { flex-wrap: wrap !important }
+  .st-key-header > :first-child { order: 1; flex: 1 0 100% !important; min-width: 0 }
+}
 [data-testid="stMainBlockContainer"] { padding-inline: 1.5rem }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding: 0.5rem 1rem 1rem; gap: 0.5rem }
   /* The button that opens the list of pages lies left of it. */
   .st-key-tabs { flex-wrap: nowrap !important; overflow-x: auto }
-  .st-key-header { padding-left: 2.5rem }
+  .st-key-header { padding-left: 2.5rem; gap: 0 0.4rem }
+  /* Of the buttons for filters and the name the icon is seen, and the words are heard. */
+  .st-key-header [data-testid="stPopover"] button { padding-inline: 0.4rem }
+  .st-key-header > :nth-child(n + 3) [data-testid="stPopover"] p { font-size: 0 }
   [data-testid="stHeader"] { background: none; pointer-events: none }
   [data-testid="stHeader"] button { pointer-events: auto }
   [data-testid="stLayoutWrapper"]:has(> * > * > [data-testid="stMetric"])

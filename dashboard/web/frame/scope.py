@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.address_filters import ALL, choose, held, pick
+from dashboard.web.frame.address_filters import ALL, choose, held
 from dashboard.web.frame.navigation import DAYS, JOBS, MONTH
 from data.facts.cluster_names import MAIN
 from data.facts.jobs import Job
@@ -92,8 +92,17 @@ def scoped_jobs() -> dict[str, Job] | None:
 
 def ask_days() -> None:
     """Ask for the range."""
-    st.caption("Days", width="content")
-    pick("Days", _DAYS, DAYS, usual=_DAYS.index(str(USUAL_DAYS)), seen=False)
+    st.selectbox(
+        "Days",
+        _DAYS,
+        _DAYS.index(str(USUAL_DAYS)),
+        key=DAYS,
+        bind="query-params",
+        format_func="{} d".format,
+        width=84,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
 
 
 def ask_filters() -> None:

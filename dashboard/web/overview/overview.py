@@ -70,7 +70,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
     """Return the energy of the site with its range, and the boards' power of the moment."""
     if used is None:
         return UNKNOWN, "power was never reported"
-    now_text = f"boards {past('now', 'at the end')} {number(power_kilowatts, 'kW')}"
+    now_text = f"GPUs {past('now', 'at the end')} {number(power_kilowatts, 'kW')}"
     bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
     return number(used.central, used.unit), f"{bounds}; {now_text}"
 
