@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from beds.forked_trimtab import Forked, fork_trimtab
 from beds.ports import free_port
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
 
 from data.facts.cluster_names import named_in
 
@@ -176,17 +176,20 @@ class Visitor:
         self.settle()
 
     def overflow(self) -> list[str]:
-        """Return what still has to be scrolled sideways once the page had time to lay itself out.
+        """Return what still has to be scrolled sideways once the page had time to lay itself out."""
+        return self.until_empty(self.page.get_by_test_id("stMain"), _TOO_WIDE)
+
+    def until_empty(self, place: Page | Locator, script: str) -> list[str]:
+        """Return what a script still lists of a place once the page had time to lay itself out.
 
         Tables and charts take in a new width only after the window has it, later on a busy machine.
         """
         deadline = time.monotonic() + _LAYOUT_SECONDS
-        main = self.page.get_by_test_id("stMain")
-        while too_wide := list(main.evaluate(_TOO_WIDE)):
+        while rows := list(place.evaluate(script)):
             if time.monotonic() > deadline:
                 break
             self.page.wait_for_timeout(100)
-        return too_wide
+        return rows
 
     def text(self) -> str:
         """All that a person can read on the page."""

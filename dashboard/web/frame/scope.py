@@ -92,14 +92,14 @@ def scoped_jobs() -> dict[str, Job] | None:
 
 def ask_days() -> None:
     """Ask for the range."""
+    st.caption("Days", width="content")
     st.selectbox(
         "Days",
         _DAYS,
         _DAYS.index(str(USUAL_DAYS)),
         key=DAYS,
         bind="query-params",
-        format_func="{} d".format,
-        width=84,
+        width=68,
         label_visibility="collapsed",
         persist_state="session",
     )
