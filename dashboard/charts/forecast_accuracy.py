@@ -13,9 +13,9 @@ NOMINAL_PERCENT = 80
 
 def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
     """Return the mean over series, by lead time: loss as a share of naive's, and coverage in %."""
-    # Titles stand above: beside the axis, that of the right one lies on the left one on a phone.
-    titles = ("loss vs. naive", "in q10–q90 (%)")
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12, subplot_titles=titles)
+    # One above the other: side by side both are cut where the page is narrow.
+    titles = ("error against naive", "in q10–q90 (%)")
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=titles)
     names = [f"{lead.until_hours:g} h" for lead in leads]
     for name, colour, ratios in (
         ("in use", USED, [lead.loss_ratio for lead in leads]),
@@ -31,14 +31,15 @@ def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
         mode="lines+markers",
         line={"color": USED, "dash": "dot"},
         showlegend=False,
-        row=1,
-        col=2,
+        row=2,
+        col=1,
     )
     figure.add_hline(y=1, line={"color": FREE, "dash": "dash"}, row=1, col=1)
-    figure.add_hline(y=NOMINAL_PERCENT, line={"color": PROBLEM, "dash": "dash"}, row=1, col=2)
-    figure = dress(figure, y_title="", height=320)
+    figure.add_hline(y=NOMINAL_PERCENT, line={"color": PROBLEM, "dash": "dash"}, row=2, col=1)
+    figure = dress(figure, y_title="", height=340)
     figure.update_layout(margin={"t": 64, "l": 40}, legend={"y": 1.14})
     figure.update_annotations(font_size=13)
-    figure.update_xaxes(title="lead time up to", type="category")
-    figure.update_yaxes(range=[0, 105], row=1, col=2)
+    figure.update_xaxes(title=None, type="category")
+    figure.update_xaxes(title="lead time up to", row=2, col=1)
+    figure.update_yaxes(range=[0, 105], row=2, col=1)
     return figure

@@ -176,7 +176,7 @@ class Visitor:
         self.settle()
 
     def overflow(self) -> list[str]:
-        """Return what still has to be scrolled sideways once the page had time to lay itself out."""
+        """Return what still has to be scrolled sideways once the page has laid itself out."""
         return self.until_empty(self.page.get_by_test_id("stMain"), _TOO_WIDE)
 
     def until_empty(self, place: Page | Locator, script: str) -> list[str]:

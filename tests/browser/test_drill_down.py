@@ -159,7 +159,7 @@ def test_a_cell_of_the_map_opens_its_board(server: Server, visitor: Visitor) -> 
     ("where", "opened", "kept"),
     [
         ("jobs", "/jobs[?]", "job="),
-        ("account?tab=energy&by=tenant", "/jobs[?]", "namespace="),
+        ("account?tab=energy&by=tenant", "/account[?]", "tenant="),
         ("account?tab=energy&by=model", "/jobs[?]", "model="),
         ("account", "/account[?]", "namespace=robotics"),
         ("findings?over-time=true", "/jobs[?]", "job="),

@@ -78,7 +78,7 @@ def make_demand() -> tuple[tuple[datetime, ...], QuantilePath]:
 def test_fleet_stacks_what_boards_do() -> None:
     """Used, idle and free are stacked in their colours and add up to the boards."""
     figure = fleet_timeline(make_fleet())
-    assert [entry.name for entry in figure.data] == ["used", "allocated but idle", "free"]
+    assert [entry.name for entry in figure.data] == ["in use", "allocated but idle", "free"]
     assert [entry.line.color for entry in figure.data] == [USED, IDLE, FREE]
     assert {entry.stackgroup for entry in figure.data} == {"gpus"}
     assert [sum(values) for values in zip(*(entry.y for entry in figure.data), strict=True)] == [
