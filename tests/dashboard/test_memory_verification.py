@@ -178,7 +178,7 @@ def test_no_speed_is_told_of_few_requests_or_no_times() -> None:
         assert told_speed(day, few) is None
     assert watches_on(day, slower[:7], 0.9)
     assert not watches_on(day, slower.assign(request_seconds=np.nan), 0.9)
-    assert not watches_on(day[:1], slower[:7], 0.9)
+    assert not watches_on(day[:3], slower, 0.9)
     unsaid = told_speed(day, slower.assign(generation_tokens=np.nan))
     assert unsaid is not None
     assert unsaid[0] == pytest.approx(0.5, abs=0.05)

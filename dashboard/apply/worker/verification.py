@@ -203,7 +203,7 @@ def told_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float]
 
 def watches_on(before: pd.DataFrame, after: pd.DataFrame, least: float) -> bool:
     """Return whether it may yet be told that the speed is above or below `least`."""
-    if before["request_count"].sum() < _LEAST_REQUESTS or after["request_seconds"].isna().all():
+    if told_speed(before, before) is None or after["request_seconds"].isna().all():
         return False
     told = told_speed(before, after)
     return told is None or abs(told[0] - least) < _SURE * told[1]
