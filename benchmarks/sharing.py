@@ -240,7 +240,7 @@ def _slowdown(options: argparse.Namespace) -> str:
             "of measured pairs of like activity: half of an H200's that take turns, half Lucid's",
             "(1,067 of 1,388). No speed of a pair goes into who shares. Every engine times its",
             "requests: 6 in a minute of work, the pace of one request within 30 %. A share is",
-            "watched until its speed is 3 standard errors from 0.9, here for two days at most.",
+            "watched until its speed is a standard error from 0.9, for two days at most.",
             "",
             *slowdown_table(((seed, drawn(seed)) for seed in seeds), Path(options.data)),
             "",

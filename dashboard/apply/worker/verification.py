@@ -44,11 +44,10 @@ _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
 _EDGE = 1e-6
-_WATCHES = timedelta(days=7)
+_WATCHES = timedelta(days=2)
 """For so long at most a share is watched whose speed beside the others is not sure yet."""
-_LEAST_REQUESTS, _LEAST_SERVED, _SURE = 30, 8, 3.0
-"""Requests and slots with any on each side of a change that tell a speed, and its standard errors
-from the promise at which it is sure, however often it was looked at."""
+_LEAST_REQUESTS, _LEAST_SERVED = 30, 8
+"""Requests, and slots with any, on each side of a change that tell a speed."""
 _UNTIMED = "no engine timed enough requests to tell whether it is slower beside others"
 
 
@@ -136,8 +135,8 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     if recommendation.action in FOR_MEMORY or spec.shares:
         event, measurement = _by_memory(measurement, rows, recommendation)
         if spec.shares:
-            told = told_speed(*_served_sides(reader, recommendation, changed, start, end))
-            speed, why = (told[0], ()) if told else (None, (_UNTIMED,))
+            speeds = told_speed(*_served_sides(reader, recommendation, changed, start, end))
+            speed, why = (speeds[0], ()) if speeds else (None, (_UNTIMED,))
             measurement = replace(
                 measurement, throughput_ratio=speed, reasons=(*measurement.reasons, *why)
             )
@@ -202,11 +201,11 @@ def told_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float]
 
 
 def watches_on(before: pd.DataFrame, after: pd.DataFrame, least: float) -> bool:
-    """Return whether it may yet be told that the speed is above or below `least`."""
+    """Return whether a speed is not told yet, or within a standard error of `least`."""
     if told_speed(before, before) is None or after["request_seconds"].isna().all():
         return False
-    told = told_speed(before, after)
-    return told is None or abs(told[0] - least) < _SURE * told[1]
+    speeds = told_speed(before, after)
+    return speeds is None or abs(speeds[0] - least) < speeds[1]
 
 
 def _verdict(measurement: Measurement, loss: float, *, less: bool) -> LifecycleEvent | Work:
