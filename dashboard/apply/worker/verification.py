@@ -4,13 +4,15 @@ What it would have held and drawn is read off the day before (`counterfactual.py
 
 A change made for memory is judged by memory alone: whether what the job took since stays below what
 its devices offer. A climb that begins anew after the restart is the next cycles' to foresee.
-Of a job that took a share the memory of its board is judged too, and what is not read is unknown.
+Of a job that took a share the memory of its board is judged too, and how long its requests take,
+since readings of a shared board mirror all of its holders. What is not read is unknown.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import numpy as np
 import pandas as pd
 
 from dashboard.apply.worker.counterfactual import NO_WORK_RATIO, HeldBoards, Since, lasting, saved
@@ -42,6 +44,11 @@ _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
 _EDGE = 1e-6
+_WATCHES = timedelta(days=2)
+"""For so long at most a share is watched whose speed beside the others is not sure yet."""
+_LEAST_REQUESTS, _LEAST_SERVED = 30, 8
+"""Requests, and slots with any, on each side of a change that tell a speed."""
+_UNTIMED = "no engine timed enough requests to tell whether it is slower beside others"
 
 
 def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
@@ -54,10 +61,40 @@ def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetim
     return start, start + timedelta(seconds=settings.apply.verify_slots * seconds)
 
 
+def _window(task: Task, progress: Progress) -> tuple[datetime, datetime]:
+    """Return the slots to measure by: of a share to the newest one, once its speed is sure."""
+    settings, reader = task.settings(), task.store.reader
+    start, end = measured_window(settings, progress.concluded_at or task.clock())
+    latest = reader.latest_sample_at()
+    if not _takes_share(task.recommendation) or latest is None or latest < end:
+        return start, end
+    last = start + _WATCHES
+    newest = min(last, floor_to_slot(latest, settings.planning.slot_minutes * 60))
+    sides = _served_sides(reader, task.recommendation, progress.since or start, start, newest)
+    return start, last if watches_on(*sides, 1 - settings.apply.throughput_loss_ratio) else newest
+
+
+def _takes_share(recommendation: Recommendation) -> bool:
+    return recommendation.action.spec.shares and bool(recommendation.job_id)
+
+
+def _served_sides(
+    reader: StoreReader,
+    recommendation: Recommendation,
+    changed: datetime,
+    start: datetime,
+    end: datetime,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the traffic of the job's service in the day before the change, and since."""
+    served = reader.service(recommendation.job_id, "", start=changed - BEFORE, end=end)
+    at = served["slot_start"]
+    return served[at < changed], served[at >= start]
+
+
 def is_measurable(task: Task, progress: Progress) -> bool:
     """Return whether samples have come for the time after the change, or will no longer come."""
     now = task.clock()
-    _start, end = measured_window(task.settings(), progress.concluded_at or now)
+    _start, end = _window(task, progress)
     latest = task.store.reader.latest_sample_at()
     return now >= end + _GIVE_UP or (latest is not None and latest >= end)
 
@@ -67,7 +104,7 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     settings, recommendation = task.settings(), task.recommendation
     slot_seconds = settings.planning.slot_minutes * 60
     concluded = progress.concluded_at or task.clock()
-    start, end = measured_window(settings, concluded)
+    start, end = _window(task, progress)
     if not recommendation.job_id:
         hours = (end - start) / timedelta(hours=1)
         reason = "a change of the fleet has no job of its own to measure"
@@ -97,6 +134,14 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     spec = recommendation.action.spec
     if recommendation.action in FOR_MEMORY or spec.shares:
         event, measurement = _by_memory(measurement, rows, recommendation)
+        if spec.shares:
+            speeds = told_speed(*_served_sides(reader, recommendation, changed, start, end))
+            speed, why = (speeds[0], ()) if speeds else (None, (_UNTIMED,))
+            measurement = replace(
+                measurement, throughput_ratio=speed, reasons=(*measurement.reasons, *why)
+            )
+            if speed is not None and speed < 1 - settings.apply.throughput_loss_ratio:
+                event = LifecycleEvent.FELL_SHORT
         if recommendation.action in FOR_MEMORY or event is not LifecycleEvent.VERIFIED:
             return event, measurement
     less = spec.caps_power or spec.gives_back
@@ -129,6 +174,38 @@ def _by_memory(
     limit = float(dict(recommendation.details)["memory_limit_mib"])
     read = replace(measurement, memory_peak_mib=largest, memory_limit_mib=limit)
     return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
+
+
+def told_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float] | None:
+    """Return the speed of a service's requests in shares of that before a change, and its error.
+
+    From `ServiceReader.service`: seconds a token, or a request where no tokens are told; the error
+    is a standard one, by how slots differ. None of too few requests.
+    """
+    sides = [rows[rows["request_seconds"].notna() & (rows["request_count"] > 0)]
+             for rows in (before, after)]  # fmt: skip
+    if any(
+        len(rows) < _LEAST_SERVED or rows["request_count"].sum() < _LEAST_REQUESTS for rows in sides
+    ):
+        return None
+    unit = "generation_tokens"
+    if not all((rows[unit] > 0).all() for rows in sides):
+        unit = "request_count"
+    pace, error = [], []
+    for rows in sides:
+        seconds, work = rows["request_seconds"].to_numpy(float), rows[unit].to_numpy(float)
+        pace.append(seconds.sum() / work.sum())
+        error.append(np.linalg.norm(seconds - pace[-1] * work) / seconds.sum())
+    speed = pace[0] / pace[1]
+    return float(speed), float(speed * np.hypot(*error))
+
+
+def watches_on(before: pd.DataFrame, after: pd.DataFrame, least: float) -> bool:
+    """Return whether a speed is not told yet, or within a standard error of `least`."""
+    if told_speed(before, before) is None or after["request_seconds"].isna().all():
+        return False
+    speeds = told_speed(before, after)
+    return speeds is None or abs(speeds[0] - least) < speeds[1]
 
 
 def _verdict(measurement: Measurement, loss: float, *, less: bool) -> LifecycleEvent | Work:

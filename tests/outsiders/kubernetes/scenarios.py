@@ -4,15 +4,17 @@ What a change promises is worked out here from the scenario alone, never by the 
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from factories import H100
 
 from data.records.actions import Action
 from data.records.plans import Configuration
+from data.records.recommendations import SHARE_RESOURCE
 
 GPU = "nvidia.com/gpu"
+SHARED = f"{GPU}.shared"
 PRODUCT = "nvidia.com/gpu.product"
 OTHER_MODEL = "A100-SXM4-80GB"
 SLICE = "3g.40gb"
@@ -92,7 +94,7 @@ def draw(source: random.Random) -> Scenario:
         kind=kind,
         replicas=source.choice([1, 1, 2, 2, 3]),
         gpus=source.choice([2, 2, 4] if change == "fewer-each" else [1, 2, 2, 4]),
-        resource=source.choice([GPU] * 8 + [f"nvidia.com/mig-{SLICE}", f"{GPU}.shared"]),
+        resource=source.choice([GPU] * 8 + [f"nvidia.com/mig-{SLICE}", SHARED]),
         containers=source.choice(["one", "one", "second", "first", "init"]),
         requested=source.random() < 0.6,
         strategy=rarely(strategies.get(kind, [])),
@@ -108,6 +110,11 @@ def draw(source: random.Random) -> Scenario:
         after=source.choice(["roll-back"] * 6 + ["again", "roll-back-twice", ""]),
         work=source.choice(["queue", "queue", "completions"]),
     )
+
+
+def draw_share(source: random.Random) -> Scenario:
+    """Return a workload of one pod on a whole board, which takes a share of one."""
+    return replace(draw(source), replicas=1, gpus=1, resource=GPU, change="share")
 
 
 def container(scenario: Scenario, name: str, count: int) -> dict[str, Any]:
@@ -227,6 +234,9 @@ def advice(scenario: Scenario) -> dict[str, Any]:
         count = 1 if scenario.replicas > 1 else total
     elif scenario.change == "slice":
         action = Action.MIG_SLICE
+    elif scenario.change == "share":
+        action = Action.TAKE_SHARE
+        details = ((SHARE_RESOURCE, SHARED), ("gpus_per_pod", "1"))
     elif scenario.change == "stop":
         action, count = Action.RECLAIM, 0
     wanted = SLICE if scenario.change == "slice" else profile
@@ -290,9 +300,10 @@ def _resources(scenario: Scenario) -> dict[str, Any]:
     for place in places:
         for section in sections:
             at = f"{template_at(scenario.kind)}/{place}/resources/{section}/"
-            if scenario.change == "slice":
+            if scenario.change in ("slice", "share"):
+                other = SHARED if scenario.change == "share" else f"nvidia.com/mig-{SLICE}"
                 found[at + scenario.resource.replace("/", "~1")] = None
-                found[at + f"nvidia.com~1mig-{SLICE}"] = str(scenario.gpus)
+                found[at + other.replace("/", "~1")] = str(scenario.gpus)
             else:
                 found[at + scenario.resource.replace("/", "~1")] = str(scenario.gpus // 2)
     return found
@@ -305,10 +316,10 @@ def touches_count(scenario: Scenario) -> bool:
 
 def must_be_refused(scenario: Scenario) -> str:
     """Return why nothing may be sent, '' when nothing stands against it."""
-    template = scenario.change in ("fewer-each", "model", "slice")
+    template = scenario.change in ("fewer-each", "model", "slice", "share")
     if scenario.kind == "Pod":
         return "the GPUs of a pod cannot change"
-    if scenario.resource == f"{GPU}.shared" and not _stops(scenario):
+    if scenario.resource == SHARED and not _stops(scenario):
         return "shares of boards are not counted"
     if scenario.change == "mixed" and scenario.replicas > 1:
         return "pods and model at once"
@@ -343,7 +354,7 @@ def must_be_applied(scenario: Scenario) -> bool:
         and not scenario.limits
         and not scenario.paused
         and scenario.resource == GPU
-        and scenario.change in ("fewer-pods", "fewer-each", "stop")
+        and scenario.change in ("fewer-pods", "fewer-each", "stop", "share")
         and scenario.kind in (*ROLLING, "Job", "CronJob")
         and scenario.owner in ("", "argo-label")
     )

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from outsiders.kubernetes.scenarios import (
     Scenario,
     advice,
     draw,
+    draw_share,
     must_be_applied,
     must_be_refused,
     promised,
@@ -170,15 +172,24 @@ def _undone(others: Others, before: Leaves) -> str | None:
     return None
 
 
+@pytest.mark.parametrize(
+    ("name", "drawn"), [("kubernetes", draw), ("kubernetes shares", draw_share)]
+)
 def test_drawn_scenarios(
-    bed: KubernetesBed, store: Store, tmp_path: Path, measured: Callable[[str], None]
+    bed: KubernetesBed,
+    store: Store,
+    tmp_path: Path,
+    measured: Callable[[str], None],
+    name: str,
+    drawn: Callable[[random.Random], Scenario],
 ) -> None:
     """What is called applied is exactly what was promised; what is rolled back is as it was."""
     numbers = itertools.count(1)
     settings = settings_of(account_kubeconfig(bed, "trimtab-applier"), pending_seconds=12)
 
     def fails(scenario: Scenario) -> str | None:
-        stage = Stage(bed=bed, scenario=scenario, namespace=f"outside-{next(numbers)}")
+        namespace = f"{name.replace(' ', '-')}-{next(numbers)}"
+        stage = Stage(bed=bed, scenario=scenario, namespace=namespace)
         applier = Mortal(settings)
         try:
             stage.build()
@@ -195,4 +206,4 @@ def test_drawn_scenarios(
         finally:
             stage.clear()
 
-    run_campaign("kubernetes", draw, fails, default=2, measured=measured)
+    run_campaign(name, drawn, fails, default=2, measured=measured)
