@@ -248,11 +248,10 @@ def _units(
     for number, stretch in enumerate(runs):
         if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
             continue
-        at_home = sum(count for _name, count in stretch.home)
+        at_home = sum(dict(stretch.home).values())
         stays = stretch.option == 0 or stretch.gpus <= at_home
         apart = stretch.apart if stretch.gpus < at_home else 0
         home = kept_boards(stretch.home, stretch.gpus, apart) if stays else ()
-        kept = sum(count for _name, count in home)
         nodes = nodes_of_parts(problem, stretch.job, stretch.option, stretch.pool)
         nodes = None if nodes is None else nodes | dict(home).keys()
         units.append(
@@ -267,7 +266,8 @@ def _units(
                 home=home,
                 may_move=problem.movable(stretch.job)
                 or (not stretch.home and stretch.only is None),
-                settled=(stretch.start, stretch.end) == (0, slots) and kept >= stretch.gpus,
+                settled=(stretch.start, stretch.end) == (0, slots)
+                and sum(dict(home).values()) >= stretch.gpus,
                 cpus=stretch.cpus,
                 memory_mib=stretch.memory_mib,
                 move_cost=move_cost(problem, problem.jobs[stretch.job], stretch.option),

@@ -4,7 +4,7 @@ A stretch is cut where maintenance of its present node begins or ends, so that a
 when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -134,8 +134,10 @@ def _stretch(
     configuration = planned.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
     home = problem.facts.homes.get(planned.demand.job.job_id)
-    # Now a job may hold boards of several pools, whichever one counts them.
-    pools = {*pool_of.values()} if pool == problem.pools.of_job[job] else {pool}
+    pools: Collection[int] = (pool,)
+    if pool == problem.pools.of_job[job]:
+        # It may hold boards of several pools, whichever one counts them, and now of any model.
+        pools = problem.pools.of_model(configuration.gpu_model) if option else pool_of.values()
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) in pools)
     cpus, memory_mib = _host_need(planned.demand.job, configuration.gpu_count, option, home)
     shared = here if planned.demand.share is not None else ()

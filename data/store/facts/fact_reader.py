@@ -502,10 +502,10 @@ def with_models_held(
                 boards[job_id][catalogue.recognise(gpu.gpu_model)] = gpu
 
     def completed(job: Job) -> Job:
-        held = boards.get(job.job_id, {})
-        if len(held) != 1 or catalogue.find(job.gpu_model) is not None:
+        by_model = boards.get(job.job_id, {})
+        if len(by_model) != 1 or catalogue.find(job.gpu_model) is not None:
             return job
-        ((model, gpu),) = held.items()
+        ((model, gpu),) = by_model.items()
         memory = job.gpu_memory_mib or gpu.memory_total_mib
         return replace(job, gpu_model=model, gpu_memory_mib=memory)
 
