@@ -10,6 +10,7 @@ _KINDS = {
     "job": "JobId", "node": "NodeName", "partition": "PartitionName", "reservation":
     "ReservationName",
 }  # fmt: skip
+_ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 _STARTS = {
     *oracle.RUN, *oracle.HELD_GPUS, "NumNodes", "NumTasks", "NumCPUs", "TRES", "Priority",
     "MinMemoryCPU", "MinMemoryNode", "ArrayTaskId",
@@ -47,7 +48,8 @@ def changed(before: Records, after: Records, targets: Collection[str]) -> list[s
     }
     found = []
     for (kind, name), row in before.items():
-        if name in targets or row.get("ArrayJobId") in arrays:
+        over = kind == "job" and row["JobState"] not in _ALIVE  # Slurm forgets it after a while
+        if over or name in targets or row.get("ArrayJobId") in arrays:
             continue
         then = after.get((kind, name))
         if then is None:
@@ -59,8 +61,7 @@ def changed(before: Records, after: Records, targets: Collection[str]) -> list[s
             if ("DRAIN" in row["State"]) != ("DRAIN" in then["State"]):
                 found.append(f"node {name}: State {row['State']!r} -> {then['State']!r}")
         elif row.get("JobState") == "PENDING":
-            states = ("PENDING", "CONFIGURING", "RUNNING")
-            allowed = _STARTS if then["JobState"] in states else allowed
+            allowed = _STARTS if then["JobState"] in _ALIVE else allowed
             allowed = allowed | ({"Partition"} if "," in row["Partition"] else set())
         found += [f"{kind} {name}: {text}" for text in oracle.differing(row, then, allowed=allowed)]
     return found
