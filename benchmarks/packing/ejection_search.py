@@ -56,6 +56,7 @@ class BinReduction:
             sizes=self.sizes[:, None],
             weights=np.ones_like(trial),
             allowed=np.ones((items, bins), dtype=np.bool_),
+            apart=np.full(items, -1),
             slots=self.grid.slots,
         )
         room = np.full((bins, 1), self.capacity, dtype=np.int64)

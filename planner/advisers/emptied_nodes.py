@@ -59,6 +59,14 @@ def empty_nodes(
         if fact.foreign or not fact.read:
             continue
         first, last = stretches[node.node]
+        # Where a job starts again before a node closes, the next cycle sees if it is on it.
+        if first and any(
+            _starts_again(change, first - 1)
+            and not _only_ends_pods(change)
+            and _may_start_on(change, fact, problem)
+            for change in on_node[node.node]
+        ):
+            continue
         hours = (last - first) * problem.terms.slot_hours
         model = problem.catalogue.find(node.gpu_model)
         if hours < _MIN_OFF_HOURS or model is None:

@@ -1,6 +1,6 @@
 """Nodes that may be empty together: their jobs may leave them and fit on the others."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.feasible_changes import nodes_apart, whole_fact
-from planner.fleet.host_room import held_shares, host_share, room_of
+from planner.fleet.host_room import held_shares, host_share, kept_boards, room_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
@@ -140,7 +140,11 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
         if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
         for needs in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
         for apart in (_apart(job, proposed).get(job.demand.job.gpu_model),)
-        for name, boards in _on_equal_parts(home.boards, apart)
+        for name, boards in (
+            home.boards
+            if apart is None
+            else kept_boards(home.boards, apart[0] * apart[1], apart[0])
+        )
     ]
     job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     each = _each(problem, proposed)
@@ -184,14 +188,6 @@ def _apart(job: JobProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple
             each = int(np.ceil(option.boards / count - 1e-6))
             by_model[model] = max(by_model.get(model, (0, 0)), (count, each))
     return by_model
-
-
-def _on_equal_parts(
-    boards: Sequence[tuple[str, int]], apart: tuple[int, int] | None
-) -> Iterator[tuple[str, int]]:
-    """Yield the boards of a home that a job keeps: as now, or equal parts on its first nodes."""
-    for index, (name, count) in enumerate(boards):
-        yield name, count if apart is None else min(count, apart[1]) * (index < apart[0])
 
 
 def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:

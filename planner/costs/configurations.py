@@ -65,8 +65,10 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
         return f"no forecast: {demand.forecast.reason}"
     if demand.forecast.borrowed_from:
         return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
-    if catalogue.find(demand.job.gpu_model) is None:
-        return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
+    if catalogue.find(model := demand.job.gpu_model) is None:
+        if all(catalogue.find(part) for part in model.split(",")):
+            return f"it holds GPUs of several models: {model.replace(',', ', ')}"
+        return f"GPU model {model!r} is not in the catalogue"
     if demand.coverage_ratio < MIN_COVERAGE_RATIO:
         return (
             f"only {100 * demand.coverage_ratio:.0f} % of its history is known, "

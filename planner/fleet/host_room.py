@@ -65,12 +65,18 @@ def host_share(job: Job, gpu_count: int, boards: int, *, of: int | None = None) 
     )
 
 
-def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[str, int], ...]:
-    """Return the part of a home that so many GPUs keep, the fullest nodes first."""
+def kept_boards(
+    boards: Iterable[tuple[str, int]], count: int, apart: int = 0
+) -> tuple[tuple[str, int], ...]:
+    """Return the part of a home that so many GPUs keep, the fullest nodes first.
+
+    As they are there or, `apart` on so many nodes, in equal parts.
+    """
+    each = -(-count // max(1, apart))
     retained: list[tuple[str, int]] = []
     for name, boards_here in boards:
         if count > 0:
-            retained.append((name, min(boards_here, count)))
+            retained.append((name, min(boards_here, count, each)))
             count -= retained[-1][1]
     return tuple(retained)
 

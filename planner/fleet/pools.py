@@ -6,7 +6,7 @@ model.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -72,6 +72,15 @@ class Pools:
             for number in self.of_model(gpu_model)
             if in_partition(job, self.pools[number].partitions)
             and runs_under(scheduler, self._owners(number))
+        )
+
+    def joined(self, job: Job, pool: int) -> tuple[int, ...]:
+        """Return the pools open to a job that differ from one in their partitions alone."""
+        like = replace(self.pools[pool], partitions=())
+        return tuple(
+            number
+            for number in self.open_to(job, like.gpu_model)
+            if replace(self.pools[number], partitions=()) == like
         )
 
     def _owners(self, number: int) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from planner.nodes.node_runs import Stretch
+from data.records.feasible_changes import nodes_apart
+from planner.nodes.node_runs import Stretch, nodes_of_parts
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 from planner.slots.slot_problem import SlotFleet
@@ -59,17 +60,26 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
 def spanning_cost(problem: PlanningProblem, fleet: SlotFleet) -> float:
     """Return the excess cost of nodes counted by pool over the needed ones.
 
-    All boards of a job count in one pool, also those that it holds now on nodes of others. For
-    these a pool needs so many nodes less, each on from the first slot and booted once at most.
+    All boards of a job count in one pool, also those that it holds now, or may hold as equal parts,
+    on nodes of others. For these a pool needs so many nodes less, each on from the first slot and
+    booted once at most.
     """
     elsewhere = np.zeros(len(problem.pools.pools))
     at = {
         node.name: int(pool)
         for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True)
     }
-    for job, pool in zip(problem.jobs, problem.pools.of_job, strict=True):
+    for column, (job, mine) in enumerate(zip(problem.jobs, problem.pools.of_job, strict=True)):
         home = problem.facts.homes.get(job.demand.job.job_id)
-        for name, count in home.boards if home else ():
-            elsewhere[pool] += count if at.get(name, pool) != pool else 0
+        boards = home.boards if home else ()
+        most = np.zeros_like(elsewhere)
+        most[mine] = sum(count for name, count in boards if at.get(name, mine) != mine)
+        parted = nodes_apart(job.demand.job, job.options[0].configuration) > 1
+        for number, option in enumerate(job.options if parted else ()):
+            for pool in problem.pools.open_to(job.demand.job, option.configuration.gpu_model):
+                names = nodes_of_parts(problem, column, number, pool) or ()
+                if option.boards <= fleet.capacity[pool].max() and {at[n] for n in names} - {pool}:
+                    most[pool] = max(most[pool], option.boards)
+        elsewhere += most
     nodes = np.ceil(elsewhere / fleet.boards_per_node)
     return float(nodes @ (fleet.node_cost.sum(axis=1) + fleet.boot_cost))

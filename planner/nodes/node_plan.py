@@ -24,7 +24,14 @@ from planner.fleet.fleet_nodes import FleetNode
 from planner.fleet.host_room import kept_boards, memory_bytes, milli_cpus, room_of
 from planner.fleet.mig_placement import CutBoard, Slice, pack_slices
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
-from planner.nodes.node_runs import Places, Stretch, Unit, stretches
+from planner.nodes.node_runs import (
+    Places,
+    Stretch,
+    Unit,
+    nodes_of_parts,
+    pool_of_name,
+    stretches,
+)
 from planner.nodes.node_search_kernel import (
     NodeArrays,
     NodePrices,
@@ -237,31 +244,37 @@ def _cut_boards(
 def _units(
     problem: PlanningProblem, runs: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
 ) -> list[Unit]:
-    units = []
+    units, pool_of = [], pool_of_name(problem)
     for number, stretch in enumerate(runs):
         if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
             continue
-        at_home = sum(count for _name, count in stretch.home)
+        at_home = sum(dict(stretch.home).values())
         stays = stretch.option == 0 or stretch.gpus <= at_home
-        settled = (stretch.start, stretch.end) == (0, slots) and at_home >= stretch.gpus
+        apart = stretch.apart if stretch.gpus < at_home else 0
+        home = kept_boards(stretch.home, stretch.gpus, apart) if stays else ()
+        nodes = nodes_of_parts(problem, stretch.job, stretch.option, stretch.pool)
+        nodes = None if nodes is None else nodes | dict(home).keys()
         units.append(
             Unit(
                 name=f"stretch {number}",
                 group=problem.jobs[stretch.job].demand.job.job_id,
                 pool=stretch.pool,
+                pools=frozenset((stretch.pool, *(pool_of[name] for name in nodes or dict(home)))),
                 start=stretch.start,
                 end=stretch.end,
                 gpus=stretch.gpus,
-                home=kept_boards(stretch.home, stretch.gpus) if stays else (),
+                home=home,
                 may_move=problem.movable(stretch.job)
                 or (not stretch.home and stretch.only is None),
-                settled=settled,
+                settled=(stretch.start, stretch.end) == (0, slots)
+                and sum(dict(home).values()) >= stretch.gpus,
                 cpus=stretch.cpus,
                 memory_mib=stretch.memory_mib,
                 move_cost=move_cost(problem, problem.jobs[stretch.job], stretch.option),
                 stretch=number,
                 must=stretch.needs_a_place,
-                only=stretch.only,
+                only=stretch.only if nodes is None else nodes & (stretch.only or nodes),
+                apart=stretch.apart,
             )
         )
     return units
@@ -284,6 +297,7 @@ def _of_boards(
             name=f"board {number}",
             group=f"board {number}",
             pool=board.pool,
+            pools=frozenset((board.pool,)),
             start=board.start,
             end=board.end,
             gpus=1,
@@ -300,7 +314,8 @@ def _that_bind(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
     most: dict[int, Floats] = defaultdict(lambda: np.zeros(2))
     for unit in units:
         each = np.array(unit.needs(unit.gpus)[1:]) / unit.gpus
-        most[unit.pool] = np.maximum(most[unit.pool], each)
+        for pool in unit.pools:
+            most[pool] = np.maximum(most[pool], each)
     binds = {
         pool
         for node, pool in zip(problem.facts.nodes, problem.pools.of_node.tolist(), strict=True)
@@ -309,7 +324,7 @@ def _that_bind(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
         if room is not None and each and (each + 1) * node.usable > room
     }
     return [
-        unit if unit.pool in binds else replace(unit, cpus=None, memory_mib=None) for unit in units
+        unit if unit.pools & binds else replace(unit, cpus=None, memory_mib=None) for unit in units
     ]
 
 
@@ -327,9 +342,9 @@ def _placed(
     places = _search(problem, units, fixed, budget_seconds / 2, seed)
     missing = [n for n, unit in enumerate(units) if n not in places and unit.must]
     if missing and any(units[n].may_move for n in fixed):
-        pools = {units[n].pool for n in missing}
+        pools = frozenset[int]().union(*(units[n].pools for n in missing))
         pinned = {
-            n: at for n, at in fixed.items() if not units[n].may_move or units[n].pool not in pools
+            n: at for n, at in fixed.items() if not units[n].may_move or not units[n].pools & pools
         }
         other = _search(problem, units, pinned, budget_seconds / 2, seed)
         still = [n for n, unit in enumerate(units) if n not in other and unit.must]
@@ -426,13 +441,14 @@ def _run(unit: Unit) -> Run:
         start=unit.start,
         end=unit.end,
         gpus=unit.gpus,
-        gpu_model=str(unit.pool),
+        gpu_model="" if unit.apart > 1 else str(unit.pool),
         cpu_milli=None if unit.cpus is None else milli_cpus(unit.cpus),
         memory_bytes=None if unit.memory_mib is None else memory_bytes(unit.memory_mib),
         current_nodes=tuple(name for name, _count in unit.home),
         current_gpus=tuple(count for _name, count in unit.home),
         fixed=bool(unit.home) and not unit.may_move,
         only=unit.only,
+        apart=unit.apart,
     )
 
 
@@ -479,7 +495,7 @@ def _answer(
             boards += 1
         for node, count in where:
             load[node, unit.start : unit.end] += count
-            parts.append((unit.pool, count, unit.start, unit.end))
+            parts.append((int(problem.pools.of_node[node]), count, unit.start, unit.end))
     for stretch, (board, _position) in slices.items():
         at[stretch] = board_at[board]
     names = {node.name: index for index, node in enumerate(nodes)}
@@ -514,7 +530,8 @@ def _reason(problem: PlanningProblem, stretch: Stretch) -> str:
             return "no node here is admitted by its nodeSelector and affinity"
         names = ", ".join(sorted(required)[:_SHOWN]) + ", …" * (len(required) > _SHOWN)
         return f"no required node ({names}) has room for {stretch.gpus} GPUs in slots {slots}"
-    return f"{prefix}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"
+    nodes = f"{stretch.apart} nodes of {pool} have" if stretch.apart > 1 else f"node of {pool} has"
+    return f"{prefix}no {nodes} room for {stretch.gpus} GPUs in slots {slots}"
 
 
 def stays_of(

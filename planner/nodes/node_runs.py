@@ -4,7 +4,7 @@ A stretch is cut where maintenance of its present node begins or ends, so that a
 when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import MigPlacement
 from data.facts.jobs import Job
+from data.records.feasible_changes import nodes_apart
 from planner.fleet.fleet_nodes import Home
 from planner.fleet.host_room import (
     MILLI,
@@ -40,6 +41,7 @@ class Stretch:
     to be had in these slots: `displaced` where that is in maintenance then. `only` are the nodes on
     which alone it may be, None for any. `cpus` and `memory_mib` are asked for, None when nobody
     said. A job that shares boards stays on `shared`; `gpus` and `home` are those that it counts.
+    Slurm starts equal parts on `apart` nodes.
     """
 
     job: int
@@ -57,6 +59,7 @@ class Stretch:
     cpus: float | None = None
     memory_mib: float | None = None
     shared: tuple[tuple[str, int], ...] = ()
+    apart: int = 0
 
     @property
     def needs_a_place(self) -> bool:
@@ -69,12 +72,14 @@ class Unit:
     """A unit of placement: a stretch on whole boards, or a board cut into slices of several.
 
     `stretch` is the number of the stretch, -1 for a cut board. `settled`: at home in all slots.
-    `only` are the nodes on which alone it may be, None for any.
+    `only` are the nodes on which alone it may be, None for any. Parts on `apart` nodes are equal,
+    and may lie in several `pools`.
     """
 
     name: str
     group: str
     pool: int
+    pools: frozenset[int]
     start: int
     end: int
     gpus: int
@@ -87,6 +92,7 @@ class Unit:
     stretch: int = -1
     must: bool = True
     only: frozenset[str] | None = None
+    apart: int = 0
 
     def needs(self, count: int) -> tuple[int, int, int]:
         """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
@@ -128,12 +134,16 @@ def _stretch(
     configuration = planned.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
     home = problem.facts.homes.get(planned.demand.job.job_id)
-    here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
+    pools: Collection[int] = (pool,)
+    if pool == problem.pools.of_job[job]:
+        # It may hold boards of several pools, whichever one counts them, and now of any model.
+        pools = problem.pools.of_model(configuration.gpu_model) if option else pool_of.values()
+    here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) in pools)
     cpus, memory_mib = _host_need(planned.demand.job, configuration.gpu_count, option, home)
     shared = here if planned.demand.share is not None else ()
     gpus = 1 if placement else int(np.ceil(planned.options[option].boards - 1e-6))
     if home is not None and shared:
-        here = tuple(at for at in home.counted if at[1] and pool_of.get(at[0]) == pool)
+        here = tuple(at for at in home.counted if at[1] and pool_of.get(at[0]) in pools)
         gpus = sum(count for _name, count in here)
         placement = placement if gpus else None
     return Stretch(
@@ -151,7 +161,31 @@ def _stretch(
         cpus=cpus,
         memory_mib=memory_mib,
         shared=shared,
+        apart=nodes_apart(planned.demand.job, configuration),
     )
+
+
+def nodes_of_parts(
+    problem: PlanningProblem, job: int, option: int, pool: int
+) -> frozenset[str] | None:
+    """Return the nodes that can take equal parts of a Slurm job, None of a job of one part.
+
+    Those of a pool or, where these are too few, of all that its partition joins, if they suffice.
+    """
+    planned, nodes = problem.jobs[job], problem.facts.nodes
+    parts = nodes_apart(planned.demand.job, planned.options[option].configuration)
+    if parts < 2:
+        return None
+    each = -(-planned.options[option].boards // parts)
+    large = [
+        (node.name, at)
+        for node, at in zip(nodes, problem.pools.of_node.tolist(), strict=True)
+        if node.open and node.usable >= each
+    ]
+    enough = sum(at == pool for _name, at in large) >= parts
+    pools = (pool,) if enough else problem.pools.joined(planned.demand.job, pool)
+    names = frozenset(name for name, at in large if at in pools)
+    return names if len(names) >= parts else frozenset()
 
 
 def _host_need(

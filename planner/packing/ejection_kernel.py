@@ -19,13 +19,17 @@ _UNLIMITED = 1 << 60
 
 
 class Items(NamedTuple):
-    """Slots [first, last) and weights [n], sizes [n, resources], bins allowed [n, bins]."""
+    """Slots [first, last) and weights [n], sizes [n, resources], bins allowed [n, bins].
+
+    Items of one number in `apart` [n] need a bin each (-1: with any other).
+    """
 
     first: Ints
     last: Ints
     sizes: Ints
     weights: Ints
     allowed: Bools
+    apart: Ints
     slots: int
 
 
@@ -71,6 +75,16 @@ def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> i
             if bins.load[one, column] > limit:
                 return column
     return -1
+
+
+@compiled
+def admits(items: Items, bins: Bins, item: int, one: int) -> bool:
+    """Return whether an item may be in a bin: a bin that is allowed, without a part of its run."""
+    if items.apart[item] >= 0:
+        for index in range(bins.counts[one]):
+            if items.apart[bins.members[one, index]] == items.apart[item]:
+                return False
+    return bool(items.allowed[item, one])
 
 
 @compiled
@@ -199,7 +213,7 @@ def _eject(
     offset = draw(state, count)
     for step in range(count):
         one = (offset + step) % count
-        if not items.allowed[item, one]:
+        if not admits(items, bins, item, one):
             continue
         limit, size = _cheapest_ejection(items, bins, work, penalty, item, one, limit, depth)
         if size > 0:
@@ -236,7 +250,7 @@ def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState)
     choice = -1
     fitting = 0
     for number in range(len(bins.counts)):
-        if items.allowed[item, number] and first_excess(items, bins, item, number, 0) < 0:
+        if admits(items, bins, item, number) and first_excess(items, bins, item, number, 0) < 0:
             fitting += 1
             if fitting == 1 or draw(state, fitting) == 0:
                 choice = number
@@ -266,7 +280,7 @@ def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
         item = draw(state, len(items.first))
         one = draw(state, len(bins.counts))
         home = bins.bin_of[item]
-        if home < 0 or home == one or not items.allowed[item, one]:
+        if home < 0 or home == one or not admits(items, bins, item, one):
             continue
         if first_excess(items, bins, item, one, 0) < 0:
             leave(items, bins, item)
@@ -276,7 +290,7 @@ def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
             overlap = (
                 items.first[other] < items.last[item] and items.first[item] < items.last[other]
             )
-            if overlap and items.allowed[other, home]:
+            if overlap and admits(items, bins, other, home):
                 swap(items, bins, item, other)
 
 

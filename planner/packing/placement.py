@@ -50,11 +50,12 @@ class PlacementNode:
 class Run:
     """A job with a constant number of GPUs in slots [start, end).
 
-    A run of more GPUs than the largest node has takes whole nodes and a part of one more; CPU and
-    memory are of the whole run (None: not known, not checked). `current_nodes` are where it is
-    now, with `current_gpus` on each (empty: whole nodes and a rest); a run of fewer GPUs than that
-    keeps the first of them. A `fixed` run goes there or nowhere, any other to one of `only` (None:
-    any node). An empty `gpu_model` takes any.
+    A run of more GPUs than the largest node has takes whole nodes and a part of one more; one that
+    is `apart` takes as many nodes, with equal parts on each. CPU and memory are of the whole run
+    (None: not known, not checked). `current_nodes` are where it is now, with `current_gpus` on each
+    (empty: parts as elsewhere); a run of fewer GPUs than that keeps the first of them. A `fixed`
+    run goes there or nowhere, any other to one of `only` (None: any node). An empty `gpu_model`
+    takes any.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class Run:
     current_gpus: tuple[int, ...] = ()
     fixed: bool = False
     only: frozenset[str] | None = None
+    apart: int = 1
 
     def __post_init__(self) -> None:
         """Refuse runs of no length or no GPU."""
@@ -152,13 +154,16 @@ def place_on_nodes(
 
 
 def _sizes(run: Run, largest: int) -> list[int]:
-    """Return the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
+    """Return the GPUs of the parts of a run: as it is now, equal, or whole nodes and the rest."""
     if sum(run.current_gpus) >= run.gpus:
         gpus, parts = run.gpus, []
         for count in run.current_gpus:
             parts.append(min(count, gpus))
             gpus -= parts[-1]
         return [part for part in parts if part]
+    if run.apart > 1:
+        parts = [(run.gpus + part) // run.apart for part in range(run.apart)]
+        return [part for part in parts[::-1] if part]
     full, rest = divmod(run.gpus, largest)
     return [largest] * full + ([rest] if rest else [])
 
@@ -223,6 +228,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
             sizes=sizes,
             weights=sizes[:, 0] * (ends - starts),
             allowed=_allowed(runs, nodes)[index],
+            apart=np.where([runs[entry].apart > 1 for entry in index], index, -1),
             slots=grid.slots,
         ),
         room=np.array(
@@ -252,18 +258,17 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
-    """Return a mask of allowed nodes [runs, nodes]: by model, openness, and required nodes."""
+    """Return a mask of allowed nodes [runs, nodes]: by model or as now, open, and required."""
     models = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
     allowed = np.asarray((models == "") | (models == _models(nodes)))
     number = {node.name: index for index, node in enumerate(nodes)}
     closed = np.array([not node.open for node in nodes], dtype=np.bool_)
     for index, run in enumerate(runs):
-        if run.only is not None:
-            allowed[index] &= [node.name in run.only for node in nodes]
-        if not run.fixed and not closed.any():
-            continue
         home = np.zeros(len(nodes), dtype=np.bool_)
         home[[number[name] for name in run.current_nodes if name in number]] = True
+        allowed[index] |= home
+        if run.only is not None:
+            allowed[index] &= [node.name in run.only for node in nodes]
         allowed[index] &= home if run.fixed else home | ~closed
     return allowed
 
@@ -301,6 +306,7 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
         sizes=parts.items.sizes[fitting],
         weights=parts.items.weights[fitting],
         allowed=parts.items.allowed[fitting],
+        apart=parts.items.apart[fitting],
         slots=parts.items.slots,
     )
     trial = bin_of[fitting]
@@ -318,11 +324,12 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
 
 
 def _possible(parts: _Parts) -> Bools:
-    """Return a mask of the parts that fit some empty node [parts]."""
+    """Return a mask of the parts that fit some empty node, or each one of its own [parts]."""
     fits = parts.items.allowed.copy()
     for needs, room in zip(parts.items.sizes.T, parts.room.T, strict=True):
         fits &= needs[:, None] <= room
-    return np.asarray(fits.any(axis=1))
+    each = np.where(parts.items.apart < 0, 1, np.bincount(parts.run)[parts.run])
+    return np.asarray(fits.sum(axis=1) >= each)
 
 
 def _answer(

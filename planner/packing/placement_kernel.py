@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled
-from planner.packing.ejection_kernel import Items, enter, filled, first_excess, leave, swap
+from planner.packing.ejection_kernel import Items, admits, enter, filled, first_excess, leave, swap
 
 Ints = npt.NDArray[np.int64]
 
@@ -18,7 +18,7 @@ def place_at_home(items: Items, room: Ints, bin_of: Ints, home: Ints, order: Int
         if (
             one >= 0
             and bin_of[item] < 0
-            and items.allowed[item, one]
+            and admits(items, bins, item, one)
             and first_excess(items, bins, item, one, 0) < 0
         ):
             enter(items, bins, item, one)
@@ -44,7 +44,7 @@ def place_first_fit(items: Items, room: Ints, bin_of: Ints, group: Ints, order: 
             one = preferred if step < 0 else step
             if (
                 one >= 0
-                and items.allowed[item, one]
+                and admits(items, bins, item, one)
                 and first_excess(items, bins, item, one, 0) < 0
             ):
                 best = one
@@ -64,7 +64,7 @@ def return_home(items: Items, room: Ints, bin_of: Ints, home: Ints) -> int:
     returned = 0
     for item in range(len(bin_of)):
         one = home[item]
-        if one < 0 or bin_of[item] == one or not items.allowed[item, one]:
+        if one < 0 or bin_of[item] == one or not admits(items, bins, item, one):
             continue
         if bin_of[item] < 0:
             if first_excess(items, bins, item, one, 0) < 0:
@@ -80,7 +80,7 @@ def return_home(items: Items, room: Ints, bin_of: Ints, home: Ints) -> int:
             other = bins.members[one, index]
             if (
                 home[other] != one
-                and items.allowed[other, bin_of[item]]
+                and admits(items, bins, other, bin_of[item])
                 and swap(items, bins, item, other)
             ):
                 returned += 1

@@ -7,10 +7,13 @@ from itertools import permutations
 
 import pytest
 from factories import H100, make_job
+from fleet_cases import gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import OVER, Job, JobState, JobWait, Platform, SchedulerFacts
+from data.store.facts.fact_reader import with_models_held
 from data.store.facts.fact_writer import merged_job
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
@@ -120,3 +123,14 @@ def test_a_workload_of_kubernetes_has_one_wait() -> None:
         for number in (0, 1)
     )
     assert merged_job(before, after).scheduler == after.scheduler
+
+
+@pytest.mark.parametrize("told_model", ["", "a100", "A100-SXM4-80GB,H100-SXM5-80GB"])
+def test_boards_tell_the_model_of_a_job_unless_they_are_of_several(told_model: str) -> None:
+    """Half of 8 x H100 are none, however the boards are listed."""
+    job, known = make_job("slurm:7", gpu_model=told_model), load_gpu_catalogue()
+    mine = [gpu("h1", 0, H100, "slurm:7"), gpu("h1", 1, H100, "slurm:7")]
+    other = gpu("a1", 0, "A100-SXM4-80GB", "slurm:7")
+    assert [row.gpu_model for row in with_models_held([job], mine, known)] == [H100]
+    for boards in permutations([*mine, other]):
+        assert with_models_held([job], boards, known) == (job,)

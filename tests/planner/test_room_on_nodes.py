@@ -57,10 +57,11 @@ def proposals(
     source: str,
     slot_minutes: int,
     off: tuple[str, ...] = (),
+    off_from: int = 0,
 ) -> list[Recommendation]:
     """What is recommended for jobs, with their levels, that hold these boards.
 
-    The plan has the nodes `off` off, if any, and all others on.
+    The plan has the nodes `off` off from a slot on, if any, and all others on.
     """
     found, levels = [], list(jobs)
     for name, model in NODES.items():
@@ -87,7 +88,12 @@ def proposals(
     if off:
         slots = len(plan.slot_starts)
         nodes = [
-            NodePlan(node=name, gpu_model=model, gpus=SIZE, on=(name not in off,) * slots)
+            NodePlan(
+                node=name,
+                gpu_model=model,
+                gpus=SIZE,
+                on=tuple(name not in off or slot < off_from for slot in range(slots)),
+            )
             for name, model in NODES.items()
         ]
         plan = replace(plan, nodes=tuple(nodes))
@@ -197,6 +203,21 @@ def test_a_job_that_starts_again_elsewhere_is_to_find_a_node_closed(slot_minutes
     assert changes["h1"].action is Action.CONSOLIDATE
     assert changes[shrinks.job_id].applied_first == ["h1 (consolidate)"]
     assert unmade(rows, [moves, shrinks], held) == ([], [])
+
+
+@pytest.mark.parametrize(("level", "closes"), [(0.1, False), (0.95, True)])
+def test_a_node_closes_later_once_its_jobs_have_started_again(level: float, closes: bool) -> None:
+    """The job finds it open and may start there: the next cycle says what is there then."""
+    here, there, full = batch(1, H100, 1, 2), batch(2, H100, 1, 2), batch(3, A100, 2, 4)
+    held = {
+        here.job_id: Counter(h1=2), there.job_id: Counter(h2=2), full.job_id: Counter(a1=4, a2=4)
+    }  # fmt: skip
+    jobs = [(here, level), (there, 0.95), (full, 0.95)]
+    rows = proposals(jobs, held, SLURM, 60, off=("h1",), off_from=2)
+    assert [row.action for row in rows if row.target == here.job_id] == (
+        [] if closes else [Action.FEWER_GPUS]
+    )
+    assert [row.target for row in rows if row.action is Action.CONSOLIDATE] == ["h1"] * closes
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Every call takes a connection of its own, so any thread may call.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -490,20 +491,22 @@ def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:
 def with_models_held(
     jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
 ) -> tuple[Job, ...]:
-    """Return the jobs, those of an unknown model with model and memory of a board they held."""
-    gpu_by_job = {
-        job_id: gpu
-        for gpu in gpus
-        if catalogue.find(gpu.gpu_model) is not None
-        for job_id in gpu.holders
-    }
-    return tuple(
-        replace(
-            job,
-            gpu_model=catalogue.recognise(gpu.gpu_model),
-            gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
-        )
-        if (gpu := gpu_by_job.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
-        else job
-        for job in jobs
-    )
+    """Return the jobs, those of an unknown model with model and memory of the boards they held.
+
+    What held boards of several models is of none.
+    """
+    boards: dict[str, dict[str, Gpu]] = defaultdict(dict)
+    for gpu in gpus:
+        if catalogue.find(gpu.gpu_model) is not None:
+            for job_id in gpu.holders:
+                boards[job_id][catalogue.recognise(gpu.gpu_model)] = gpu
+
+    def completed(job: Job) -> Job:
+        by_model = boards.get(job.job_id, {})
+        if len(by_model) != 1 or catalogue.find(job.gpu_model) is not None:
+            return job
+        ((model, gpu),) = by_model.items()
+        memory = job.gpu_memory_mib or gpu.memory_total_mib
+        return replace(job, gpu_model=model, gpu_memory_mib=memory)
+
+    return tuple(map(completed, jobs))

@@ -11,6 +11,7 @@ from beds.slurm_apply import GPU_MODELS, applier_of
 from beds.slurm_files import BedNode
 from outsiders.campaign import SEED, scenario_count, source_of
 from outsiders.proposals import CYCLES, Fleet, OlderJobs, Proposals, readings
+from outsiders.slurm.bystanders import changed, records
 from reliability import Measured
 
 from collectors.slurm.jobs import slurm_collector
@@ -91,9 +92,14 @@ def held_boards(bed: SlurmBed) -> dict[tuple[str, int], str]:
     return boards
 
 
-def judge_fleet(bed: SlurmBed, number: int, folder: Path, proposals: Proposals) -> None:
-    """Fill the cluster, run two cycles, and apply what each proposes."""
-    source = source_of("slurm proposals", number)
+def judge_fleet(
+    bed: SlurmBed, number: int, folder: Path, proposals: Proposals
+) -> tuple[int, list[str]]:
+    """Fill the cluster, run two cycles, and apply what each proposes.
+
+    Give how many objects were none of the targets of a cycle, and what differs of them after it.
+    """
+    source, others, touched = source_of("slurm proposals", number), 0, list[str]()
     bed.run("scancel", "--quiet", "-u", bed.plan.user, check=False)
     bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
     for node in NODES:  # no fleet begins with the nodes that another has emptied
@@ -127,20 +133,57 @@ def judge_fleet(bed: SlurmBed, number: int, folder: Path, proposals: Proposals) 
         )
         for cycle in CYCLES:
             samples = readings(held_boards(bed), models, source, fleet.now())
-            outcomes = fleet.apply(fleet.cycle(samples))
+            proposed = fleet.cycle(samples)
+            before = records(bed)
+            outcomes = fleet.apply(proposed)
+            targets = {outcome.proposal.target.removeprefix("slurm:") for outcome in outcomes}
+            others += len({name for _kind, name in before} - targets)
+            touched += [
+                f"seed {SEED}, fleet {number}, {cycle} cycle: {text}"
+                for text in changed(before, records(bed), targets)
+            ]
             proposals.judge(cycle, f"seed {SEED}, fleet {number}", outcomes)
+    return others, touched
 
 
 def test_what_is_proposed_can_be_made(bed: SlurmBed, tmp_path: Path, measured: Measured) -> None:
-    """97 % of the money of either cycle, on a real scheduler; what is not made is named."""
-    proposals = Proposals()
+    """97 % of the money of either cycle, on a real scheduler; what is not made is named.
+
+    No job, node, partition or reservation that no change was about shows another field.
+    """
+    proposals, others, touched = Proposals(), 0, list[str]()
     count = scenario_count(12)
     for number in range(count):
         folder = tmp_path / str(number)
         folder.mkdir()
-        judge_fleet(bed, number, folder, proposals)
-    line = f"slurm proposals: {count} fleets, {proposals}, seed {SEED}"
-    print("\n".join((line, *proposals.failures)))  # noqa: T201 shown by `make test-all`
+        count_of_others, changes = judge_fleet(bed, number, folder, proposals)
+        others, touched = others + count_of_others, touched + changes
+    line = (
+        f"slurm proposals: {count} fleets, {proposals}; {len(touched)} changes to {others} other "
+        f"objects, seed {SEED}"
+    )
+    print("\n".join((line, *proposals.failures, *touched)))  # noqa: T201 shown by `make test-all`
     measured(line)
+    assert not touched, "\n".join(touched)
     # A run that writes no checkpoints is worth more than most changes of it.
     proposals.require_made(count // 8)
+
+
+def test_a_change_to_another_object_is_seen(bed: SlurmBed) -> None:
+    """A field of a job, a node and a partition that nobody was told to touch."""
+    job = bed.submit("--hold", "--gres=gpu:h100:1")
+    before = records(bed)
+    assert changed(before, records(bed), ()) == []
+    bed.run("scontrol", "update", f"JobId={job}", "TimeLimit=7")
+    bed.run("scontrol", "update", "NodeName=h1", "State=DRAIN", "Reason=test")
+    bed.run("scontrol", "update", "PartitionName=hot", "MaxNodes=1")
+    found = changed(before, records(bed), ())
+    bed.run("scontrol", "update", "NodeName=h1", "State=RESUME")
+    bed.run("scontrol", "update", "PartitionName=hot", "MaxNodes=UNLIMITED")
+    assert [text.partition(":")[0] for text in sorted({*found})] == [
+        f"job {job}",
+        "node h1",
+        "partition hot",
+    ]
+    assert [text for text in changed(before, records(bed), (job,)) if "job" in text] == []
+    bed.run("scancel", job)
