@@ -99,10 +99,26 @@ def _node_columns(program: Program, problem: PlanningProblem) -> Columns:
         terms = [on[:, slot], on[:, slot - 1], boots[:, slot]]
         columns = np.stack(terms, axis=1)
         program.rows_of([(columns, np.array([[1.0, -1.0, -1.0]]))], -np.inf, 0.0)
+    _shortest_off(program, on, rules.min_off_minutes / problem.planning.slot_minutes)
     always = [n for n, node in enumerate(problem.facts.nodes) if node.foreign or not node.observed]
     if always:
         program.rows_of([(on[always].reshape(-1, 1), 1.0)], 1.0, 1.0)
     return on
+
+
+def _shortest_off(program: Program, on: Columns, shortest: float) -> None:
+    """Forbid every time off that is too short, but for a node that is off in all slots."""
+    slots = on.shape[1]
+    for first in range(slots):
+        for end in range(first + 1, slots + 1):
+            if end - first >= min(shortest, slots):
+                continue
+            # Of a time off [first, end) one slot is on, or its neighbour before or after is off.
+            edges = [on[:, slot] for slot in (first - 1, end) if 0 <= slot < slots]
+            inside = [on[:, slot] for slot in range(first, end)]
+            factors = np.array([[1.0] * len(inside) + [-1.0] * len(edges)])
+            columns = np.stack([*inside, *edges], axis=1)
+            program.rows_of([(columns, factors)], 1.0 - len(edges), np.inf)
 
 
 def _choices(program: Program, problem: PlanningProblem, column: int) -> Columns:

@@ -20,7 +20,8 @@ from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.fleet.tenants import lending
 from planner.nodes.node_hours import spanning_cost
-from planner.nodes.node_plan import NodePlacement, place_plan
+from planner.nodes.exact_nodes import can_be_exact, exact_on_nodes
+from planner.nodes.node_plan import NodePlacement, place_plan, placed_as
 from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
 from planner.nodes.rolling_plan import (
@@ -38,9 +39,10 @@ from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
+from planner.slots.exact_program import CLOSE
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
-from planner.solver.bounds import Bound, checked_bound
+from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
@@ -125,11 +127,15 @@ def build_plan(
         mapping = mapping.ignoring_maintenance()
         start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
         solved, start = _solved(problem, mapping, start, clock, solver)
+    small = can_be_exact(problem, mapping.slots) and not spanning_cost(problem, mapping.slots.fleet)
     show(2, 3)
     today = _today(problem, mapping, clock)
     best = _on_nodes(problem, mapping, solved, start, clock)
     if today is not None and (best.placed.failed or today.cost < best.cost):
         best = today
+    bound = Bound(value=solved.lower_bound - spanning_cost(problem, mapping.slots.fleet), name=solved.bound_name)
+    if small:
+        best, bound = _exactly(problem, mapping, best, bound, start, clock)
     show(3, 3)
     cost_of_now = solved.cost_of_now if today is None else today.cost
     # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
@@ -138,7 +144,7 @@ def build_plan(
     scaled = np.where(alone, best.paths, sizes)
     cost_of_now -= cost_of_jobs(mapping.slots, sizes) - cost_of_jobs(mapping.slots, scaled)
     figures = (max(best.cost, cost_of_now), clock.seconds())
-    return _plan(problem, mapping, best, alone, solved, start, figures, created_at)
+    return _plan(problem, mapping, best, alone, solved, bound, start, figures, created_at)
 
 
 def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
@@ -172,6 +178,47 @@ def _cost_of_today(slots: SlotProblem) -> float:
     """Return the cost of today's paths without nodes; infinite where they break a limit."""
     paths = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
     return cost_of_jobs(slots, paths) + _soft_cost(slots, paths)
+
+
+def _exactly(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    best: _Found,
+    bound: Bound,
+    start: Rolling | None,
+    clock: _PlanClock,
+) -> tuple[_Found, Bound]:
+    """Return the cheaper of a plan and the exact one on nodes, and the higher of the bounds."""
+    slots = mapping.slots if start is None else start.frozen_problem
+    announced, churn = best.paths, np.zeros(slots.size)
+    prices = [churn]
+    if start is not None and start.warm_start.churn_price:
+        announced = start.warm_start.announced
+        prices.append(np.where(start.warm_start.kept, start.warm_start.churn_price, 0.0))
+    for churn in prices:
+        left = (best.paths != announced).any(axis=1)
+        charged = best.cost + float(churn[left].sum())
+        answer = exact_on_nodes(
+            problem,
+            mapping,
+            slots,
+            announced=announced,
+            churn=churn,
+            below=np.inf if best.placed.failed else charged,
+            seconds=clock.share(_SOLVING_SHARE),
+        )
+        if not churn.any():
+            bound = better(bound, Bound(value=answer.bound, name=BY_MODEL))
+        if answer.paths is None or answer.boards is None:
+            continue
+        placed = placed_as(problem, mapping, answer.paths, answer.boards)
+        if placed is None:
+            continue
+        other = _costed(mapping, answer.paths, placed)
+        left = (other.paths != announced).any(axis=1)
+        if best.placed.failed or other.cost + float(churn[left].sum()) < charged * (1 - CLOSE):
+            best = other
+    return best, bound
 
 
 def _soft_cost(slots: SlotProblem, paths: Path) -> float:
@@ -277,6 +324,7 @@ def _plan(
     result: _Found,
     alone: npt.NDArray[np.bool_],
     solved: SolvedPlan,
+    bound: Bound,
     start: Rolling | None,
     figures: tuple[float, float],
     created_at: datetime,
@@ -303,10 +351,9 @@ def _plan(
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     requested = np.where(alone, mapping.home_row[:, :1], result.paths)
     changes = changes_of(mapping.slots, requested) + result.placed.moves
-    spanning = spanning_cost(problem, mapping.slots.fleet)
-    lower_bound = checked_bound(solved.lower_bound - spanning, result.cost)
+    lower_bound = checked_bound(bound.value, result.cost)
     cost_bound = PlanBound(
-        name=solved.bound_name,
+        name=bound.name,
         value=lower_bound,
         attained=result.cost,
         unit=problem.energy.currency,

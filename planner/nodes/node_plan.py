@@ -206,7 +206,7 @@ def place_plan(
     """
     runs = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(runs, mapping.slots.slots)
-    units = _units(problem, runs, boards, mapping.slots.slots)
+    units = _units(problem, runs, mapping.slots.slots)
     units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
@@ -214,20 +214,72 @@ def place_plan(
     return _answer(problem, runs, units, places, slices)
 
 
+def placed_as(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    paths: npt.NDArray[np.int16],
+    boards: Ints,
+) -> NodePlacement | None:
+    """Return the placement of a plan [J, H] with these boards [J, H, N] of its jobs on the nodes.
+
+    None where a node has too little room for it: slices may find no legal position there.
+    """
+    slots = mapping.slots.slots
+    runs = [
+        part
+        for run in stretches(problem, mapping, paths)
+        for part in _where_it_moves(run, boards[run.job])
+    ]
+    at = [_nonzero(boards[run.job, run.start]) for run in runs]
+    cut, slices = _cut_boards(runs, slots, [where[0][0] for where in at])
+    units = [
+        *_units(problem, runs, slots),
+        *(
+            replace(unit, pool=int(problem.pools.of_node[unit.pool]))
+            for unit in _of_boards(cut, runs, slices)
+        ),
+    ]
+    whole = len(units) - len(cut)
+    places = {
+        number: at[unit.stretch] if number < whole else ((cut[number - whole].pool, 1),)
+        for number, unit in enumerate(units)
+    }
+    nodes = _nodes(problem, units, places)
+    if (nodes.load > nodes.room[:, :, None]).any():
+        return None
+    return _answer(problem, runs, units, places, slices)
+
+
+def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
+    numbers = np.flatnonzero(boards)
+    return tuple(zip(numbers.tolist(), boards[numbers].tolist(), strict=True))
+
+
+def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
+    """Yield the parts of a stretch between changes of its boards [H, N] on the nodes."""
+    there = boards[run.start : run.end]
+    edges = np.flatnonzero((there[1:] != there[:-1]).any(axis=1)) + run.start + 1
+    for start, end in pairwise([run.start, *edges.tolist(), run.end]):
+        yield replace(run, start=start, end=end)
+
+
 def _cut_boards(
-    runs: Sequence[Stretch], slots: int
+    runs: Sequence[Stretch], slots: int, pools: Sequence[int] | None = None
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
-    """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
+    """Return the boards cut by MIG, and the board and position of every slice by its stretch.
+
+    Slices of one of the `pools` share boards, by default those of a pool of the plan.
+    """
     numbers = [number for number, stretch in enumerate(runs) if stretch.slice_ is not None]
     slices = [
         Slice(
-            pool=stretch.pool,
+            pool=stretch.pool if pools is None else pools[number],
             start=stretch.start,
             end=stretch.end,
             placement=stretch.slice_,
             board=f"{stretch.mig_board} {stretch.home[0][0]}" if stretch.mig_board else "",
         )
-        for stretch in (runs[number] for number in numbers)
+        for number, stretch in ((number, runs[number]) for number in numbers)
         if stretch.slice_ is not None
     ]
     boards, places = pack_slices(slices, slots)
@@ -235,7 +287,7 @@ def _cut_boards(
 
 
 def _units(
-    problem: PlanningProblem, runs: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
+    problem: PlanningProblem, runs: Sequence[Stretch], slots: int
 ) -> list[Unit]:
     units = []
     for number, stretch in enumerate(runs):
