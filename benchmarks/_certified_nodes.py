@@ -3,8 +3,8 @@
 `exact_fleet` states what that page defines, sums and constraints alike, for HiGHS: jobs, options,
 nodes by name, boots, moves, quotas, maintenance, pins and the limit on changes. It takes from the
 product what an option costs in a slot and to enter, and nothing of the solver: no pools, no counts,
-no rows. Where the page leaves more freedom to a plan than the product takes (a job may be spread
-over any nodes, a slice may be anywhere on a node), so does the model.
+no rows. Where the page leaves more freedom to a plan than the product takes (a slice may be
+anywhere on a node), so does the model.
 
 `cost_as_published` adds up what a plan says of itself: steps, stays and nodes that are on.
 
@@ -21,6 +21,7 @@ from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judge
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
+from data.facts.jobs import WorkloadKind
 from data.records.plans import Plan
 from data.settings.fleet import BORROW_PRICE
 from planner.costs.configurations import Option
@@ -184,8 +185,32 @@ def _places(
                 columns = np.array([[int(placed[n][slot]) for n in own]])
                 terms.append((columns, np.array([[-1.0]])))
             program.rows_of(terms, 0.0, 0.0)
+    _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, used)
     return placed
+
+
+def _together(
+    program: Program,
+    problem: PlanningProblem,
+    column: int,
+    chosen: Columns,
+    used: dict[int, Columns],
+) -> None:
+    """Keep a job on one node: slices, and training that fits one; replicas may be apart."""
+    job = problem.jobs[column]
+    largest: dict[str, float] = {}
+    for node in problem.facts.nodes:
+        largest[node.gpu_model] = max(largest.get(node.gpu_model, 0.0), float(node.gpus))
+    apart = []
+    for option, entry in enumerate(job.options):
+        wide = entry.boards > largest.get(entry.configuration.gpu_model, 0.0)
+        serves = job.demand.job.kind is WorkloadKind.INFERENCE
+        apart.append(not entry.configuration.mig_profile and (wide or serves))
+    if used and not all(apart):
+        on = np.stack([*used.values()], axis=1)
+        free = chosen[:, np.flatnonzero(apart)]
+        program.rows_of([(on, 1.0), (free, 1.0 - len(used))], -np.inf, 1.0)
 
 
 def _room_of(problem: PlanningProblem, column: int, option: int) -> float:
@@ -349,7 +374,8 @@ def judged(features: FleetFeatures) -> Judged:
         broken = f"{error}, and yet {exact.cost} is possible" if exact.status == "optimal" else ""
         return Judged(kind=IMPOSSIBLE, broken=broken)
     if any("no node of" in text or "GPUs missing" in text for text in plan.violations):
-        return Judged(kind=NO_PLACE)
+        possible = f"{plan.violations}, and yet {exact.cost} is possible"
+        return Judged(kind=NO_PLACE, broken=possible if exact.status == "optimal" else "")
     if exact.status != "optimal":
         return Judged(kind=COMPARED, broken=f"the oracle ended {exact.status}")
     found = Judged(kind=COMPARED, cost=plan.cost, bound=plan.lower_bound, optimum=exact.cost)

@@ -8,7 +8,7 @@ Today's allocation is a plan, so there is always one, and none costs more than t
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -39,7 +39,7 @@ from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
-from planner.slots.exact_program import CLOSE
+from planner.slots.exact_program import CLOSE, PROVED
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
@@ -50,6 +50,8 @@ from planner.solver.warm_up import warm_up
 Path = npt.NDArray[np.int16]
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
+_FEW_STEPS = Effort(price_steps=20, dive_chunks=0, moves=0, label_room=0, exact=False)
+"""Before an exact program: a plan that it has to beat, and prices to start the next plan from."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 """Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
@@ -71,6 +73,23 @@ class _Found:
     def order(self) -> tuple[int, float]:
         """Sort key: what finds no room at all counts before cost."""
         return len(self.placed.failed), self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What one effort came to: a plan on nodes, a bound of all, the counts and their start."""
+
+    best: _Found
+    bound: Bound
+    solved: SolvedPlan
+    start: Rolling | None
+    cost_of_now: float
+
+    @property
+    def proved(self) -> bool:
+        """Whether no other search would find better."""
+        gap = self.best.cost - self.bound.value
+        return not self.best.placed.failed and gap <= PROVED * max(1.0, abs(self.best.cost))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,26 +137,28 @@ def build_plan(
     clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
-    try:
-        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
-    except ImpossibleProblemError:
-        if not any(node.away for node in problem.facts.nodes):
-            raise
-        mapping = mapping.ignoring_maintenance()
-        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
-    small = can_be_exact(problem, mapping.slots) and not spanning_cost(problem, mapping.slots.fleet)
+    small = can_be_exact(problem, mapping.slots)
+    searches: list[_Search] = []
+    for effort in (_FEW_STEPS, _effort(problem)) if small else (_effort(problem),):
+        search = partial(_search, problem, clock=clock, solver=solver, effort=effort, small=small)
+        roll = partial(rolling, problem, last=last, reconsidered=reconsidered)
+        try:
+            start = roll(mapping, keeps_first=keeps_first)
+            searches.append(search(mapping, start))
+        except ImpossibleProblemError:
+            if not any(node.away for node in problem.facts.nodes):
+                raise
+            mapping = mapping.ignoring_maintenance()
+            start = roll(mapping, keeps_first=keeps_first)
+            searches.append(search(mapping, start))
+        if searches[-1].proved:
+            break
     show(2, 3)
-    today = _today(problem, mapping, clock)
-    best = _on_nodes(problem, mapping, solved, start, clock)
-    if today is not None and (best.placed.failed or today.cost < best.cost):
-        best = today
-    bound = Bound(value=solved.lower_bound - spanning_cost(problem, mapping.slots.fleet), name=solved.bound_name)
-    if small:
-        best, bound = _exactly(problem, mapping, best, bound, start, clock)
+    best = min((entry.best for entry in searches), key=lambda entry: entry.order)
+    bound = max((entry.bound for entry in searches), key=lambda entry: entry.value)
+    solved, start = searches[-1].solved, searches[-1].start
     show(3, 3)
-    cost_of_now = solved.cost_of_now if today is None else today.cost
+    cost_of_now = searches[-1].cost_of_now
     # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
     alone = autoscaled_slots(problem, mapping, best.paths)
     sizes = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
@@ -147,21 +168,50 @@ def build_plan(
     return _plan(problem, mapping, best, alone, solved, bound, start, figures, created_at)
 
 
-def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
-    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)), exact=exact)
+def _effort(problem: PlanningProblem) -> Effort:
+    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
+
+
+def _search(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    start: Rolling | None,
+    *,
+    clock: _PlanClock,
+    solver: Callable[..., SolvedPlan],
+    effort: Effort,
+    small: bool,
+) -> _Search:
+    """Return the best plan on nodes of one effort, today's allocation included."""
+    # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
+    spanning = spanning_cost(problem, mapping.slots.fleet)
+    effort = replace(effort, exact=effort.exact and not spanning)
+    solved, start = _solved(mapping, start, clock, solver, effort)
+    today = _today(problem, mapping, clock)
+    best = _on_nodes(problem, mapping, solved, start, clock)
+    if today is not None and (best.placed.failed or today.cost < best.cost):
+        best = today
+    bound = Bound(value=solved.lower_bound - spanning, name=solved.bound_name)
+    if small and not spanning:
+        best, bound = _exactly(problem, mapping, best, bound, start, clock)
+    return _Search(
+        best=best,
+        bound=bound,
+        solved=solved,
+        start=start,
+        cost_of_now=solved.cost_of_now if today is None else today.cost,
+    )
 
 
 def _solved(
-    problem: PlanningProblem,
     mapping: SlotMapping,
     start: Rolling | None,
     clock: _PlanClock,
     solver: Callable[..., SolvedPlan],
+    effort: Effort,
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
-    # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
-    exact = not spanning_cost(problem, mapping.slots.fleet)
-    planned = partial(slot_plan, solver=solver, effort=_effort(problem, exact=exact))
+    planned = partial(slot_plan, solver=solver, effort=effort)
     if start is not None and start.frozen_slots:
         try:
             budget = partial(clock.share, _FROZEN_SHARE)
@@ -190,14 +240,12 @@ def _exactly(
 ) -> tuple[_Found, Bound]:
     """Return the cheaper of a plan and the exact one on nodes, and the higher of the bounds."""
     slots = mapping.slots if start is None else start.frozen_problem
-    announced, churn = best.paths, np.zeros(slots.size)
-    prices = [churn]
+    announced, prices = best.paths, [np.zeros(slots.size)]
     if start is not None and start.warm_start.churn_price:
         announced = start.warm_start.announced
         prices.append(np.where(start.warm_start.kept, start.warm_start.churn_price, 0.0))
     for churn in prices:
-        left = (best.paths != announced).any(axis=1)
-        charged = best.cost + float(churn[left].sum())
+        charged = best.cost + _left(best.paths, announced, churn)
         answer = exact_on_nodes(
             problem,
             mapping,
@@ -207,18 +255,22 @@ def _exactly(
             below=np.inf if best.placed.failed else charged,
             seconds=clock.share(_SOLVING_SHARE),
         )
-        if not churn.any():
+        if churn is prices[0]:
             bound = better(bound, Bound(value=answer.bound, name=BY_MODEL))
-        if answer.paths is None or answer.boards is None:
+        if churn is not prices[-1] or answer.paths is None or answer.boards is None:
             continue
         placed = placed_as(problem, mapping, answer.paths, answer.boards)
-        if placed is None:
-            continue
-        other = _costed(mapping, answer.paths, placed)
-        left = (other.paths != announced).any(axis=1)
-        if best.placed.failed or other.cost + float(churn[left].sum()) < charged * (1 - CLOSE):
-            best = other
+        if placed is not None:
+            other = _costed(mapping, answer.paths, placed)
+            saved = charged - other.cost - _left(other.paths, announced, churn)
+            if best.placed.failed or saved > CLOSE * abs(best.cost):
+                best = other
     return best, bound
+
+
+def _left(paths: Path, announced: Path, churn: npt.NDArray[np.float64]) -> float:
+    """Return the price of the announced paths [J, H] that a plan leaves."""
+    return float(churn[(paths != announced).any(axis=1)].sum())
 
 
 def _soft_cost(slots: SlotProblem, paths: Path) -> float:
@@ -264,7 +316,7 @@ def _on_nodes(
             anew = solve(
                 slots,
                 budget_seconds=clock.share(_REPAIR_SHARE),
-                effort=_effort(problem, exact=False),
+                effort=replace(_effort(problem), exact=False),
                 warm=None if start is None else start.warm_start,
                 start=Start(
                     prices=solved.prices,

@@ -136,11 +136,11 @@ def _group(
     allowed, most = allowed[:, nodes], most[nodes]
     active = columns.active[1:, inside]
     at = program.columns(np.zeros(allowed.shape), upper=allowed, whole=True)
-    each, boards = float(stretch.gpus), at
-    if _spreads(problem, stretch):
-        each = 1.0
+    boards, each = at, _apart(problem, stretch)
+    if each < stretch.gpus:
+        most = most // each
         boards = program.columns(np.zeros(at.shape), upper=allowed * most, whole=True)
-        program.rows(0.0, 0.0, (boards, 1.0), (active, -float(stretch.gpus)))
+        program.rows(0.0, 0.0, (boards, float(each)), (active, -float(stretch.gpus)))
         cells = (boards.reshape(-1, 1), at.reshape(-1, 1))
         room = np.broadcast_to(most, at.shape).reshape(-1, 1)
         program.rows(-np.inf, 0.0, (cells[0], 1.0), (cells[1], -room))
@@ -148,7 +148,7 @@ def _group(
     else:
         program.rows(0.0, 0.0, (at, 1.0), (active, -1.0))
     _moves(program, problem, stretch, columns, inside, nodes, at)
-    return _Group(stretch=stretch, nodes=nodes, at=at, boards=boards, each=each)
+    return _Group(stretch=stretch, nodes=nodes, at=at, boards=boards, each=float(each))
 
 
 def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.bool_], Ints]:
@@ -166,28 +166,30 @@ def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.b
         if pool != stretch.pool or not (here if fixed else open_):
             continue
         most[number] = home[node.name] if fixed else node.usable
-        if most[number] >= (1 if _spreads(problem, stretch) else stretch.gpus):
+        if most[number] >= _apart(problem, stretch):
             allowed[:, number] = True
             if node.away and not fixed:
                 allowed[:, number] = ~np.array(node.away)
     return allowed, np.minimum(most, stretch.gpus)
 
 
-def _spreads(problem: PlanningProblem, stretch: Stretch) -> bool:
-    """Return whether a job may be on several nodes."""
-    if stretch.slice_ is not None:
-        return False
+def _apart(problem: PlanningProblem, stretch: Stretch) -> int:
+    """Return the boards of a job that have to be on one node: those of a copy, or all of them.
+
+    A job of more boards than any node, or on several nodes now, may have them anywhere.
+    """
+    job = problem.jobs[stretch.job].demand
     sizes = (
         node.gpus
         for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True)
         if pool == stretch.pool
     )
-    return len(stretch.home) > 1 or stretch.gpus > max(sizes, default=0) or SPREAD(problem, stretch)
-
-
-import os
-def SPREAD(problem, stretch):
-    return os.environ.get('SPREAD')=='1' and stretch.gpus>1
+    if stretch.slice_ is not None:
+        return stretch.gpus
+    if len(stretch.home) > 1 or stretch.gpus > max(sizes, default=0):
+        return 1
+    copy = job.standing.step if job.standing.is_of_copies else stretch.gpus
+    return copy if copy and stretch.gpus % copy == 0 else stretch.gpus
 
 
 def _moves(

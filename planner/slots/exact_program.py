@@ -15,6 +15,10 @@ CLOSE, _ROUNDING = 1e-5, 1e-6
 """Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
 
 
+PROVED = 3 * CLOSE
+"""Share of the cost that a gap may have where a plan counts as the cheapest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Values of all columns, None where none below the limit exists or was seen; a lower bound."""
@@ -77,6 +81,8 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
+            # Small programs are over before a second root would pay: it took most of the time.
+            ("mip_allow_restart", False),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),
