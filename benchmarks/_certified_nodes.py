@@ -3,8 +3,7 @@
 `exact_fleet` states what that page defines, sums and constraints alike, for HiGHS: jobs, options,
 nodes by name, boots, moves, quotas, maintenance, pins and the limit on changes. It takes from the
 product what an option costs in a slot and to enter, and nothing of the solver: no pools, no counts,
-no rows. Where the page leaves more freedom to a plan than the product takes (a slice may be
-anywhere on a node), so does the model.
+no rows.
 
 `cost_as_published` adds up what a plan says of itself: steps, stays and nodes that are on.
 
@@ -21,6 +20,7 @@ from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judge
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
+from data.catalogue.gpu_catalogue import MigPlacement
 from data.facts.jobs import WorkloadKind
 from data.records.plans import Plan
 from data.settings.fleet import BORROW_PRICE
@@ -51,28 +51,65 @@ def exact_fleet(problem: PlanningProblem) -> ExactModel:
     program = Program()
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     on = _node_columns(program, problem)
-    in_use: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in nodes]
+    in_use: list[list[Columns]] = [[] for _ in nodes]
+    sliced: list[list[tuple[MigPlacement, Columns]]] = [[] for _ in nodes]
     tenants: dict[int, list[list[tuple[int, float]]]] = {}
     for column in range(len(problem.jobs)):
         chosen = _choices(program, problem, column)
-        placed = _places(program, problem, column, chosen)
+        placed, slices = _places(program, problem, column, chosen)
         for node, columns in placed.items():
-            for slot in range(slots):
-                in_use[node][slot].append(int(columns[slot]))
+            in_use[node].append(columns)
+        for node, placement, columns in slices:
+            sliced[node].append((placement, columns))
         owner = int(problem.tenants.of_job[column])
         used = tenants.setdefault(owner, [[] for _ in range(slots)])
         for slot in range(slots):
             for option, boards in enumerate(problem.boards[: chosen.shape[1], column]):
                 used[slot].append((int(chosen[slot, option]), float(boards)))
     for number, node in enumerate(nodes):
-        for slot in range(slots):
-            if in_use[number][slot]:
-                held = np.array([in_use[number][slot]])
-                room = _room_on(problem, node, slot)
-                program.rows_of([(held, 1.0), (on[number, slot].reshape(1, 1), -room)], -np.inf, 0)
+        if sliced[number]:
+            in_use[number].append(_cut_boards(program, problem, node, sliced[number]))
+        if in_use[number]:
+            held = np.stack(in_use[number], axis=1)
+            room = np.array([[_room_on(problem, node, slot)] for slot in range(slots)])
+            program.rows_of([(held, 1.0), (on[number][:, None], -room)], -np.inf, 0.0)
     if problem.tenants.limiting:
         _quota_rows(program, problem, tenants)
     return program.model()
+
+
+def _cut_boards(
+    program: Program,
+    problem: PlanningProblem,
+    node: FleetNode,
+    slices: Sequence[tuple[MigPlacement, Columns]],
+) -> Columns:
+    """Add the boards of a node that are cut [T]: room for all slices, and for each at its starts.
+
+    Whoever needs the first half of a board, or all of it, excludes others from there.
+    """
+    cut = program.add(np.zeros(len(problem.slot_starts)), float(node.gpus), whole=True)
+    memory = problem.catalogue.get(node.gpu_model).memory_slices
+    for first in range(memory):
+        for last in range(first, memory):
+            inside = [
+                (columns, _least_inside(placement, first, last)) for placement, columns in slices
+            ]
+            parts = [(columns, float(least)) for columns, least in inside if least]
+            if parts:
+                held = np.stack([columns for columns, _least in parts], axis=1)
+                least = np.array([[least for _columns, least in parts]])
+                terms = [(held, least), (cut[:, None], first - last - 1.0)]
+                program.rows_of(terms, -np.inf, 0.0)
+    return cut
+
+
+def _least_inside(placement: MigPlacement, first: int, last: int) -> int:
+    """Return how many memory slices from first to last an instance takes wherever it starts."""
+    return min(
+        max(0, min(last + 1, start + placement.memory_slices) - max(first, start))
+        for start in placement.starts
+    )
 
 
 def _room_on(problem: PlanningProblem, node: FleetNode, slot: int) -> float:
@@ -154,8 +191,8 @@ def _choices(program: Program, problem: PlanningProblem, column: int) -> Columns
 
 def _places(
     program: Program, problem: PlanningProblem, column: int, chosen: Columns
-) -> dict[int, Columns]:
-    """Add the boards of a job on each node that it may be on, by node [T], and its moves."""
+) -> tuple[dict[int, Columns], list[tuple[int, MigPlacement, Columns]]]:
+    """Add a job's whole boards by node [T], its slices by node and profile, and its moves."""
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     job_id = problem.jobs[column].demand.job.job_id
     home = dict(problem.facts.homes[job_id].boards)
@@ -171,23 +208,42 @@ def _places(
         if node.gpu_model not in models or (elsewhere and (stays or not node.open)):
             continue
         room = float(node.usable if node.open else home[node.name])
-        placed[number] = program.add(np.zeros(slots), room, whole=False)
+        placed[number] = program.add(np.zeros(slots), room, whole=True)
         used[number] = program.add(np.zeros(slots), 1.0, whole=True)
         pair = np.stack([placed[number], used[number]], axis=1)
         program.rows_of([(pair, np.array([[1.0, -room]]))], -np.inf, 0.0)
-    for slot in range(slots):
-        for model in sorted({*model_of} - {-1}):
-            of_model = [option for option in options if model_of[option] == model]
-            room = np.array([[_room_of(problem, column, option) for option in of_model]])
-            terms = [(chosen[slot, of_model][None, :], room)]
-            own = [n for n in placed if nodes[n].gpu_model == problem.gpu_models[model]]
-            if own:
-                columns = np.array([[int(placed[n][slot]) for n in own]])
-                terms.append((columns, np.array([[-1.0]])))
-            program.rows_of(terms, 0.0, 0.0)
+    slices = []
+    for option in options:
+        if (placement := _placement_of(problem, column, option)) is None:
+            continue
+        model = problem.gpu_models[model_of[option]]
+        own = {
+            number: program.add(np.zeros(slots), 1.0, whole=True)
+            for number in placed
+            if nodes[number].gpu_model == model
+        }
+        terms = [(chosen[:, [option]], 1.0)]
+        for number, columns in own.items():
+            slices.append((number, placement, columns))
+            terms.append((columns[:, None], -1.0))
+            pair = np.stack([columns, used[number]], axis=1)
+            program.rows_of([(pair, np.array([[1.0, -1.0]]))], -np.inf, 0.0)
+        program.rows_of(terms, 0.0, 0.0)
+    for model in sorted({*model_of} - {-1}):
+        whole = [
+            option
+            for option in options
+            if model_of[option] == model and _placement_of(problem, column, option) is None
+        ]
+        boards = problem.boards[whole, column][None, :]
+        terms = [(chosen[:, whole], boards)]
+        own = [n for n in placed if nodes[n].gpu_model == problem.gpu_models[model]]
+        if own:
+            terms.append((np.stack([placed[n] for n in own], axis=1), -1.0))
+        program.rows_of(terms, 0.0, 0.0)
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, used)
-    return placed
+    return placed, slices
 
 
 def _together(
@@ -213,15 +269,12 @@ def _together(
         program.rows_of([(on, 1.0), (free, 1.0 - len(used))], -np.inf, 1.0)
 
 
-def _room_of(problem: PlanningProblem, column: int, option: int) -> float:
-    """Return the room of an option on boards: of a slice its memory slices, of eight or four."""
+def _placement_of(problem: PlanningProblem, column: int, option: int) -> MigPlacement | None:
+    """Return the memory slices and legal starts of an option, None of whole boards."""
     configuration = problem.jobs[column].options[option].configuration
     model = problem.catalogue.find(configuration.gpu_model)
     profile = model.mig_profile(configuration.mig_profile) if model else None
-    placement = model.mig_placement(profile) if model and profile else None
-    if model is None or placement is None:
-        return float(problem.boards[option, column])
-    return placement.memory_slices / model.memory_slices
+    return model.mig_placement(profile) if model and profile else None
 
 
 def _moves(

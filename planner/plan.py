@@ -50,7 +50,7 @@ from planner.solver.warm_up import warm_up
 Path = npt.NDArray[np.int16]
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
-_FEW_STEPS = Effort(price_steps=20, dive_chunks=0, moves=0, label_room=0, exact=False)
+_FEW_STEPS = Effort(price_steps=5, dive_chunks=0, moves=0, label_room=0, exact=False)
 """Before an exact program: a plan that it has to beat, and prices to start the next plan from."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
