@@ -241,6 +241,10 @@ def _places(
         if own:
             terms.append((np.stack([placed[n] for n in own], axis=1), -1.0))
         program.rows_of(terms, 0.0, 0.0)
+    for number, columns in used.items():
+        here = [placed[number], *(part for node, _placement, part in slices if node == number)]
+        held = np.stack(here, axis=1)
+        program.rows_of([(columns[:, None], 1.0), (held, -1.0)], -np.inf, 0.0)
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, used)
     return placed, slices
