@@ -37,13 +37,19 @@ class CutBoard:
 
 
 def pack_slices(
-    slices: Sequence[Slice], slots: int
+    slices: Sequence[Slice], slots: int, *, early_first: bool = False
 ) -> tuple[tuple[CutBoard, ...], tuple[tuple[int, int], ...]]:
-    """Return boards, and for every slice its board's number and its first memory slice there."""
-    order = sorted(
-        range(len(slices)),
-        key=lambda n: (not slices[n].board, -slices[n].placement.memory_slices, slices[n].start, n),
-    )
+    """Return boards, and for every slice its board's number and its first memory slice there.
+
+    Large before small, or with `early_first` early before late.
+    """
+
+    def rank(number: int) -> tuple[bool, int, int, int]:
+        entry = slices[number]
+        size, start = -entry.placement.memory_slices, entry.start
+        return (not entry.board, *((start, size) if early_first else (size, start)), number)
+
+    order = sorted(range(len(slices)), key=rank)
     names = {entry.board: entry.pool for entry in slices if entry.board}
     pools, titles = list(names.values()), list(names)
     used = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)

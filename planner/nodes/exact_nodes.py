@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from data.catalogue.gpu_catalogue import MigPlacement
 from planner.fleet.fleet_nodes import FleetNode
 from planner.fleet.host_room import memory_bytes, milli_cpus, room_of
 from planner.nodes.node_runs import Stretch, pool_of_name, stretch_of
@@ -290,27 +291,22 @@ def _room_rows(
 ) -> None:
     """Add that the jobs on a node have room there."""
     whole = [(group, index) for group, index in here if group.stretch.slice_ is None]
-    slices = [(group, index) for group, index in here if group.stretch.slice_ is not None]
     terms: list[tuple[Indices, npt.ArrayLike]] = [
         (group.boards[:, [index]], group.each) for group, index in whole
     ]
-    if slices:
+    if len(whole) < len(here):
         cut = program.columns(np.zeros(len(on)), upper=node.usable, whole=True)
         terms.append((cut[:, None], 1.0))
-        model = problem.catalogue.get(node.gpu_model)
-        share = [
-            (group.at[:, [index]], group.stretch.slice_.memory_slices / model.memory_slices)
-            for group, index in slices
+        slices = [
+            (group.stretch.slice_, group.at[:, [index]])
+            for group, index in here
             if group.stretch.slice_ is not None
         ]
-        program.rows(-np.inf, 0.0, *share, (cut[:, None], -1.0))
-        for placement in {group.stretch.slice_ for group, _index in slices} - {None}:
-            alike = [(g.at[:, [n]], 1.0) for g, n in slices if g.stretch.slice_ == placement]
-            most, end = 0, 0
-            for start in sorted(placement.starts):
-                if start >= end:
-                    most, end = most + 1, start + placement.memory_slices
-            program.rows(-np.inf, 0.0, *alike, (cut[:, None], -float(most)))
+        kinds = [*dict.fromkeys(slice_ for slice_, _at in slices)]
+        for needs, room in _rooms(kinds, problem.catalogue.get(node.gpu_model).memory_slices):
+            least = dict(zip(kinds, needs, strict=True))
+            held = [(at, float(least[slice_])) for slice_, at in slices if least[slice_]]
+            program.rows(-np.inf, 0.0, *held, (cut[:, None], -float(room)))
     if terms:
         stuck = sum(float(group.stretch.gpus) for group, _index in whole)
         room = np.where(node.away or (False,) * len(on), stuck, float(node.usable))
@@ -322,6 +318,26 @@ def _room_rows(
         ]
         if room is not None and any(need for _columns, need in needs):
             program.rows(-np.inf, float(room), *needs)
+
+
+def _rooms(kinds: Sequence[MigPlacement], memory: int) -> list[tuple[tuple[int, ...], int]]:
+    """Return memory slices of a board, and how many of these an instance of each kind takes.
+
+    In any stretch of them: what begins at legal places only may leave others of no use.
+    """
+    room: dict[tuple[int, ...], int] = {}
+    for size in range(1, memory + 1):
+        for first in range(memory - size + 1):
+            least = tuple(
+                min(
+                    max(0, min(first + size, at + kind.memory_slices) - max(first, at))
+                    for at in kind.starts
+                )
+                for kind in kinds
+            )
+            if any(least):
+                room.setdefault(least, size)
+    return [*room.items()]
 
 
 def _need(stretch: Stretch) -> tuple[float, float]:

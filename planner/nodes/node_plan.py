@@ -231,23 +231,24 @@ def placed_as(
         for part in _where_it_moves(run, boards[run.job])
     ]
     at = [_nonzero(boards[run.job, run.start]) for run in runs]
-    cut, slices = _cut_boards(runs, slots, [where[0][0] for where in at])
-    units = [
-        *_units(problem, runs, slots),
-        *(
-            replace(unit, pool=int(problem.pools.of_node[unit.pool]))
-            for unit in _of_boards(cut, runs, slices)
-        ),
-    ]
-    whole = len(units) - len(cut)
-    places = {
-        number: at[unit.stretch] if number < whole else ((cut[number - whole].pool, 1),)
-        for number, unit in enumerate(units)
-    }
-    nodes = _nodes(problem, units, places)
-    if (nodes.load > nodes.room[:, :, None]).any():
-        return None
-    return _answer(problem, runs, units, places, slices)
+    for early_first in (False, True):
+        cut, slices = _cut_boards(
+            runs, slots, [where[0][0] for where in at], early_first=early_first
+        )
+        whole = _units(problem, runs, slots)
+        units = [
+            *whole,
+            *(
+                replace(unit, pool=int(problem.pools.of_node[unit.pool]))
+                for unit in _of_boards(cut, runs, slices)
+            ),
+        ]
+        places = {number: at[unit.stretch] for number, unit in enumerate(whole)}
+        places |= {len(whole) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
+        nodes = _nodes(problem, units, places)
+        if (nodes.load <= nodes.room[:, :, None]).all():
+            return _answer(problem, runs, units, places, slices)
+    return None
 
 
 def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
@@ -264,7 +265,11 @@ def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
 
 
 def _cut_boards(
-    runs: Sequence[Stretch], slots: int, pools: Sequence[int] | None = None
+    runs: Sequence[Stretch],
+    slots: int,
+    pools: Sequence[int] | None = None,
+    *,
+    early_first: bool = False,
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
     """Return the boards cut by MIG, and the board and position of every slice by its stretch.
 
@@ -282,7 +287,7 @@ def _cut_boards(
         for number, stretch in ((number, runs[number]) for number in numbers)
         if stretch.slice_ is not None
     ]
-    boards, places = pack_slices(slices, slots)
+    boards, places = pack_slices(slices, slots, early_first=early_first)
     return boards, dict(zip(numbers, places, strict=True))
 
 
