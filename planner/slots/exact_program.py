@@ -11,6 +11,15 @@ from planner.slots.slot_problem import Floats, Indices
 
 _NODE_COLUMNS = 1_000_000
 """Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
+_FOR_LARGE = (
+    "mip_allow_restart",
+    "mip_heuristic_run_feasibility_jump",
+    "mip_heuristic_run_rins",
+    "mip_heuristic_run_rens",
+    "mip_heuristic_run_root_reduced_cost",
+)
+_SMALL = 1_500
+"""Programs of so few columns are over before these pay: they took two thirds of the time."""
 CLOSE, _ROUNDING = 1e-5, 1e-6
 """Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
 
@@ -81,12 +90,7 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
-            # Small programs are over before these pay: they took two thirds of the time.
-            ("mip_allow_restart", False),
-            ("mip_heuristic_run_feasibility_jump", False),
-            ("mip_heuristic_run_rins", False),
-            ("mip_heuristic_run_rens", False),
-            ("mip_heuristic_run_root_reduced_cost", False),
+            *((option, self.width > _SMALL) for option in _FOR_LARGE),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),
