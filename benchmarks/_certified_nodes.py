@@ -263,7 +263,7 @@ def _together(
     for node in problem.facts.nodes:
         largest[node.gpu_model] = max(largest.get(node.gpu_model, 0.0), float(node.gpus))
     apart = []
-    for option, entry in enumerate(job.options):
+    for entry in job.options:
         wide = entry.boards > largest.get(entry.configuration.gpu_model, 0.0)
         serves = job.demand.job.kind is WorkloadKind.INFERENCE
         apart.append(not entry.configuration.mig_profile and (wide or serves))

@@ -19,8 +19,8 @@ from data.base.errors import ImpossibleProblemError
 from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.fleet.tenants import lending
-from planner.nodes.node_hours import spanning_cost
 from planner.nodes.exact_nodes import can_be_exact, exact_on_nodes
+from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan, placed_as
 from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
@@ -50,7 +50,7 @@ from planner.solver.warm_up import warm_up
 Path = npt.NDArray[np.int16]
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
-_FEW_STEPS = Effort(price_steps=5, dive_chunks=0, moves=0, label_room=0, exact=False)
+_FEW_STEPS = Effort(price_steps=1, dive_chunks=0, moves=0, label_room=0, exact=False)
 """Before an exact program: a plan that it has to beat, and prices to start the next plan from."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
@@ -185,10 +185,12 @@ def _search(
     """Return the best plan on nodes of one effort, today's allocation included."""
     # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
     spanning = spanning_cost(problem, mapping.slots.fleet)
-    effort = replace(effort, exact=effort.exact and not spanning)
-    solved, start = _solved(mapping, start, clock, solver, effort)
+    exact = replace(effort, exact=effort.exact and not spanning)
+    solved, start = _solved(mapping, start, clock, solver, exact)
     today = _today(problem, mapping, clock)
-    best = _on_nodes(problem, mapping, solved, start, clock)
+    # An exact program decides which nodes are off.
+    consolidate = effort is not _FEW_STEPS
+    best = _on_nodes(problem, mapping, solved, start, clock, consolidate=consolidate)
     if today is not None and (best.placed.failed or today.cost < best.cost):
         best = today
     bound = Bound(value=solved.lower_bound - spanning, name=solved.bound_name)
@@ -299,6 +301,8 @@ def _on_nodes(
     solved: SolvedPlan,
     start: Rolling | None,
     clock: _PlanClock,
+    *,
+    consolidate: bool,
 ) -> _Found:
     """Place a slot plan, then win back the cost of its repair.
 
@@ -306,7 +310,7 @@ def _on_nodes(
     move all; what then finds none is repaired in turn.
     """
     slots = mapping.slots if start is None else start.frozen_problem
-    best, without = _repaired(problem, mapping, slots, solved, clock)
+    best, without = _repaired(problem, mapping, slots, solved, clock, consolidate=consolidate)
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
         close = best.cost - solved.lower_bound <= _NEAR * best.cost
         if close or without is slots or clock.share(1.0) <= 0:
@@ -326,7 +330,7 @@ def _on_nodes(
             )
         except ImpossibleProblemError:
             break
-        other, without = _repaired(problem, mapping, slots, anew, clock)
+        other, without = _repaired(problem, mapping, slots, anew, clock, consolidate=consolidate)
         if other.order >= best.order:
             break
         best = other
@@ -339,6 +343,8 @@ def _repaired(
     slots: SlotProblem,
     solved: SolvedPlan,
     clock: _PlanClock,
+    *,
+    consolidate: bool,
 ) -> tuple[_Found, SlotProblem]:
     """Place a slot plan; while a path finds no room, plan again without it.
 
@@ -348,7 +354,9 @@ def _repaired(
     failed, without = set[int](), slots
     for _repair in range(_REPAIRS):
         budget = clock.share(_REPAIR_SHARE)
-        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+        placed = place_plan(
+            problem, mapping, solved.paths, budget_seconds=budget, consolidate=consolidate
+        )
         again = {lost.job for lost in placed.failed if not lost.displaced} & failed
         failed |= {stretch.job for stretch in placed.failed}
         limited = without_failed(slots, placed.failed, again)

@@ -2,7 +2,7 @@
 
 The jobs and their shared limits are those of the exact program in counts. Boards of a pool are then
 on nodes by name: a job on one node where one has so many, else, and where its pods may be apart, on
-any. A slice takes its share of a board of its node; positions are found afterwards.
+any. A slice takes its share of a board of its node; its position is found afterwards.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ from planner.solver.exact import JobColumns, columns_of_jobs, paths_of, states
 
 Ints = npt.NDArray[np.int64]
 _PLACES = 4_000
-"""Jobs in slots, configurations and nodes up to which a program is solved in about a second."""
+"""Jobs in slots, configurations and nodes up to which nearly all programs take below a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,9 @@ def _switched(program: Program, on: Indices, boot: float, shortest: float) -> No
         program.rows(-np.inf, 0.0, (later[:1, None], 1.0), (first[:1, None], -1.0))
         terms = ((earlier[:, None], 1.0), (first[1:, None], -1.0), (later[1:, None], 1.0))
         program.rows(-np.inf, 1.0, *terms)
-        program.rows(-np.inf, 0.0, (on[[slots - step - 1], None], 1.0), (on[[slots - step], None], -1.0))
+        program.rows(
+            -np.inf, 0.0, (on[[slots - step - 1], None], 1.0), (on[[slots - step], None], -1.0)
+        )
 
 
 def _room_rows(
@@ -303,21 +305,21 @@ def _room_rows(
             if group.stretch.slice_ is not None
         ]
         kinds = [*dict.fromkeys(slice_ for slice_, _at in slices)]
-        for needs, room in _rooms(kinds, problem.catalogue.get(node.gpu_model).memory_slices):
+        for needs, width in _rooms(kinds, problem.catalogue.get(node.gpu_model).memory_slices):
             least = dict(zip(kinds, needs, strict=True))
             held = [(at, float(least[slice_])) for slice_, at in slices if least[slice_]]
-            program.rows(-np.inf, 0.0, *held, (cut[:, None], -float(room)))
+            program.rows(-np.inf, 0.0, *held, (cut[:, None], -float(width)))
     if terms:
         stuck = sum(float(group.stretch.gpus) for group, _index in whole)
         room = np.where(node.away or (False,) * len(on), stuck, float(node.usable))
         program.rows(-np.inf, 0.0, *terms, (on[:, None], -room[:, None]))
-    for resource, room in enumerate(room_of(node)):
-        needs = [
+    for resource, limit in enumerate(room_of(node)):
+        shares = [
             (group.boards[:, [index]], group.each * _need(group.stretch)[resource])
             for group, index in here
         ]
-        if room is not None and any(need for _columns, need in needs):
-            program.rows(-np.inf, float(room), *needs)
+        if limit is not None and any(share for _columns, share in shares):
+            program.rows(-np.inf, float(limit), *shares)
 
 
 def _rooms(kinds: Sequence[MigPlacement], memory: int) -> list[tuple[tuple[int, ...], int]]:
