@@ -241,6 +241,14 @@ def _places(
         if own:
             terms.append((np.stack([placed[n] for n in own], axis=1), -1.0))
         program.rows_of(terms, 0.0, 0.0)
+    held_now = float(sum(home.values()))
+    grown = [n for n in options if problem.boards[n, column] > held_now]
+    if problem.jobs[column].demand.job.kind is WorkloadKind.TRAINING and grown:
+        # It begins anew, and a closed node takes nobody.
+        for number, columns in used.items():
+            if not nodes[number].open:
+                terms = [(columns[:, None], 1.0), (chosen[:, grown], 1.0)]
+                program.rows_of(terms, -np.inf, 1.0)
     for number, columns in used.items():
         here = [placed[number], *(part for node, _placement, part in slices if node == number)]
         held = np.stack(here, axis=1)

@@ -159,14 +159,17 @@ def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.b
     stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
     may_move = problem.movable(stretch.job) or (not home and stretch.only is None)
     fixed = stays and bool(home) and not may_move
+    # Copies stay where no new ones may begin.
+    copies = problem.jobs[stretch.job].demand.standing.is_of_copies
     allowed = np.zeros((stretch.end, len(nodes)), dtype=np.bool_)
     most = np.zeros(len(nodes), dtype=np.int64)
     for number, (node, pool) in enumerate(zip(nodes, pools.tolist(), strict=True)):
-        here = stays and node.name in home
+        here = node.name in home and (stays or copies)
         open_ = (node.open and (stretch.only is None or node.name in stretch.only)) or here
         if pool != stretch.pool or not (here if fixed else open_):
             continue
-        most[number] = home[node.name] if fixed else node.usable
+        grows = here and not (stays or node.open)
+        most[number] = home[node.name] if fixed or grows else node.usable
         if most[number] >= _apart(problem, stretch):
             allowed[:, number] = True
             if node.away and not fixed:
