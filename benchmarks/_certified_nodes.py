@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judged
+from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judged, timed
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
@@ -212,23 +212,7 @@ def _places(
         used[number] = program.add(np.zeros(slots), 1.0, whole=True)
         pair = np.stack([placed[number], used[number]], axis=1)
         program.rows_of([(pair, np.array([[1.0, -room]]))], -np.inf, 0.0)
-    slices = []
-    for option in options:
-        if (placement := _placement_of(problem, column, option)) is None:
-            continue
-        model = problem.gpu_models[model_of[option]]
-        own = {
-            number: program.add(np.zeros(slots), 1.0, whole=True)
-            for number in placed
-            if nodes[number].gpu_model == model
-        }
-        terms = [(chosen[:, [option]], 1.0)]
-        for number, columns in own.items():
-            slices.append((number, placement, columns))
-            terms.append((columns[:, None], -1.0))
-            pair = np.stack([columns, used[number]], axis=1)
-            program.rows_of([(pair, np.array([[1.0, -1.0]]))], -np.inf, 0.0)
-        program.rows_of(terms, 0.0, 0.0)
+    slices = _slices(program, problem, column, chosen, used)
     for model in sorted({*model_of} - {-1}):
         whole = [
             option
@@ -241,14 +225,6 @@ def _places(
         if own:
             terms.append((np.stack([placed[n] for n in own], axis=1), -1.0))
         program.rows_of(terms, 0.0, 0.0)
-    held_now = float(sum(home.values()))
-    grown = [n for n in options if problem.boards[n, column] > held_now]
-    if problem.jobs[column].demand.job.kind is WorkloadKind.TRAINING and grown:
-        # It begins anew, and a closed node takes nobody.
-        for number, columns in used.items():
-            if not nodes[number].open:
-                terms = [(columns[:, None], 1.0), (chosen[:, grown], 1.0)]
-                program.rows_of(terms, -np.inf, 1.0)
     for number, columns in used.items():
         here = [placed[number], *(part for node, _placement, part in slices if node == number)]
         held = np.stack(here, axis=1)
@@ -256,6 +232,31 @@ def _places(
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, used)
     return placed, slices
+
+
+def _slices(
+    program: Program,
+    problem: PlanningProblem,
+    column: int,
+    chosen: Columns,
+    used: dict[int, Columns],
+) -> list[tuple[int, MigPlacement, Columns]]:
+    """Add a job's slices by node and profile [T]: a slice is on one node that the job uses."""
+    nodes, slots = problem.facts.nodes, len(problem.slot_starts)
+    slices = []
+    for option in range(chosen.shape[1]):
+        placement = _placement_of(problem, column, option)
+        model = problem.jobs[column].options[option].configuration.gpu_model
+        own = [number for number in used if nodes[number].gpu_model == model]
+        if placement is None or not own:
+            continue
+        columns = program.add(np.zeros((slots, len(own))), 1.0, whole=True)
+        program.rows_of([(chosen[:, [option]], 1.0), (columns, -1.0)], 0.0, 0.0)
+        for position, number in enumerate(own):
+            slices.append((number, placement, columns[:, position]))
+            pair = np.stack([columns[:, position], used[number]], axis=1)
+            program.rows_of([(pair, np.array([[1.0, -1.0]]))], -np.inf, 0.0)
+    return slices
 
 
 def _together(
@@ -279,6 +280,14 @@ def _together(
         on = np.stack([*used.values()], axis=1)
         free = chosen[:, np.flatnonzero(apart)]
         program.rows_of([(on, 1.0), (free, 1.0 - len(used))], -np.inf, 1.0)
+    held = sum(dict(problem.facts.homes[job.demand.job.job_id].boards).values())
+    grown = np.flatnonzero([entry.boards > held for entry in job.options])
+    for number, columns in used.items():
+        closed = not problem.facts.nodes[number].open
+        if closed and len(grown) and job.demand.job.kind is WorkloadKind.TRAINING:
+            # It begins anew, and a closed node takes nobody.
+            terms = [(columns[:, None], 1.0), (chosen[:, grown], 1.0)]
+            program.rows_of(terms, -np.inf, 1.0)
 
 
 def _placement_of(problem: PlanningProblem, column: int, option: int) -> MigPlacement | None:
@@ -432,9 +441,9 @@ def overfull(problem: PlanningProblem, plan: Plan) -> str:
 def judged(features: FleetFeatures) -> Judged:
     """Return what the plan of this fleet gets wrong: bound <= optimum <= plan, and its record."""
     problem = problem_of(features)
-    exact = solve_with_highs(exact_fleet(problem), SECONDS)
+    exact, exact_seconds = timed(lambda: solve_with_highs(exact_fleet(problem), SECONDS))
     try:
-        plan = build_plan(problem, budget_seconds=np.inf, created_at=AS_OF)
+        plan, seconds = timed(lambda: build_plan(problem, budget_seconds=np.inf, created_at=AS_OF))
     except ImpossibleProblemError as error:
         broken = f"{error}, and yet {exact.cost} is possible" if exact.status == "optimal" else ""
         return Judged(kind=IMPOSSIBLE, broken=broken)
@@ -443,7 +452,14 @@ def judged(features: FleetFeatures) -> Judged:
         return Judged(kind=NO_PLACE, broken=possible if exact.status == "optimal" else "")
     if exact.status != "optimal":
         return Judged(kind=COMPARED, broken=f"the oracle ended {exact.status}")
-    found = Judged(kind=COMPARED, cost=plan.cost, bound=plan.lower_bound, optimum=exact.cost)
+    found = Judged(
+        kind=COMPARED,
+        cost=plan.cost,
+        bound=plan.lower_bound,
+        optimum=exact.cost,
+        seconds=seconds,
+        exact_seconds=exact_seconds,
+    )
     published = cost_as_published(problem, plan)
     if abs(published - plan.cost) > ROUNDED * max(1.0, abs(plan.cost)):
         return replace(found, broken=f"stated cost {plan.cost}, its record costs {published}")
