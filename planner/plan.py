@@ -86,6 +86,11 @@ class _Search:
     cost_of_now: float
 
     @property
+    def frozen_slots(self) -> int:
+        """The first slots that it had to leave as the last plan said."""
+        return 0 if self.start is None else self.start.frozen_slots
+
+    @property
     def proved(self) -> bool:
         """Whether no other search would find better."""
         gap = self.best.cost - self.bound.value
@@ -150,15 +155,18 @@ def build_plan(
                 raise
             mapping = mapping.ignoring_maintenance()
             start = roll(mapping, keeps_first=keeps_first)
-            searches.append(search(mapping, start))
+            searches = [search(mapping, start)]
         if searches[-1].proved:
             break
     show(2, 3)
-    best = min((entry.best for entry in searches), key=lambda entry: entry.order)
-    bound = max((entry.bound for entry in searches), key=lambda entry: entry.value)
-    solved, start = searches[-1].solved, searches[-1].start
+    last_search = searches[-1]
+    # A bound of plans that keep frozen slots is none of others.
+    alike = [entry for entry in searches if entry.frozen_slots == last_search.frozen_slots]
+    best = min((entry.best for entry in alike), key=lambda entry: entry.order)
+    bound = max((entry.bound for entry in alike), key=lambda entry: entry.value)
+    solved, start = last_search.solved, last_search.start
     show(3, 3)
-    cost_of_now = searches[-1].cost_of_now
+    cost_of_now = last_search.cost_of_now
     # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
     alone = autoscaled_slots(problem, mapping, best.paths)
     sizes = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
@@ -242,7 +250,7 @@ def _exactly(
 ) -> tuple[_Found, Bound]:
     """Return the cheaper of a plan and the exact one on nodes, and the higher of the bounds."""
     slots = mapping.slots if start is None else start.frozen_problem
-    announced, prices = best.paths, [np.zeros(slots.size)]
+    counted, announced, prices = bound, best.paths, [np.zeros(slots.size)]
     if start is not None and start.warm_start.churn_price:
         announced = start.warm_start.announced
         prices.append(np.where(start.warm_start.kept, start.warm_start.churn_price, 0.0))
@@ -267,7 +275,8 @@ def _exactly(
             saved = charged - other.cost - _left(other.paths, announced, churn)
             if best.placed.failed or saved > CLOSE * abs(best.cost):
                 best = other
-    return best, bound
+    # Of a plan that leaves jobs without a place the bound of complete plans is none.
+    return (best, counted) if best.placed.failed else (best, bound)
 
 
 def _left(paths: Path, announced: Path, churn: npt.NDArray[np.float64]) -> float:

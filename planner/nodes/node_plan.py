@@ -102,13 +102,22 @@ def placed_as(
         units = [
             *whole,
             *(
-                replace(unit, pool=int(problem.pools.of_node[unit.pool]))
+                replace(
+                    unit,
+                    pool=int(problem.pools.of_node[unit.pool]),
+                    cpus=None,
+                    memory_mib=None,
+                )
                 for unit in _of_boards(cut, runs, slices)
             ),
         ]
         places = {number: at[unit.stretch] for number, unit in enumerate(whole)}
         places |= {len(whole) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
         nodes = node_arrays(problem, units, places)
+        for number in slices:
+            run = runs[number]
+            need = milli_cpus(run.cpus or 0.0), memory_bytes(run.memory_mib or 0.0)
+            nodes.load[at[number][0][0], 1:, run.start : run.end] += np.array(need)[:, None]
         if (nodes.load <= nodes.room[:, :, None]).all():
             return _answer(problem, runs, units, places, slices)
     return None
