@@ -77,8 +77,8 @@ def with_hosts(problem: PlanningProblem) -> PlanningProblem:
         replace(node, cpus=float(CPUS * max(held[node.name], node.gpus - 1)))
         for node in problem.facts.nodes
     )
-    facts = replace(problem.facts, nodes=nodes)
-    return replace(problem, jobs=tuple(jobs), facts=facts)
+    fleet = replace(problem.facts, nodes=nodes)
+    return replace(problem, jobs=tuple(jobs), facts=fleet)
 
 
 @pytest.mark.parametrize("seed", range(8))
