@@ -105,7 +105,7 @@ def _cut_boards(
 
 
 def _least_inside(placement: MigPlacement, first: int, last: int) -> int:
-    """Return how many memory slices from first to last an instance takes wherever it starts."""
+    """Return the memory slices from first to last that an instance takes wherever it starts."""
     return min(
         max(0, min(last + 1, start + placement.memory_slices) - max(first, start))
         for start in placement.starts

@@ -77,7 +77,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """What one effort came to: a plan on nodes, a bound of all, the counts and their start."""
+    """The outcome of one effort: a plan on nodes, a bound, the counts and their start."""
 
     best: _Found
     bound: Bound

@@ -154,7 +154,7 @@ def _group(
 
 
 def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """Return on which nodes a job may be [H, N], and with how many boards at most [N]."""
+    """Return the nodes that a job may be on [H, N], and the most boards that it may have there [N]."""
     nodes, pools = problem.facts.nodes, problem.pools.of_node
     home = dict(stretch.home)
     stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
@@ -327,7 +327,7 @@ def _room_rows(
 
 
 def _rooms(kinds: Sequence[MigPlacement], memory: int) -> list[tuple[tuple[int, ...], int]]:
-    """Return memory slices of a board, and how many of these an instance of each kind takes.
+    """Return the memory slices that an instance of each kind takes of some of a board, and these.
 
     In any stretch of them: what begins at legal places only may leave others of no use.
     """
