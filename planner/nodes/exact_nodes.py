@@ -154,7 +154,7 @@ def _group(
 
 
 def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """Return the nodes that a job may be on [H, N], and the most boards that it may have there [N]."""
+    """Return the nodes that a job may be on [H, N], and its most boards there [N]."""
     nodes, pools = problem.facts.nodes, problem.pools.of_node
     home = dict(stretch.home)
     stays = stretch.option == 0 or stretch.gpus <= sum(home.values())
