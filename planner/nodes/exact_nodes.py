@@ -58,14 +58,14 @@ def can_be_exact(problem: PlanningProblem, slots: SlotProblem) -> bool:
     Boards that several jobs share, slices that are there now and jobs at unknown places are not.
     """
     homes = problem.facts.homes
-    known = all(
+    complete = all(
         job.demand.share is None
         and job.demand.job.job_id in homes
         and not homes[job.demand.job.job_id].mig_board
         for job in problem.jobs
     )
     nodes = len(problem.facts.nodes)
-    return known and states(pinned_cost(slots.jobs)) * nodes <= _PLACES
+    return complete and states(pinned_cost(slots.jobs)) * nodes <= _PLACES
 
 
 def exact_on_nodes(
@@ -96,8 +96,8 @@ def exact_on_nodes(
         return NodesAnswer(paths=None, boards=None, bound=answer.bound)
     boards = np.zeros((len(jobs), slots.slots, len(problem.facts.nodes)), dtype=np.int64)
     for number, group in ((n, group) for n, members in enumerate(groups) for group in members):
-        held = np.rint(group.each * answer.values[group.boards]).astype(np.int64)
-        boards[number, :, group.nodes] += held.T
+        counts = np.rint(group.each * answer.values[group.boards]).astype(np.int64)
+        boards[number, :, group.nodes] += counts.T
     return NodesAnswer(paths=paths_of(jobs, answer.values), boards=boards, bound=answer.bound)
 
 
@@ -232,12 +232,12 @@ def _moves(
 
 def _options(problem: PlanningProblem, stretch: Stretch) -> list[int]:
     """Return the options of a job with the boards of a stretch: power caps differ in price."""
-    own = problem.jobs[stretch.job].options
-    now = own[stretch.option].configuration
+    options = problem.jobs[stretch.job].options
+    now = options[stretch.option].configuration
     alike = now.gpu_model, now.gpu_count, now.mig_profile
     return [
         number
-        for number, option in enumerate(own)
+        for number, option in enumerate(options)
         for other in (option.configuration,)
         if (other.gpu_model, other.gpu_count, other.mig_profile) == alike
     ]
@@ -296,11 +296,11 @@ def _room_rows(
     here: Sequence[tuple[_Group, int]],
 ) -> None:
     """Add that the jobs on a node have room there."""
-    whole = [(group, index) for group, index in here if group.stretch.slice_ is None]
+    uncut = [(group, index) for group, index in here if group.stretch.slice_ is None]
     terms: list[tuple[Indices, npt.ArrayLike]] = [
-        (group.boards[:, [index]], group.each) for group, index in whole
+        (group.boards[:, [index]], group.each) for group, index in uncut
     ]
-    if len(whole) < len(here):
+    if len(uncut) < len(here):
         cut = program.columns(np.zeros(len(on)), upper=node.usable, whole=True)
         terms.append((cut[:, None], 1.0))
         slices = [
@@ -311,10 +311,10 @@ def _room_rows(
         kinds = [*dict.fromkeys(slice_ for slice_, _at in slices)]
         for needs, width in _rooms(kinds, problem.catalogue.get(node.gpu_model).memory_slices):
             least = dict(zip(kinds, needs, strict=True))
-            held = [(at, float(least[slice_])) for slice_, at in slices if least[slice_]]
-            program.rows(-np.inf, 0.0, *held, (cut[:, None], -float(width)))
+            takers = [(at, float(least[slice_])) for slice_, at in slices if least[slice_]]
+            program.rows(-np.inf, 0.0, *takers, (cut[:, None], -float(width)))
     if terms:
-        stuck = sum(float(group.stretch.gpus) for group, _index in whole)
+        stuck = sum(float(group.stretch.gpus) for group, _index in uncut)
         room = np.where(node.away or (False,) * len(on), stuck, float(node.usable))
         program.rows(-np.inf, 0.0, *terms, (on[:, None], -room[:, None]))
     for resource, limit in enumerate(room_of(node)):

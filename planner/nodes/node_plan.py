@@ -98,9 +98,9 @@ def placed_as(
         cut, slices = _cut_boards(
             runs, slots, [where[0][0] for where in at], early_first=early_first
         )
-        whole = _units(problem, runs, slots)
+        uncut = _units(problem, runs, slots)
         units = [
-            *whole,
+            *uncut,
             *(
                 replace(
                     unit,
@@ -111,8 +111,8 @@ def placed_as(
                 for unit in _of_boards(cut, runs, slices)
             ),
         ]
-        places = {number: at[unit.stretch] for number, unit in enumerate(whole)}
-        places |= {len(whole) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
+        places = {number: at[unit.stretch] for number, unit in enumerate(uncut)}
+        places |= {len(uncut) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
         nodes = node_arrays(problem, units, places)
         for number in slices:
             run = runs[number]
