@@ -244,9 +244,8 @@ class _View:
         created = [pod.created_at for pod in pods if pod.created_at] or list(filter(None, times))
         last = standing.ended_at or self.window.end
         models = self._models(pods)
-        if len(models) > 1:
-            self.dropped["further-gpu-type-of-workload"] += len(models) - 1
-        model, profile = models[0] if models else "", standing.profile
+        # Of several models the job is of none, and so is its memory: plans leave it alone.
+        model, profile = ",".join(models), standing.profile
         if profile == UNKNOWN_PROFILE:
             profile = ""
         user = self._owners.user_of(workload)
@@ -260,7 +259,7 @@ class _View:
             gpu_model=model,
             gpu_count=standing.count,
             mig_profile=profile,
-            gpu_memory_mib=self._memory(model, profile, pods),
+            gpu_memory_mib=None if len(models) > 1 else self._memory(model, profile, pods),
             first_seen_at=min([*starts, *created, last]),
             last_seen_at=last,
             source=self.source,

@@ -326,15 +326,17 @@ def test_what_waits_for_kueue_says_so() -> None:
     assert ("kueue", "no quota left, priority 7") in got.jobs[0].scheduler.extra
 
 
-def test_a_workload_on_two_models_tells_one_and_counts_the_other() -> None:
-    """A job has one model here; the report says that there was another."""
+def test_a_workload_on_two_models_is_priced_as_neither() -> None:
+    """Both are named, and the planner leaves alone what it cannot price."""
     first = node("NVIDIA-H100-80GB-HBM3", {"gpu": "8"})
     second = node("NVIDIA-A100-SXM4-80GB", {"gpu": "8"})
     second["metadata"]["name"] = "n2"
     pods = [owned(pod("a"), "Job", "j"), owned(pod("b", nodeName="n2"), "Job", "j")]
     got = collected(Node=[first, second], Pod=pods)
-    assert [job.gpu_model for job in got.jobs] == ["A100-SXM4-80GB"]
-    assert dict(got.report.dropped) == {"further-gpu-type-of-workload": 1}
+    assert [(job.gpu_model, job.gpu_memory_mib) for job in got.jobs] == [
+        ("A100-SXM4-80GB,H100-SXM5-80GB", None)
+    ]
+    assert dict(got.report.dropped) == {}
 
 
 def test_who_owns_it_is_taken_from_labels() -> None:
