@@ -127,6 +127,31 @@ def test_hot_memory_and_lost_data_are_alerts(store: Store) -> None:
     }
 
 
+def test_silent_boards_are_one_trouble_a_node(store: Store) -> None:
+    """A node that is down is one row, with its first and last sign of life."""
+    none = pd.DataFrame()
+    silent = pd.DataFrame(
+        [
+            {"node": node, "gpu_index": index, "last_seen_at": NOW - timedelta(hours=hours)}
+            for node, index, hours in (("a", "0", 2), ("b", "0", 9), ("b", "1", 3), ("b", "2", 4))
+        ]
+    )
+    rows = troubles(store.reader.boards(**HOUR), silent, (), none, none)
+    assert rows.iloc[:2].to_numpy().tolist() == [
+        [
+            "board is silent",
+            "a · GPU 0",
+            f"last seen {NOW - timedelta(hours=2):%Y-%m-%d %H:%M} UTC",
+        ],
+        [
+            "3 boards are silent",
+            "b",
+            f"last seen {NOW - timedelta(hours=9):%Y-%m-%d %H:%M} UTC to "
+            f"{NOW - timedelta(hours=3):%Y-%m-%d %H:%M} UTC",
+        ],
+    ]
+
+
 def test_what_no_exporter_tells_is_unknown_and_no_trouble(store: Store) -> None:
     """Nor urgent, nor a panel of the board's picture."""
     keep(store, engine_active=(0.5,))

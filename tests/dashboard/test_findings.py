@@ -15,6 +15,7 @@ from dashboard.cycle.cooldowns import rejections
 from dashboard.decisions import approvals, findings
 from dashboard.decisions.findings import FindingStatus, findings_now, outcome_rows
 from dashboard.resources.rows import finding_row
+from dashboard.resources.whole_finding import advice_steps
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.actions import Action
@@ -295,3 +296,16 @@ def test_a_time_to_wait_that_is_none_is_refused(seconds: str) -> None:
     with pytest.raises(SystemExit) as end:
         main(["findings", "list", f"--watch={seconds}"])
     assert end.value.code == 2
+
+
+def test_the_steps_of_advice_come_before_the_jobs_of_each_board() -> None:
+    """On the card as in the command; advice without steps has none."""
+    details = (("boards", "a + b; c + d"), ("steps", "1. label the node"))
+    assert advice_steps(make_recommendation(details=details)).split("\n") == [
+        "1. label the node",
+        "",
+        "The jobs of each board:",
+        "a + b",
+        "c + d",
+    ]
+    assert advice_steps(make_recommendation()) == ""
