@@ -145,4 +145,4 @@ def test_advice_has_its_own_card(
     assert " → " not in text
     money = rows.set_index("finding")["EUR/day"]
     assert pd.isna(money[stored.reference])
-    assert f"save {money[change.reference]:,.0f} EUR a day" in text
+    assert f"worth {money[change.reference]:,.0f} EUR a day" in text

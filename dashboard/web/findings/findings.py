@@ -44,7 +44,8 @@ def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None
     )
     worth = worth_a_day(waiting)
     saves = f", together worth {worth:,.0f} {currency} a day" if worth else ""
-    idle = f"; {idle_answer(idle_sum(plan))}" if plan else ""
+    total = idle_sum(plan) if plan else None
+    idle = f"; {idle_answer(total)}" if total and total.held else ""
     finding(
         f"{waits}{saves}{idle}."
         if waiting

@@ -162,7 +162,7 @@ def _every_tool(client: TestClient) -> list[str]:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": given}
         return client.post("/mcp", json=body, headers=accept).text
 
-    given = {"model": "llama3-8b", "batch": 8, "seq": 8, "name": "TT-2"}
+    given = {"model": "llama3-8b", "batch": 8, "seq": 8, "name": "TT-2", "job": "4711"}
     tools = json.loads(ask("tools/list"))["result"]["tools"]
     answers = [
         ask("tools/call", name=tool["name"], arguments=_needed(tool, given) | chosen)
