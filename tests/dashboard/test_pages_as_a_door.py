@@ -86,7 +86,7 @@ def drawn(store: Store, page: str, monkeypatch: pytest.MonkeyPatch, **asked: str
 def test_the_page_of_jobs_says_what_the_api_says(
     store: Store, api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each of twenty jobs: its GPUs, and the GPU-hours and energy of its last day."""
+    """Of each of twenty jobs: its GPUs, and the idle GPU-hours and utilization of its last day."""
     shown = drawn(store, "jobs", monkeypatch)
     shown.index = [str(link).rpartition("job=")[2].replace("%2F", "/") for link in shown.index]
     span = f"from={NOW - DAY:%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -94,10 +94,11 @@ def test_the_page_of_jobs_says_what_the_api_says(
     listed = {row["job_id"]: row for row in told(api, "jobs?limit=1000")["items"]}
     assert sorted(shown.index) == sorted(listed) == sorted(JOBS)
     for job in JOBS:
-        assert shown.loc[job, "GPUs"] == listed[job]["gpu_count"]
-        for column, name in (("kWh", "gpu_energy_kwh"), ("GPU-hours", "gpu_hours")):
-            there = shown.loc[job, f"{column}, 24 h"]
-            assert there == pytest.approx(used[job][name], rel=THREE_DIGITS), (job, name)
+        row, hours = shown.loc[job], used[job]["gpu_hours"]
+        assert row["configuration"].startswith(f"{listed[job]['gpu_count']} × ")
+        idle = used[job]["idle_gpu_hours"]
+        assert row["idle GPU-hours, 24 h"] == pytest.approx(idle, rel=THREE_DIGITS), job
+        assert row["utilization_ratio"] == pytest.approx(1 - idle / hours, rel=THREE_DIGITS), job
 
 
 def test_the_page_of_costs_says_what_the_api_says(
