@@ -58,11 +58,13 @@ def can_be_exact(problem: PlanningProblem, slots: SlotProblem) -> bool:
     """Return whether a problem is small, and all of it is in the program.
 
     Boards that several jobs share, slices that are there now, jobs at unknown places, over several
-    pools or in equal parts on nodes apart are not.
+    pools or in equal parts on nodes apart are not; nor are nodes with work that nobody explains:
+    how much room they have is not sure, and the search leaves them alone.
     """
+    nodes = problem.facts.nodes
     complete = all(_is_whole(problem, job) for job in problem.jobs)
-    nodes = len(problem.facts.nodes)
-    return complete and states(pinned_cost(slots.jobs)) * nodes <= _PLACES
+    explained = all(node.observed and not node.foreign for node in nodes)
+    return complete and explained and states(pinned_cost(slots.jobs)) * len(nodes) <= _PLACES
 
 
 def _is_whole(problem: PlanningProblem, job: JobProblem) -> bool:
@@ -150,13 +152,15 @@ def _group(
         boards = program.columns(np.zeros(at.shape), upper=allowed * most, whole=True)
         program.rows(0.0, 0.0, (boards, float(each)), (active, -float(stretch.gpus)))
         cells = (boards.reshape(-1, 1), at.reshape(-1, 1))
-        room = np.broadcast_to(most, at.shape).reshape(-1, 1)
-        program.rows(-np.inf, 0.0, (cells[0], 1.0), (cells[1], -room))
+        width = np.broadcast_to(most, at.shape).reshape(-1, 1)
+        program.rows(-np.inf, 0.0, (cells[0], 1.0), (cells[1], -width))
         program.rows(0.0, np.inf, (cells[0], 1.0), (cells[1], -1.0))
     else:
         program.rows(0.0, 0.0, (at, 1.0), (active, -1.0))
-    _moves(program, problem, stretch, columns, inside, nodes, at)
-    return _Group(stretch=stretch, nodes=nodes, at=at, boards=boards, each=float(each))
+    group = _Group(stretch=stretch, nodes=nodes, at=at, boards=boards, each=float(each))
+    room = most if each < stretch.gpus else np.ones_like(most)
+    _moves(program, problem, group, columns, inside, room)
+    return group
 
 
 def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.bool_], Ints]:
@@ -206,13 +210,16 @@ def _apart(problem: PlanningProblem, stretch: Stretch) -> int:
 def _moves(
     program: Program,
     problem: PlanningProblem,
-    stretch: Stretch,
+    group: _Group,
     columns: JobColumns,
     inside: list[int],
-    nodes: Indices,
-    at: Indices,
+    room: Ints,
 ) -> None:
-    """Add a restart for whoever takes up a node in a slot and enters nothing."""
+    """Add a restart for whoever has more on a node than a slot before, and enters nothing.
+
+    `room` [n] is the most that a group has on each of its nodes.
+    """
+    stretch, nodes, boards = group.stretch, group.nodes, group.boards
     price = min(
         move_cost(problem, problem.jobs[stretch.job], option)
         for option in _options(problem, stretch)
@@ -221,19 +228,22 @@ def _moves(
     home = np.array([name in dict(stretch.home) for name in names])
     if price <= 0 or not len(nodes) or (len(nodes) == 1 and (home.all() or stretch.option)):
         return
-    slots = len(at)
+    slots = len(boards)
     active, entries = columns.active[:, inside], columns.entries[:, inside]
-    moved, begun = program.columns(np.full(slots, price)), program.columns(np.zeros(slots))
+    moved = program.columns(np.full(slots, price), whole=bool((room > 1).any()))
+    begun = program.columns(np.zeros(slots))
     # Whoever had these boards before enters nothing: a move it is.
     program.rows(-np.inf, 1.0, (begun[:, None], 1.0), (active[:-1], 1.0))
     program.rows(0.0, np.inf, (entries, 1.0), (begun[:, None], -1.0))
     # Before the first slot the job is at home.
-    now = (home & (stretch.option == 0)).astype(np.float64)
+    count = np.array([dict(stretch.home).get(name, 0) for name in names], dtype=np.float64)
+    now = np.minimum(count / group.each, room) * (stretch.option == 0)
     before = program.columns(np.zeros(len(nodes)), lower=now, upper=now)
-    earlier = np.vstack([before, at[:-1]]).reshape(-1, 1)
+    earlier = np.vstack([before, boards[:-1]]).reshape(-1, 1)
+    width = np.broadcast_to(room, boards.shape).reshape(-1, 1)
     each = (np.repeat(part, len(nodes))[:, None] for part in (moved, begun))
-    terms = [(part, -1.0) for part in each]
-    program.rows(-np.inf, 0.0, (at.reshape(-1, 1), 1.0), (earlier, -1.0), *terms)
+    terms = [(part, -width) for part in each]
+    program.rows(-np.inf, 0.0, (boards.reshape(-1, 1), 1.0), (earlier, -1.0), *terms)
 
 
 def _options(problem: PlanningProblem, stretch: Stretch) -> list[int]:

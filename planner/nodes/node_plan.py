@@ -471,22 +471,28 @@ def stays_of(
     """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
     by_job: dict[int, list[Stay]] = defaultdict(list)
-    before: dict[int, tuple[int, int, frozenset[str]]] = {}
+    before: dict[int, tuple[int, int, dict[str, int]]] = {}
     moves, cost = 0, 0.0
     for number, stretch in enumerate(runs):
         where = at.get(number, ())
-        names = frozenset(nodes[node].name for node, _count in where)
+        here = {nodes[node].name: count for node, count in where}
         if stretch.job not in before and stretch.start == 0:
             home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
-            homes = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[stretch.job] = (0, 0, homes)
-        last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
-        same = last_end == stretch.start and last_option == stretch.option
-        moved = bool(where) and same and bool(last_names) and not names <= last_names
+            before[stretch.job] = (0, 0, dict(home.boards) if home else {})
+        last_end, last_option, there = before.get(stretch.job, (-1, -1, dict[str, int]()))
+        # A power cap restarts nothing: a job that gets one elsewhere has moved.
+        last, present = (
+            (option.gpu_model, option.gpu_count, option.mig_profile)
+            for number in (last_option, stretch.option)
+            for option in (problem.jobs[stretch.job].options[number].configuration,)
+        )
+        same = last_end == stretch.start and last == present
+        grown = any(count > there.get(name, 0) for name, count in here.items())
+        moved = same and bool(there) and grown
         if moved:
             moves += 1
             cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
-        before[stretch.job] = (stretch.end, stretch.option, names)
+        before[stretch.job] = (stretch.end, stretch.option, here)
         board = slices.get(number)
         by_job[stretch.job] += [
             Stay(
