@@ -11,21 +11,8 @@ from planner.slots.slot_problem import Floats, Indices
 
 _NODE_COLUMNS = 1_000_000
 """Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
-_FOR_LARGE = (
-    "mip_allow_restart",
-    "mip_heuristic_run_feasibility_jump",
-    "mip_heuristic_run_rins",
-    "mip_heuristic_run_rens",
-    "mip_heuristic_run_root_reduced_cost",
-)
-_SMALL = 1_500
-"""Programs of so few columns are over before these pay: they took two thirds of the time."""
 CLOSE, _ROUNDING = 1e-5, 1e-6
 """Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
-
-
-PROVED = 3 * CLOSE
-"""Share of the cost that a gap may have where a plan counts as the cheapest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +77,6 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
-            *((option, self.width > _SMALL) for option in _FOR_LARGE),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),
