@@ -264,3 +264,21 @@ def test_training_is_a_kind_that_rigid_jobs_keep() -> None:
     found = advised(case((job, 0.2, 5_000.0, 4 * 200.0), gpus=boards(H100, 8)))
     assert found.recommendations == ()
     assert found.portfolio.total == pytest.approx(0)
+
+
+@pytest.mark.parametrize("seed", [0, 8, 9, 14, 19])
+def test_a_job_that_gets_a_power_cap_elsewhere_has_moved(seed: int) -> None:
+    """A cap restarts nothing; another node does, and its restart is in the plan's cost."""
+    planning = PlanningSettings(slot_minutes=60, horizon_slots=3)
+    problem = mixed_fleet(seed, planning=planning)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    capped_elsewhere = 0
+    for job, planned in zip(problem.jobs, plan.jobs, strict=True):
+        home = dict(problem.facts.homes[job.demand.job.job_id].boards)
+        now, first = planned.now, planned.steps[0]
+        same = replace(first, power_cap_watts=now.power_cap_watts) == now
+        stays = [stay for stay in planned.stays if stay.start == 0]
+        elsewhere = any(stay.node not in home for stay in stays)
+        assert any(stay.moved for stay in stays) is (same and elsewhere)
+        capped_elsewhere += same and elsewhere and first != now
+    assert capped_elsewhere
