@@ -40,7 +40,7 @@ def sooner_starts(jobs: Iterable[Job], job_id: str, as_of: datetime) -> tuple[So
     # The start that a scheduler expects is of the job as it is: both are compared without it.
     plain = _without_expected_start(job)
     base = _wait_of(jobs, plain, as_of)
-    if base is None or base.median <= 0:
+    if base is None or min(base.median, wait.median) <= 0:
         return ()
     starts = []
     for changes, present in (

@@ -54,6 +54,7 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     times = history.loc[history["effective_gpus"].notna(), "slot_start"]
     hours = 0.0 if times.empty else (end - times.min()) / timedelta(hours=1)
     long = f"{days} d" if hours > 24 * days - 1 else f"{hours:,.0f} h"
+    long = long if hours >= 1 else f"{60 * hours:.0f} min"
     finding(
         f"{job.name} {holds} {configuration}, {number(100 * mean_ratio, '%')} of it in use on "
         f"average over the last {long}."

@@ -80,7 +80,9 @@ def rows_of(page: JobPage, page_end: datetime) -> pd.DataFrame:
                 "configuration": f"{job.gpu_count} × {model}",
                 "utilization_ratio": used.utilization_ratio,
                 "idle GPU-hours, 24 h": used.idle_gpu_hours,
-                "memory_ratio": used.memory_mib / limit if used.memory_mib and limit else None,
+                "memory_ratio": used.memory_mib / limit
+                if used.memory_mib is not None and limit
+                else None,
                 "limited by": limit_of(slow.get(job.job_id)),
                 "cost, 24 h": prices.rent(hours, page_end - _DAY, page_end).amount,
                 "finding": finding_of_it.reference if finding_of_it else "",
