@@ -32,7 +32,7 @@ def board_history(history: pd.DataFrame) -> go.Figure:
         profile = rows["mig_profile"].iloc[-1]
         times = rows["slot_start"].dt.tz_localize(None)
         for panel, (column, _title, scale) in enumerate(_PANELS, start=1):
-            name = f"{profile} ({_instance})" if profile else "whole board"
+            name = f"{profile} ({_instance})" if profile else "whole GPU"
             place: dict[str, Any] = {"legendgroup": str(_instance), "row": panel, "col": 1}
             colour = _LINES[number % len(_LINES)]
             figures, in_legend = rows[column] * scale, panel == 1
@@ -46,6 +46,4 @@ def board_history(history: pd.DataFrame) -> go.Figure:
     dress(figure, y_title=titles[0], height=_PANEL_PIXELS * len(titles) + 40)
     for panel, title in enumerate(titles, start=1):
         figure.update_yaxes(title=title, rangemode="tozero", row=panel, col=1)
-    figure.update_xaxes(title=None, row=1, col=1)
-    figure.update_xaxes(title="time (UTC)", row=len(titles), col=1)
     return figure

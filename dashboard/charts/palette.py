@@ -56,7 +56,7 @@ HV = {"shape": "hv"}
 
 
 def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Return the figure with the common layout: units on the axis, legend on top, UTC below."""
+    """Return the figure with the common layout: units on the axis, legend on top."""
     figure.update_layout(
         height=height,
         margin={"l": 60, "r": 16, "t": 36, "b": 44},
@@ -64,7 +64,6 @@ def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) 
         hovermode="x unified",
         font={"family": "system-ui, 'DejaVu Sans', sans-serif"},
         yaxis={"title": y_title, "rangemode": "tozero"},
-        xaxis={"title": "time (UTC)"},
         **layout,
     )
     return figure

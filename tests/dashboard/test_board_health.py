@@ -139,8 +139,8 @@ def test_silent_boards_are_one_trouble_a_node(store: Store) -> None:
     rows = troubles(store.reader.boards(**HOUR), silent, (), none, none)
     two, nine, three = (f"{NOW - timedelta(hours=n):%Y-%m-%d %H:%M} UTC" for n in (2, 9, 3))
     assert rows.iloc[:2].to_numpy().tolist() == [
-        ["board is silent", "a · GPU 0", f"last seen {two}"],
-        ["3 boards are silent", "b", f"last seen {nine} to {three}"],
+        ["GPU is silent", "a · GPU 0", f"last seen {two}"],
+        ["3 GPUs are silent", "b", f"last seen {nine} to {three}"],
     ]
 
 

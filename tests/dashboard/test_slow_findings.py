@@ -87,9 +87,9 @@ def test_findings_name_the_cause_of_simulated_jobs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ((), "no source tells what keeps its boards at work"),
+        ((), "no source tells what keeps its GPUs at work"),
         ((FOUND,), "Starved of input (medium: 66 of 70 slots"),
-        ((FOUND,), "It takes 20 % (10–30 %) of the time of its boards."),
+        ((FOUND,), "It takes 20 % (10–30 %) of the time of its GPUs."),
         ((FOUND,), "To try: more loaders"),
         ((replace(FOUND, lost_ratio=None),), "What it costs is unknown"),
         ((UNKNOWN,), "Unknown: no source tells SM activity"),

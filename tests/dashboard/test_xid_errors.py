@@ -78,8 +78,8 @@ def test_codes_are_counted_by_board() -> None:
     ("xids", "words"),
     [
         (empty_frame(XIDS), "Unknown: no source reports"),
-        (shown(("GPU-0", 0, 5, 0)), "1 board reports, and none showed a code"),
-        (EVENTS, "2 of 3 reporting boards showed an error in the last 7 d, 1 of them a new one"),
+        (shown(("GPU-0", 0, 5, 0)), "1 GPU reports, and none showed a code"),
+        (EVENTS, "2 of 3 reporting GPUs showed an error in the last 7 d, 1 of them a new one"),
     ],
 )
 def test_the_page_opens_with_the_answer(xids: pd.DataFrame, words: str) -> None:

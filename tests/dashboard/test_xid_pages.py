@@ -101,7 +101,7 @@ def test_health_counts_the_codes(world: WebWorld, monkeypatch: pytest.MonkeyPatc
     xids = world.reader.board_xids(since=NOW - timedelta(days=7))
     errors = xids[xids["xid"] != 0]
     app = drawn(world, "health", monkeypatch)
-    said = f"{errors['gpu_uuid'].nunique()} of 64 reporting boards showed an error in the last 7"
+    said = f"{errors['gpu_uuid'].nunique()} of 64 reporting GPUs showed an error in the last 7"
     assert any(said in entry.value.replace("\\", "") for entry in app.markdown)
     rows = table_with(app, "xid", "boards", "concerns")
     assert set(rows["xid"]) == set(errors["xid"]) >= {31, 109}

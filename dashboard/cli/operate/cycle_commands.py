@@ -133,7 +133,7 @@ def portfolio_line(sums: Portfolio) -> str:
         "advice on services": sums.services,
         "work that is slow": sums.programs,
         "growing elastic training": sums.growth,
-        "jobs that share boards": sums.sharing,
+        "jobs that share GPUs": sums.sharing,
     }
     rest = {
         "changes that are not worth or not safe to recommend": sums.not_recommended,
@@ -162,7 +162,7 @@ def portfolio_line(sums: Portfolio) -> str:
         + (f"; {others_text}" if others_text else "")
         + "."
         + (
-            " No plan counts the idle power of boards in nodes that are off."
+            " No plan counts the idle power of GPUs in nodes that are off."
             if sums.nodes >= _CENT
             else ""
         )

@@ -70,7 +70,7 @@ def _check_readings(settings: Settings) -> tuple[str, str]:
     if latest is None:
         return "warning", "none is kept yet, so none was held against others: run `trimtab cycle`"
     if not counters:
-        return "ok", "no counter is contradicted by the other readings of its board"
+        return "ok", "no counter is contradicted by the other readings of its GPU"
     return "missing", f"contradicted in the last day: {contradictions_text(counters)}. {FIX}"
 
 

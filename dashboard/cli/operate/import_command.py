@@ -55,15 +55,13 @@ def import_(options: argparse.Namespace) -> int:
     if trace.without_job:
         words = ", ".join(scrub(repr(word), limit=20) for word in sorted(trace.absent_jobs)[:5])
         note = f" ({words})" if words else ""
-        say(
-            f"{trace.without_job} rows name no job{note}: nobody is said to hold their boards then."
-        )
+        say(f"{trace.without_job} rows name no job{note}: nobody is said to hold their GPUs then.")
     for target in trace.mostly_refused():
         code = PARTIAL
         say(f"Most readings of {target} were refused and are unknown.", file=sys.stderr)
     if trace.mostly_apart:
         say(
-            f"Most readings of a board are more than {MAX_GAP_SECONDS / 60:g} min apart: nothing "
+            f"Most readings of a GPU are more than {MAX_GAP_SECONDS / 60:g} min apart: nothing "
             "is known of the time between them, so energy, hours and cost stay unknown there.",
             file=sys.stderr,
         )
@@ -104,7 +102,7 @@ def _report(
         f"{last.report.source}; repeated: {repeated}; dropped: {_counted(lost)}."
     )
     if repeated:
-        say("Where a board and time are told more than once, the larger readings count.")
+        say("Where a GPU and time are told more than once, the larger readings count.")
     if refused:
         say(f"Readings refused, each unknown now: {_counted(refused)}.")
     for warning in last.report.warnings:

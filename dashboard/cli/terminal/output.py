@@ -16,7 +16,7 @@ from data.records.recommendations import Range
 PARTIAL = FINDINGS = 3
 """The exit code of an answer that lacks a part, or that shows what somebody should look at."""
 UNKNOWN = "—"
-NOT_OBSERVED = "No board was observed in this time, by readings at most 5 min apart."
+NOT_OBSERVED = "No GPU was observed in this time, by readings at most 5 min apart."
 _WHOLE_FROM = 9_999.5
 _BEYOND_ASCII = re.compile("[^ -~\n]")
 

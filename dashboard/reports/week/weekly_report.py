@@ -30,7 +30,7 @@ from data.store import StoredRecommendation, StoreReader
 from data.store.facts.page_reader import holders_of
 
 _TOO_FAR_APART = (
-    "What was allocated but idle is not known: readings of a board lie more than "
+    "What was allocated but idle is not known: readings of a GPU lie more than "
     f"{MAX_GAP_SECONDS / 60:.0f} minutes apart."
 )
 _GROUPS = {EditionKind.FLEET: GroupKind.FLEET, EditionKind.NAMESPACE: GroupKind.NAMESPACE}
@@ -110,7 +110,7 @@ class WeeklyReport:
     @property
     def fleet_size(self) -> str:
         """The mean boards of the week in words: some may have come, gone or not been seen."""
-        return "" if self.boards is None else f"on average {_amount_text(self.boards, 'board')}"
+        return "" if self.boards is None else f"on average {_amount_text(self.boards, 'GPU')}"
 
     @property
     def no_waste(self) -> str:

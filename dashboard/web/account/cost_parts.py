@@ -137,7 +137,7 @@ def answer_of(view: CostView) -> str:
     whose = " ".join(view.names.values()) or current_scope().describe()
     prefix = f"{whose}: " if whose else ""
     if not len(view.month.charges):
-        return f"{prefix}{'no' if prefix else 'No'} GPU was held or watched in {view.title}."
+        return f"{prefix}{'no' if prefix else 'No'} GPU was allocated or watched in {view.title}."
     if total.gpu_cost is None:
         return (
             f"{prefix}{'what' if prefix else 'What'} {view.title} {tense('costs', 'cost')} is "

@@ -46,8 +46,8 @@ def show_capacity() -> None:
     table(pd.DataFrame([_cells(row) for row in rows]), "capacity")
     st.caption(
         f"From the demand of the last {count_text(WEEKS, 'week')}, by the hour: GPUs that jobs "
-        "held or waited for. A board that is kept costs its price used or not, a GPU-hour above "
-        "the boards costs the on-demand price, or planning.shortfall_weight times the board's. "
+        "were allocated or waited for. A GPU that is kept costs its price used or not, a GPU-hour "
+        "above those costs the on-demand price, or planning.shortfall_weight times the GPU's. "
         "*Weeks* are what single weeks asked for alone: on recorded clusters the best number of "
         "the month after lay between them in 50 to 65 % of months. Electricity is not counted. The "
         "same by command: `trimtab capacity`."
@@ -66,18 +66,18 @@ def _cells(row: CapacityRow) -> dict[str, object]:
     weeks = "" if row.to_keep_low is None else f"{row.to_keep_low}–{row.to_keep_high}"
     return {
         "GPU model": row.gpu_model,
-        "boards": row.boards,
+        "GPUs": row.boards,
         "to keep": row.to_keep,
         "weeks": weeks,
         "demand, mean": row.demand_mean,
         "demand, q95": row.demand_q95,
         "waited, GPU-h": row.waited_gpu_hours,
-        "board-hour": row.kept_price,
+        "GPU-hour": row.kept_price,
         "missing GPU-hour": row.missing_price,
         f"month now, {row.currency}": row.cost_now,
         f"month kept, {row.currency}": row.cost_kept,
         "missing, GPU-h a month": row.missing_gpu_hours,
-        "autoscaler limit, boards": row.max_boards,
+        "autoscaler limit, GPUs": row.max_boards,
         "prices": row.prices_from,
         "hours known": row.hours_known,
     }

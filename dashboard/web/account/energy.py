@@ -58,12 +58,12 @@ def answer_of(statement: EsgStatement) -> str:
     """Return the page's sentence."""
     total = statement.total
     if not total.board_hours:
-        return f"No GPU was held or watched in {month.title}."
+        return f"No GPU was allocated or watched in {month.title}."
     if total.gpu_energy_kwh is None:
         return f"Power was never reported in {month.title}, so energy and emissions are unknown."
     market = f" ({range_text(total.market_kgco2e)} market-based)" if total.market_kgco2e else ""
     share = statement.completeness_ratio
-    measured = "" if share is None else f"; {100 * share:.1f} % of the board-time was measured"
+    measured = "" if share is None else f"; {100 * share:.1f} % of the GPU-time was measured"
     return (
         f"{whose()} used {range_text(total.gpu_energy_kwh)} in {month.title}{_largest(statement)}; "
         f"with the site's overhead that is {range_text(total.location_kgco2e)} "
@@ -122,12 +122,12 @@ if not empty_state():
     with answer:
         finding(answer_of(statement))
         quantities = (
-            ("GPU boards", "gpu_energy_kwh", "power was never reported"),
+            ("GPUs", "gpu_energy_kwh", "power was never reported"),
             ("emissions, location-based", "location_kgco2e", "power was never reported"),
             ("embodied, besides", "embodied_kgco2e", "no model has a known footprint"),
             (f"SCI, per {WORK_UNIT}", "sci_gco2e", "no work of a known footprint"),
         )
-        nothing = "" if statement.total.board_hours else "no GPU was held or watched"
+        nothing = "" if statement.total.board_hours else "no GPU was allocated or watched"
         figures(
             {
                 title: figure_of(name, statement.total, past, reason=nothing or reason)
@@ -190,7 +190,7 @@ if not empty_state():
     apart = reader.energy_disagreements(start=month.start, end=month.end)
     if len(apart) and jobs is None:
         st.warning(
-            f"On {count_text(len(apart), 'board')} the energy counter and the integral of power "
+            f"On {count_text(len(apart), 'GPU')} the energy counter and the integral of power "
             "differ by more than a tenth: check the sensors before quoting the energy."
         )
         table(apart, "energy-disagreements")

@@ -96,7 +96,7 @@ if not empty_state():
         {
             "namespace": row.shown_names[0],
             "owner": row.shown_names[1],
-            "GPU-hours held": row.gpu_hours,
+            "GPU-hours allocated": row.gpu_hours,
             "idle GPU-hours": row.idle_gpu_hours,
             "idle (%)": 100 * row.idle_ratio,
             f"cost of idle GPUs{report.left_out_of_prices} ({report.currency})": row.rent,

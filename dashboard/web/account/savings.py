@@ -128,7 +128,7 @@ if rows:
     if pairs:
         chart(savings_dumbbell(pairs), "dumbbell")
     st.caption(
-        "Measured over the slots after a change: what the job would have held and drawn without "
+        "Measured over the slots after a change: what the job would have had and drawn without "
         "it, read off the day before at the demand since, minus what it did. Boards given up stay "
         "powered. The range is 80 % (docs/recommendations.md)."
     )

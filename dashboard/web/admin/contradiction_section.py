@@ -18,7 +18,7 @@ def contradiction_section(reader: CachedReader, now: datetime) -> None:
     if not counters:
         return
     st.header("Readings that contradict each other")
-    boards = count_text(len({entry.gpu_uuid for entry in counters}), "board")
+    boards = count_text(len({entry.gpu_uuid for entry in counters}), "GPU")
     st.error(
         markdown(
             f"On {boards} a counter shows what the other readings rule out. It is unknown for that "

@@ -29,7 +29,7 @@ _GPUS_A_PAGE, _BROKEN = 96, 5
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
 _DETAIL_UP_TO = 256
 _LISTED = 200
-_OF_TENANTS = {name: f"{name} (boards)" for name in ("quota", "guaranteed", "now")}
+_OF_TENANTS = {name: f"{name} (GPUs)" for name in ("quota", "guaranteed", "now")}
 
 
 def show_plan(plan: Plan) -> None:
@@ -110,7 +110,7 @@ def _show_demand(plan: Plan) -> None:
     chart(capacity_band(plan, planned, demand, float(gpus)), "demand")
     st.caption(
         "The demand of jobs with a forecast, quantiles added up as if all peaked together; "
-        "planned are the boards that all jobs hold."
+        "planned are the GPUs of all jobs."
     )
 
 
@@ -192,7 +192,7 @@ def _show_off(plan: Plan) -> None:
     """Show the nodes that can be off, the longest first."""
     empty = [row for row in node_rows(plan) if row.off_hours > 0]
     if not empty:
-        st.write("None: every node holds a job all the time.")
+        st.write("None: every node has a job all the time.")
         return
     rows = pd.DataFrame(empty)[["node", "gpu_model", "gpus", "off_hours", "off"]]
     rows = rows.sort_values(["off_hours", "node"], ascending=[False, True], ignore_index=True)

@@ -52,13 +52,13 @@ def rack_rows(racks: tuple[HeatRow, ...]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "rack": row.rack,
-            "boards": row.boards,
+            "GPUs": row.boards,
             "heat now (kW)": row.heat_kw,
             "mean, 24 h ahead (kW)": row.mean_kw,
             "peak, 24 h ahead (kW)": row.peak_kw,
             "its q95 (kW)": row.peak_q95_kw,
             "at": row.peak_at,
-            "limit of the boards (kW)": row.limit_kw,
+            "limit of the GPUs (kW)": row.limit_kw,
             "over it": {None: "unknown", True: "yes", False: "no"}[row.over_limit],
             "cooling, 24 h ahead (kWh)": row.cooling_kwh,
         }
@@ -78,14 +78,14 @@ def show_racks(racks: tuple[HeatRow, ...]) -> None:
     table(rack_rows(racks), "racks", opens=opens)
     st.caption(
         f"Heat of {markdown(racks[0].counts)}, the newest whole hour; ahead as the latest cycle "
-        "foresaw it. Limits are of the boards' power. A row opens the rack's forecast. The same "
+        "foresaw it. Limits are of the GPUs' power. A row opens the rack's forecast. The same "
         "by command: `trimtab heat`."
     )
 
 
 def show_boards(warm: pd.DataFrame) -> None:
     """Show the warmest boards; a row opens its board."""
-    st.header("Temperature of boards")
+    st.header("Temperature of GPUs")
     if warm.empty:
         st.info(
             "No source tells a temperature. dcgm-exporter has `DCGM_FI_DEV_GPU_TEMP` by default."
@@ -94,11 +94,11 @@ def show_boards(warm: pd.DataFrame) -> None:
     opens = goes_to("fleet", [{"gpu": uuid} for uuid in warm["gpu_uuid"]])
     table(warm.head(_SHOWN), "warm-boards", every=lambda: warm, opens=opens)
     st.caption(
-        "Largest of the last hour, the warmest first. Above its usual: warmer than boards of the "
+        "Largest of the last hour, the warmest first. Above its usual: warmer than GPUs of the "
         "same model at the same power, so cooling is worse there. Inlet and liquid temperatures "
         "are not read."
     )
-    way("fleet", "Map of boards by temperature", colour="temperature")
+    way("fleet", "Map of GPUs by temperature", colour="temperature")
 
 
 if not empty_state():
@@ -117,7 +117,7 @@ if not empty_state():
         {
             "heat of the fleet": (
                 number(heat_kw, "kW"),
-                f"{count_text(silent, 'board')} did not report power" if silent else "",
+                f"{count_text(silent, 'GPU')} did not report power" if silent else "",
             ),
             "cooling and losses at this heat": (
                 number(None if heat_kw is None else heat_kw * (settings.energy.pue - 1), "kW"),
@@ -129,7 +129,7 @@ if not empty_state():
                 number(float(first["temperature_celsius"]), "°C"),
                 f"{first['node']} · GPU {first['gpu_index']}",
             ),
-            "badly cooled boards": (UNKNOWN, "no temperature was told")
+            "badly cooled GPUs": (UNKNOWN, "no temperature was told")
             if first is None
             else (
                 f"{spots:,}",

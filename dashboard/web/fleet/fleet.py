@@ -26,7 +26,7 @@ from data.facts.gpu_resources import NOT_READ
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
-_NOBODY = "No known job held it in the last {days} d."
+_NOBODY = "No known job had it in the last {days} d."
 _PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
     "least used first": ("unused", False),
@@ -95,7 +95,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     """Show the whole fleet, then a page of nodes, then one board of them."""
     nodes = int(rows["rank"].max()) + 1
     # The scale beside the map says what other colours mean.
-    legend = "Grey: nobody holds it; orange to blue: held, from idle to busy. "
+    legend = "Grey: not allocated; orange to blue: allocated, from idle to busy. "
     legend *= measure.column == "work"
     if nodes > _NODES:
         chart(fleet_image(rows, measure), "fleet-image", opens=search_for)
@@ -109,7 +109,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     chart(fleet_map(page, measure), "fleet-map", opens=open_board)
     st.caption(
         "Of the last hour: means, of memory and temperature the largest. "
-        f"{legend}A cross: not reported. A click on a board opens it below."
+        f"{legend}A cross: not reported. A click on a GPU opens it below."
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
@@ -143,7 +143,7 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
     mine = rows[rows["gpu_uuid"] == gpu]
     if mine.empty:
         if gpu:
-            st.warning(markdown(f"Board {gpu} is not among these."))
+            st.warning(markdown(f"GPU {gpu} is not among these."))
         return
     st.header(markdown(f"{mine['node'].iloc[0]} · GPU {mine['gpu_index'].iloc[0]} · {gpu}"))
     days = current_scope().days
@@ -154,7 +154,7 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
     board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
-        caption = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
+        caption = f"Allocated in the last {days} d to" if held_by else _NOBODY.format(days=days)
         st.caption(caption, width="content")
         for job in held_by[:_NAMED_JOBS]:
             way("job", job, job=job)
@@ -164,7 +164,7 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
 
 def show_health(boards: pd.DataFrame, silent: pd.DataFrame, end: datetime) -> None:
     """Show what of boards and nodes needs a look."""
-    st.header("Health of boards and nodes")
+    st.header("Health of GPUs and nodes")
     day = {"start": end - timedelta(days=1), "end": end}
     xids = reader.board_xids(since=day["start"])
     rows = troubles(
@@ -175,7 +175,7 @@ def show_health(boards: pd.DataFrame, silent: pd.DataFrame, end: datetime) -> No
         worth_a_look(xids, since=day["start"]),
     )
     if rows.empty:
-        st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
+        st.write("All GPUs of the last 24 h still report, with power; every node takes jobs.")
     else:
         table(rows.head(500), "health", every=lambda: rows, prose=_PROSE)
     if xids.empty:
@@ -214,7 +214,7 @@ if not empty_state():
             "memory of allocated GPUs": number(busy["memory"].mean(), "%"),
             "power of all GPUs": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
-                f"{count_text(mute, 'board')} did not report it" if mute else "",
+                f"{count_text(mute, 'GPU')} did not report it" if mute else "",
             ),
             "GPUs with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }
@@ -232,7 +232,7 @@ if not empty_state():
         text = matches["node"] + " " + matches["jobs"]
         matches = matches[text.str.contains(search, case=False, regex=False)]
     if matches.empty:
-        st.info("No board fits these filters. Clear the search, or choose other jobs above.")
+        st.info("No GPU fits these filters. Clear the search, or choose other jobs above.")
     else:
         show_boards(
             ranked(matches, order),

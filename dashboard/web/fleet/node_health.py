@@ -74,10 +74,10 @@ def _silent_rows(silent: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     for node, boards in () if silent.empty else silent.groupby("node"):
         first, last = map(_time, (boards["last_seen_at"].min(), boards["last_seen_at"].max()))
         if len(boards) == 1:
-            yield "board is silent", _place(boards.to_dict("records")[0]), f"last seen {first}"
+            yield "GPU is silent", _place(boards.to_dict("records")[0]), f"last seen {first}"
         else:
             since = first if first == last else f"{first} to {last}"
-            yield f"{len(boards):,} boards are silent", str(node), f"last seen {since}"
+            yield f"{len(boards):,} GPUs are silent", str(node), f"last seen {since}"
 
 
 def _unwell(boards: pd.DataFrame) -> Iterator[tuple[str, str, str]]:

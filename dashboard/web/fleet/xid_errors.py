@@ -105,10 +105,10 @@ def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:
     errors = errors_in(xids)
     new = errors[errors["first_seen_at"] > end - pd.Timedelta(days=1)]
     if errors.empty:
-        report = count_text(reporting, "board reports", "boards report")
+        report = count_text(reporting, "GPU reports", "GPUs report")
         return f"{report}, and none showed a code in the last {days} d."
     return (
-        f"{errors['gpu_uuid'].nunique():,} of {count_text(reporting, 'reporting board')} showed "
+        f"{errors['gpu_uuid'].nunique():,} of {count_text(reporting, 'reporting GPU')} showed "
         f"an error in the last {days} d, {new['gpu_uuid'].nunique():,} of them a new one in the "
         "last 24 h."
     )

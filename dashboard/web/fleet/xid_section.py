@@ -25,7 +25,7 @@ def xid_section(reader: CachedReader, now: datetime) -> None:
     if boards.empty:
         return
     table(code_rows(xids), "xid-codes", prose=_PROSE)
-    with st.expander(f"Boards ({len(boards):,})"):
+    with st.expander(f"GPUs ({len(boards):,})"):
         table(boards.head(_SHOWN), "xid-boards", every=lambda: boards, prose=_PROSE)
 
 
@@ -34,12 +34,12 @@ def board_xid_section(reader: CachedReader, gpu: str, end: datetime) -> None:
     xids = reader.board_xids(since=end - timedelta(days=_BOARD_DAYS))
     mine = xids[xids["gpu_uuid"] == gpu]
     if mine.empty:
-        st.caption(f"XID errors of this board are unknown: {NOT_REPORTED}.")
+        st.caption(f"XID errors of this GPU are unknown: {NOT_REPORTED}.")
     elif errors_in(mine).empty:
         st.caption(f"No XID error in the last {_BOARD_DAYS} d.")
     else:
         table(board_rows(mine).drop(columns=["node", "gpu_index", "gpu_uuid"]), "board-xids")
         st.caption(
-            "A board shows the code of its last error until its driver is loaded again: that it "
+            "A GPU shows the code of its last error until its driver is loaded again: that it "
             "still does is no new error, and the same error twice looks like one."
         )

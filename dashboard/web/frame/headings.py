@@ -13,12 +13,12 @@ import streamlit as st
 
 HEADINGS: Mapping[str, str] = {
     # boards and nodes
-    "gpu_uuid": "board",
+    "gpu_uuid": "UUID",
     "gpu_index": "GPU",
     "gpu_model": "GPU model",
     "gpus": "GPUs",
     "mig_profiles": "MIG instances",
-    "jobs": "held by",
+    "jobs": "allocated to",
     "allocated_ratio": "allocated (%)",
     "used_ratio": "in use (%)",
     "memory_used_mib": "memory used, largest (MiB)",
@@ -46,10 +46,10 @@ HEADINGS: Mapping[str, str] = {
     "off": "off in slots",
     "lower_bound": "lower bound",
     "gap": "gap (%)",
-    "planned_mean": "planned, mean (boards)",
-    "borrowed_now": "borrowed now (boards)",
-    "borrowed_mean": "borrowed, mean (boards)",
-    "lent_mean": "lent, mean (boards)",
+    "planned_mean": "planned, mean (GPUs)",
+    "borrowed_now": "borrowed now (GPUs)",
+    "borrowed_mean": "borrowed, mean (GPUs)",
+    "lent_mean": "lent, mean (GPUs)",
     # memory of a job that is not sent yet
     "gpu": "GPU model",
     "micro_batch": "micro-batch",

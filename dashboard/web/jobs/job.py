@@ -49,7 +49,7 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     """Open with what the job did."""
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
-    holds = tense("holds", "held")
+    holds = tense("has", "had")
     configuration = f"{job.gpu_count} × {job.gpu_model} {job.mig_profile}".rstrip()
     times = history.loc[history["effective_gpus"].notna(), "slot_start"]
     hours = 0.0 if times.empty else (end - times.min()) / timedelta(hours=1)
@@ -133,7 +133,7 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, forecast: DemandForec
                 forecast_band(
                     history,
                     "power_watts",
-                    y_title="W, all its boards",
+                    y_title="W, all its GPUs",
                     forecast=forecast,
                     path=forecast.path(Quantity.POWER) if forecast else None,
                 ),

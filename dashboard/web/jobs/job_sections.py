@@ -35,7 +35,7 @@ _LOOKED_AT = 400
 _DRAWN, _LISTED = 5, 20
 _RUN_DAYS = 30
 _UNTOLD = (
-    "Unknown: no source tells what keeps its boards at work. DCGM's profiling metrics would "
+    "Unknown: no source tells what keeps its GPUs at work. DCGM's profiling metrics would "
     "(SM, tensor and engine activity, PCIe and NVLink)."
 )
 
@@ -110,7 +110,7 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     ]
     if not boards:
         return
-    st.header("Boards")
+    st.header("GPUs")
     rows = pd.DataFrame(
         {
             "node": gpu.node,
@@ -122,7 +122,7 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in boards]
     table(rows, "held-boards", exported=False, opens=goes_to("fleet", places))
     if len(boards) > _BOARDS:
-        st.caption(f"{_BOARDS} of {len(boards):,} boards are listed.")
+        st.caption(f"{_BOARDS} of {len(boards):,} GPUs are listed.")
 
 
 def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
@@ -253,10 +253,10 @@ def slow_work_line(job_id: str) -> None:
     (st.info if slow_work.confidence == "weak" else st.warning)(text)
     lost = slow_work.lost_ratio
     st.write(
-        "What it costs is unknown: boards do not tell how much slower they work."
+        "What it costs is unknown: GPUs do not tell how much slower they work."
         if lost is None
         else f"It takes {100 * lost.central:.0f} % ({100 * lost.low:.0f}–{100 * lost.high:.0f} %) "
-        "of the time of its boards."
+        "of the time of its GPUs."
     )
     st.markdown(f"- To try: {markdown(slow_work.remedy)}")
     st.caption(markdown(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))

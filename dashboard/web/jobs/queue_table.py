@@ -41,7 +41,7 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
     )
     if any(row.elsewhere for row in rows):
         st.caption(
-            "Free elsewhere: boards of the same model in other clusters, less what waits there. "
+            "Free elsewhere: GPUs of the same model in other clusters, less what waits there. "
             "Whether the job can run there, with its data and its rights, its owner knows."
         )
 

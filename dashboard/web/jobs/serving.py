@@ -51,8 +51,8 @@ _NO_ENGINE = (
     "vLLM, SGLang, TGI, TensorRT-LLM, Triton, KServe and Ray Serve are known. "
     "`trimtab serving signals FILE` shows what is read of a saved /metrics."
 )
-_NO_JOB = "its metrics name no pod, so its boards are unknown"
-_BOARDS = "boards of your jobs" if current_role() == "owner" else "all boards"
+_NO_JOB = "its metrics name no pod, so its GPUs are unknown"
+_BOARDS = "GPUs of your jobs" if current_role() == "owner" else "all GPUs"
 world = current_world()
 reader, settings = world.reader, world.settings.settings
 Services = list[tuple[ServiceOutlook, ServiceRow]]
@@ -154,7 +154,7 @@ def opened(services: Services) -> tuple[ServiceOutlook, ServiceRow]:
 _STARTS = {
     "pods": "nine of ten of the last {count}, from being put on a node to being ready, took no "
     "longer; half took {typical}",
-    "boards": "nine of ten of the last {count}, from the first reading of their boards to the "
+    "boards": "nine of ten of the last {count}, from the first reading of their GPUs to the "
     "first tokens served, took no longer; half took {typical}",
     "setting": "assumed until {enough} starts were seen; so far {count}",
 }
@@ -183,7 +183,7 @@ def tokens_text(value: TokenValue) -> tuple[str, str]:
 def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
     """Show what one service carries, how long requests waited too long, what its tokens cost."""
     late = None if row.late_minutes is None else float(row.late_minutes)
-    no_value = _NO_JOB if not row.job_id else "no board of it was read in 24 h"
+    no_value = _NO_JOB if not row.job_id else "no GPU of it was read in 24 h"
     currency = settings.energy.currency
     figures(
         {
@@ -240,7 +240,7 @@ def value_rows(values: Sequence[TokenValue]) -> pd.DataFrame:
     rows = pd.DataFrame(
         {
             "holder": value.holder,
-            "board-hours": value.board_hours,
+            "GPU-hours": value.board_hours,
             "energy of GPUs (kWh)": value.gpu_kwh,
             f"cost ({currency})": value.cost,
             "generated tokens": value.generation_tokens,
@@ -286,6 +286,6 @@ if services:
             table(value_rows(values), "tokens")
             st.caption(
                 f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and "
-                "all boards of their replicas, were read in every five minutes; cost is of GPUs "
+                "all GPUs of their replicas, were read in every five minutes; cost is of GPUs "
                 "and electricity, as on Account."
             )

@@ -58,7 +58,7 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None, plan: Plan |
     usage = (
         f"{now['allocated_gpus']:,.1f} of {all_of_them} allocated"
         if jobs is None
-        else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
+        else f"Jobs of {current_scope().describe()} had {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
     no_plan = "the last plan has expired" if old_readings() else "no plan has been made yet"
@@ -126,13 +126,13 @@ if not empty_state():
     jobs = scoped_jobs()
     now = usage_now(end)
     if now is None:
-        finding(f"No job of {current_scope().describe()} held a GPU in the last 24 h.")
+        finding(f"No job of {current_scope().describe()} had a GPU in the last 24 h.")
         st.stop()
     plan = plan_in_scope()
     answer(now, jobs, plan)
     boards = {gpu.gpu_uuid: gpu.gpu_model for gpu in reader.gpus(start=day_ago, end=end)}
     for unknown in load_gpu_catalogue().lacking(boards.values()):
-        st.warning(markdown(f"Unknown boards: {unknown}"), icon="⚠️")
+        st.warning(markdown(f"Unknown GPUs: {unknown}"), icon="⚠️")
     groups = GroupBy.MODEL
     day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
     before = make_statement(
@@ -175,7 +175,7 @@ if not empty_state():
         chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
         count, skipped = reader.forecast_counts()
         st.caption(
-            f"Per hour, last {days} d: GPUs that these jobs held. The forecast is of the fleet."
+            f"Per hour, last {days} d: GPUs allocated to these jobs. The forecast is of the fleet."
             if jobs is not None
             else f"Per hour, last {days} d. The forecast adds up {count:,} of "
             f"{count_text(count + skipped, 'job')}, the q10 and q90 as if all peaked together; "

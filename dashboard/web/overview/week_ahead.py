@@ -77,7 +77,8 @@ def _show_groups(end: datetime) -> None:
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
     if allocated is not None:
         ahead_text = tense(
-            f"In the next 24 h {whose} will hold", f"In the 24 h after it, {whose} would have held"
+            f"In the next 24 h {whose} will need",
+            f"In the 24 h after it, {whose} would have needed",
         )
         st.write(
             f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
