@@ -102,7 +102,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         takes_all=True,
     ),
     Action.CO_LOCATE: ActionSpec(
-        title="Share boards",
+        title="Share GPUs",
         deeds=(
             "let jobs on {target} share boards: {change}",
             "give each job on {target} its own board back",
@@ -110,14 +110,14 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         shares=True,
     ),
     Action.OFFER_SHARES: ActionSpec(
-        title="Offer shares of a node's boards",
+        title="Offer shares of a node's GPUs",
         deeds=("let {target} offer {change}", "let {target} offer whole boards again"),
         appliers=_OBJECTS[:1],
         of_node=True,
         cuts=True,
     ),
     Action.TAKE_SHARE: ActionSpec(
-        title="Take a share of a board",
+        title="Take a share of a GPU",
         deeds=("give {target} {then}", "give {target} its {now} back"),
         appliers=_OBJECTS[:1],
         shares=True,
@@ -149,14 +149,14 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         of_node=True,
     ),
     Action.MIG_LAYOUT: ActionSpec(
-        title="Cut a node's boards",
+        title="Cut a node's GPUs",
         deeds=("cut {target} as {change}", "give {target} its old MIG layout back"),
         appliers=_OBJECTS[:1],
         of_node=True,
         cuts=True,
     ),
     Action.ADD_GPUS: ActionSpec(
-        title="More boards needed",
+        title="More GPUs needed",
         deeds=("add boards: {change}", "do without the boards: {change}"),
         risk=Risk.LOW,
     ),
@@ -201,10 +201,10 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         of_service=True,
     ),
     Action.GROW: ActionSpec(
-        title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
+        title="Grow into free GPUs", appliers=_OBJECTS[:1], serves=True, resizes=True
     ),
     Action.GIVE_BACK: ActionSpec(
-        title="Give boards back",
+        title="Give GPUs back",
         appliers=_OBJECTS[:1],
         serves=True,
         resizes=True,

@@ -125,6 +125,16 @@ def test_progress_is_said_when_a_stage_begins_and_every_few_seconds() -> None:
     assert lines.doing == ""
 
 
+def test_what_a_later_cycle_compiles_is_no_progress_of_the_first_plan() -> None:
+    """The page would say for good that the first plan is being made."""
+    said: list[str] = []
+    lines = ProgressLines(said.append)
+    lines.end()
+    lines.compiled(20)
+    lines.at("plan", 1, 2)
+    assert (lines.doing, said) == ("", [])
+
+
 @pytest.mark.slow
 def test_the_feed_collects_all_the_time_and_plans_when_it_is_due(tmp_path: Path) -> None:
     """A cycle at once, new samples at every turn, a second cycle after six hours of its time."""

@@ -164,6 +164,6 @@ def test_a_job_keeps_its_reason_from_cycle_to_cycle(
             assert states == pytest.approx(row["idle"], abs=1e-6)
             assert bool(row["because"]) == (row["stays"] > 1e-6)
             assert not row["reason"] or row["reason"] == kept.get(job, row["reason"])
-        assert any(row["change"] == "Share boards" for row in rows.values())
+        assert any(row["change"] == "Share GPUs" for row in rows.values())
         reasons.append({job: (row["because"], row["change"]) for job, row in rows.items()})
     assert reasons[0] == reasons[1] == reasons[2]

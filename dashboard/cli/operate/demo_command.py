@@ -118,6 +118,7 @@ class ProgressLines:
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     doing: str = ""
+    _has_ended: bool = field(default=False, init=False)
     _began: float = field(init=False)
     _said_at: float = field(init=False)
     _seen: set[str] = field(default_factory=set, init=False)
@@ -135,10 +136,12 @@ class ProgressLines:
         self._tell("compile", f"function {count} compiled and kept for the next start")
 
     def end(self) -> None:
-        """Do nothing any more."""
-        self.doing = ""
+        """Say nothing any more: a later cycle may compile what the first did not need."""
+        self.doing, self._has_ended = "", True
 
     def _tell(self, stage: str, text: str) -> None:
+        if self._has_ended:
+            return
         now = self.clock()
         self.doing = f"{text}, {now - self._began:.0f} s so far"
         if stage not in self._seen or now - self._said_at >= _EVERY_SECONDS:

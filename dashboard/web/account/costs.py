@@ -158,13 +158,13 @@ if not empty_state():
         if len(view.month.charges):
             show(view)
         if not view.names and current_role() != "owner":
-            drawer("Boards to keep", "keep", show_capacity)
+            drawer("GPUs to keep", "keep", show_capacity)
         for line in view.month.unknown:
             st.markdown(f"* Unknown: {markdown(line)}")
         st.caption(
             f"Up to {view.book.at:%Y-%m-%d %H:%M} UTC, made once an hour; months and days of "
             f"{markdown(view.settings.report.timezone)}. A tenant is the "
-            f"{view.month.tenant_is.replace('-', ' ')} of a job (tenants.by). Idle is held and "
+            f"{view.month.tenant_is.replace('-', ' ')} of a job (tenants.by). Idle is allocated and "
             "not in use; free GPUs are charged to nobody. The same by command: `trimtab statement "
             "--budgets`."
         )

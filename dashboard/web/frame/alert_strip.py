@@ -108,7 +108,7 @@ def urgent_section() -> None:
     """List all that is urgent with what to do, on Admin; above it the alert of the address."""
     facts, alert = {fact.alert: fact for fact in urgent_now()}, st.query_params.get("alert", "")
     if facts or alert:
-        st.header("Urgent")
+        st.header("Alerts")
     if alert:
         _alert_card(alert, facts.get(alert))
     rows = [
@@ -117,7 +117,7 @@ def urgent_section() -> None:
             "finding": fact.finding or None,
             "what": fact.about,
             "why": fact.what,
-            "next_step": fact.next_step,
+            "next_step": fact.next_step.removeprefix("What to do: "),
             "since or expected": fact.at,
             "until": fact.until,
             "owner": fact.owner,

@@ -17,6 +17,7 @@ HEADINGS: Mapping[str, str] = {
     "gpu_index": "GPU",
     "gpu_model": "GPU model",
     "gpus": "GPUs",
+    "boards": "GPUs",
     "mig_profiles": "MIG instances",
     "jobs": "allocated to",
     "allocated_ratio": "allocated (%)",
@@ -74,6 +75,8 @@ HEADINGS: Mapping[str, str] = {
 }
 _PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
 _BARS = {"utilization_ratio", "memory_ratio"}
+_WIDTHS = {"limited by": 170}
+"""Pixels of columns of a few words, which Streamlit would cut."""
 _LARGE = 10_000
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
@@ -111,9 +114,9 @@ def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:
         form = "YYYY-MM-DD HH:mm:ss" if values.dt.second.any() else "YYYY-MM-DD HH:mm"
         return st.column_config.DatetimeColumn(f"{title} (UTC)", format=form, timezone="UTC")
     if name in _BARS:
-        return st.column_config.ProgressColumn(title, format="percent", width=120)
+        return st.column_config.ProgressColumn(title, format="percent", width=105)
     if name in _PERCENT:
         return st.column_config.NumberColumn(title, format="percent")
     if _is_large(values):
         return st.column_config.NumberColumn(title, format="localized")
-    return st.column_config.Column(title)
+    return st.column_config.Column(title, width=_WIDTHS.get(name))

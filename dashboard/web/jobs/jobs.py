@@ -1,5 +1,6 @@
 """Every job, sorted by waste: filtered, sorted and cut into pages by the store."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -15,13 +16,13 @@ from dashboard.resources.listings import running_since
 from dashboard.resources.queue_rows import queue_rows
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.idle_bar import plan_in_scope
-from dashboard.web.frame.address_filters import ALL, choose, choose_page, held
+from dashboard.web.frame.address_filters import ALL, choose, choose_page, held, pick
 from dashboard.web.frame.page import empty_state, finding, goes_to, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.queue_table import show_queue, show_quotas
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.job_pages import JobFilter, JobPage
+from data.facts.job_pages import JobFilter, JobPage, JobUse
 from data.records.slow_work import SlowCause, SlowWork
 from data.store.facts.job_sql import ORDERS
 from data.store.handles.tenant_reader import OwnedReader
@@ -109,10 +110,13 @@ def rows_of(page: JobPage, page_end: datetime) -> pd.DataFrame:
 
 
 def limit_of(slow: SlowWork | None) -> str:
-    """Return in two words what limits a job's speed, '' where nobody can tell."""
+    """Return in a few words what limits a job's speed, '' where nobody can tell."""
     if slow is None or slow.cause is SlowCause.UNKNOWN:
         return ""
-    return str(slow.cause) if slow.cause.is_slow else "GPU compute"
+    if not slow.cause.is_slow:
+        return "GPU compute"
+    lost = slow.lost_ratio
+    return f"{slow.cause}, {100 * lost.central:.0f} % of its time" if lost else str(slow.cause)
 
 
 def job_filter() -> JobFilter:
@@ -154,6 +158,39 @@ def ask(filters: JobFilter, *, most: int, order: str = "name", skipped: int = 0)
     )
 
 
+def show_slow(filters: JobFilter, answer: DeltaGenerator) -> None:
+    """Show the running jobs that are slow, the one that loses the largest share first."""
+    page = ask(filters, most=_EVERY)
+    causes = {entry.job_id: entry for entry in reader.slow_work() if entry.cause.is_slow}
+
+    def lost(used: JobUse) -> float:
+        ratio = causes[used.job.job_id].lost_ratio
+        return -1.0 if ratio is None else ratio.central
+
+    rows = sorted((used for used in page.rows if used.job.job_id in causes), key=lost, reverse=True)
+    with answer:
+        of = f"{len(rows):,} of {count_text(page.running, 'running job')}"
+        finding(f"{of} {'is' if len(rows) == 1 else 'are'} slow.")
+    if rows:
+        show_table(replace(page, rows=tuple(rows)), lambda: replace(page, rows=tuple(rows)))
+        st.caption("Of jobs whose GPUs tell what keeps them at work. A row opens the job.")
+
+
+def show_table(page: JobPage, every: Callable[[], JobPage]) -> None:
+    """Show a page of jobs; the files hold every one."""
+    table(
+        rows_of(page, newest())[_SHOWN],
+        "jobs",
+        headings={
+            "cost, 24 h": f"{world.settings.settings.energy.currency}, 24 h",
+            "configuration": "GPUs",
+        },
+        links={"job": "jobs?job=", "finding": "findings?finding="},
+        opens=goes_to("job", [{"job": used.job.job_id} for used in page.rows]),
+        every=lambda: rows_of(every(), newest()),
+    )
+
+
 def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     """Show the jobs that fit, the answer above their filters."""
     page_one = ask(filters, order=order, most=_PAGE)
@@ -171,17 +208,7 @@ def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     first = choose_page(page_one.found, _PAGE)
     page = ask(filters, order=order, most=_PAGE, skipped=first) if first else page_one
     if page.rows:
-        table(
-            rows_of(page, newest())[_SHOWN],
-            "jobs",
-            headings={
-                "cost, 24 h": f"{world.settings.settings.energy.currency}, 24 h",
-                "configuration": "GPUs",
-            },
-            links={"job": "jobs?job=", "finding": "findings?finding="},
-            opens=goes_to("job", [{"job": used.job.job_id} for used in page.rows]),
-            every=lambda: rows_of(ask(filters, order=order, most=_EVERY), newest()),
-        )
+        show_table(page, lambda: ask(filters, order=order, most=_EVERY))
         last = first + len(page.rows)
         st.caption(
             f"{first + 1:,}–{last:,} of {count_text(page_one.found, 'job')}. An empty cell is what "
@@ -197,12 +224,15 @@ if not empty_state():
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input("Search id, name or owner", key="q", bind="query-params")
         # An owner sees no jobs of others, so no places in line.
-        kinds = ["running", *([] if isinstance(reader, OwnedReader) else ["waiting"]), "ever seen"]
-        queue = choose("Show", kinds, "show") == "waiting"
-        # The queue has an order of its own.
-        order = next(iter(ORDERS)) if queue else choose("Largest first by", list(ORDERS), "order")
+        waiting = [] if isinstance(reader, OwnedReader) else ["waiting"]
+        show = pick("Show", ["running", *waiting, "slow", "ever seen"], "show")
+        # Those that wait and those that are slow have an order of their own.
+        is_ordered = show in ("running", "ever seen")
+        order = choose("Largest first by", list(ORDERS), "order") if is_ordered else ""
         filters = job_filter()
-    if queue:
+    if show == "slow":
+        show_slow(replace(filters, running=True), answer)
+    elif show == "waiting":
         fitting = replace(filters, fields=(*filters.fields, ("state", "pending")), running=False)
         ids = {used.job.job_id for used in ask(fitting, most=_EVERY).rows}
         show_queue([row for row in queue_rows(reader) if row.job_id in ids], answer)
