@@ -165,6 +165,6 @@ if not empty_state():
             f"Up to {view.book.at:%Y-%m-%d %H:%M} UTC, made once an hour; months and days of "
             f"{markdown(view.settings.report.timezone)}. A tenant is the "
             f"{view.month.tenant_is.replace('-', ' ')} of a job (tenants.by). Idle is allocated "
-            "and not in use; free GPUs are charged to nobody. The same by command: `trimtab statement "
-            "--budgets`."
+            "and not in use; free GPUs are charged to nobody. The same by command: `trimtab "
+            "statement --budgets`."
         )
