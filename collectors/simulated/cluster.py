@@ -9,8 +9,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from collectors.shared.collector import Source
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.simulated.holdings import Holding
+from collectors.simulated.holdings import Holding, SubmittedJob
 from collectors.simulated.layout import SimulatedDevice, Tenant, slices_of
 from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
@@ -40,6 +41,32 @@ class SimulatedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreeBoards:
+    """The whole boards of a node, and the keys of those that no job has or comes back to."""
+
+    node: str
+    gpu_model: str
+    boards: int
+    free: tuple[str, ...]
+
+
+class Phase(StrEnum):
+    """The phase of a submitted job."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """The content of the file: changes of jobs in their order, and the jobs submitted."""
+
+    changes: tuple[Holding, ...] = ()
+    orders: tuple[SubmittedJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
     """The file and the fleet that it belongs to. Every access holds the file's lock."""
 
@@ -49,8 +76,8 @@ class SimulatedCluster:
 
     def fleet(self) -> SimulatedFleet:
         """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
-        with self._locked() as changes:
-            return self._with(changes)
+        with self._locked() as state:
+            return self._with(state)
 
     def job(self, job_id: str, at: datetime) -> SimulatedJob | None:
         """Return a job that runs or was ended before its time, None when there is none.
@@ -94,10 +121,10 @@ class SimulatedCluster:
         Errors: StalePlanError when it does not run or has something else, ChangeRefusedError
         without room, UnexpectedAnswerError when the file cannot be read.
         """
-        with self._locked() as changes:
+        with self._locked() as state:
             # Asked under the lock: samples read before did not know of the change.
             now = _next_second(clock())
-            fleet = self._with(changes)
+            fleet = self._with(state)
             tenant = _tenant_of(fleet, job_id, now)
             if tenant is None:
                 raise StalePlanError(f"{job_id} does not run", "Run a new cycle.")
@@ -112,45 +139,102 @@ class SimulatedCluster:
                 places=_places_for(fleet, tenant, after, now),
                 cap_watts=after.power_cap_watts if after.gpu_count else None,
             )
-            self._write((*changes, self._until_its_run_ends(changes, tenant, change)))
+            until_then = self._until_its_run_ends(state, tenant, change)
+            self._write(replace(state, changes=(*state.changes, until_then)))
 
     def forget(self) -> None:
         """Undo the history too: the fleet is as it was before any change."""
         with self._locked():
-            self._write(())
+            self._write(ClusterState())
 
-    def _with(self, changes: tuple[Holding, ...]) -> SimulatedFleet:
-        return SimulatedFleet(seed=self.seed, nodes=self.nodes, changes=changes)
+    def free_boards(self, at: datetime) -> tuple[FreeBoards, ...]:
+        """Return the whole boards of every node that is not cut. Errors: UnexpectedAnswerError."""
+        return _free_boards(self.fleet(), _next_second(at))
 
-    def _until_its_run_ends(
-        self, changes: tuple[Holding, ...], tenant: Tenant, change: Holding
-    ) -> Holding:
+    def submit(
+        self, order: SubmittedJob, *, gpu_model: str, nodes: int, clock: Callable[[], datetime]
+    ) -> str:
+        """Start a job on boards of `nodes` nodes from the next second on, and give its id.
+
+        `order` names no boards: as many as its `places` are taken, the same number on each node,
+        and it lasts as long as its times are apart. A mark that is there already starts nothing.
+        Errors: ChangeRefusedError without room, UnexpectedAnswerError.
+        """
+        with self._locked() as state:
+            if job_id := _marked(self._with(state), order.mark):
+                return job_id
+            now, each = _next_second(clock()), len(order.places) // nodes
+            rooms = [
+                entry.free[:each]
+                for entry in _free_boards(self._with(state), now)
+                if entry.gpu_model == gpu_model and len(entry.free) >= each
+            ]
+            if len(rooms) < nodes:
+                raise ChangeRefusedError(
+                    f"the simulated cluster has {len(rooms)} of {nodes} nodes with {each} free "
+                    f"{gpu_model}, and keeps no queue",
+                    "Free boards first: reclaim what stands idle.",
+                )
+            places = tuple(key for room in rooms[:nodes] for key in room)
+            until = now + order.until - order.since
+            started = replace(order, places=places, since=now, until=until)
+            after = replace(state, orders=(*state.orders, started))
+            self._write(after)
+            return _marked(self._with(after), order.mark)
+
+    def marked(self, mark: str) -> str:
+        """Return the id of the submitted job of that mark, '' when there is none."""
+        return _marked(self.fleet(), mark)
+
+    def phase(self, job_id: str, at: datetime) -> Phase | None:
+        """Return the phase of a submitted job, None of any other. Errors: UnexpectedAnswerError."""
+        fleet, now = self.fleet(), int(at.timestamp())
+        for tenant in fleet.tenants:
+            if tenant.once and tenant.job_id(0) == job_id:
+                if now <= -tenant.offset_seconds:
+                    return Phase.WAITING
+                runs = fleet.runs(tenant, now - 1, now)
+                return Phase.RUNNING if runs else Phase.ENDED
+        return None
+
+    def _with(self, state: ClusterState) -> SimulatedFleet:
+        return SimulatedFleet(
+            seed=self.seed, nodes=self.nodes, changes=state.changes, orders=state.orders
+        )
+
+    def _until_its_run_ends(self, state: ClusterState, tenant: Tenant, change: Holding) -> Holding:
         """Return the change with its end: the next run of a training job is another job."""
         if not tenant.period_seconds:
             return change
-        settlement = self._with((*changes, change)).settlement
+        settlement = self._with(replace(state, changes=(*state.changes, change))).settlement
         work_time = settlement.own_time(tenant)
         now = change.since if work_time is None else int(work_time.at(np.array([change.since]))[0])
         period = (now + tenant.offset_seconds) // tenant.period_seconds + 1
-        end = period * tenant.period_seconds - tenant.offset_seconds
+        length = tenant.run_seconds if tenant.once else period * tenant.period_seconds
+        end = length - tenant.offset_seconds
         until = end if work_time is None else work_time.when(end)
         return Holding(**asdict(change) | {"until": max(until, change.since + 1)})
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[Holding, ...]]:
+    def _locked(self) -> Iterator[ClusterState]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock_path = self.path.with_name(f"{self.path.name}.lock")
         with open(lock_path, "a", opener=_PRIVATE) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self._read()
 
-    def _read(self) -> tuple[Holding, ...]:
+    def _read(self) -> ClusterState:
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             belongs = (document["seed"], document["nodes"]) == (self.seed, self.nodes)
-            changes = tuple(_holding(change) for change in document["changes"])
+            state = ClusterState(
+                changes=tuple(Holding(**_placed(change)) for change in document["changes"]),
+                orders=tuple(
+                    SubmittedJob(**_placed(order)) for order in document.get("orders", ())
+                ),
+            )
         except FileNotFoundError:
-            return ()
+            return ClusterState()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnexpectedAnswerError(
                 f"the simulated cluster's file {self.path} cannot be read: {error}",
@@ -162,13 +246,14 @@ class SimulatedCluster:
                 f"({document['nodes']} nodes, seed {document['seed']})",
                 "Remove it, or name another in simulated_fleet.state_file.",
             )
-        return changes
+        return state
 
-    def _write(self, changes: tuple[Holding, ...]) -> None:
+    def _write(self, state: ClusterState) -> None:
         document = {
             "seed": self.seed,
             "nodes": self.nodes,
-            "changes": [asdict(change) for change in changes],
+            "changes": [asdict(change) for change in state.changes],
+            "orders": [asdict(order) for order in state.orders],
         }
         # Written beside and moved, so that a killed writer leaves the old file.
         temporary = self.path.with_name(f"{self.path.name}.new")
@@ -211,8 +296,31 @@ def _next_second(at: datetime) -> int:
     return int(at.timestamp()) + 1
 
 
-def _holding(document: Mapping[str, Any]) -> Holding:
-    return Holding(**dict(document) | {"places": tuple(document["places"])})
+def _placed(document: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(document) | {"places": tuple(document["places"])}
+
+
+def _marked(fleet: SimulatedFleet, mark: str) -> str:
+    """Return the id of the submitted job of that mark, '' when there is none."""
+    first = len(fleet.tenants) - len(fleet.orders)
+    marks = [order.mark for order in fleet.orders]
+    return fleet.tenants[first + marks.index(mark)].job_id(0) if mark in marks else ""
+
+
+def _free_boards(fleet: SimulatedFleet, now: int) -> tuple[FreeBoards, ...]:
+    occupied, by_node = _occupied(fleet, None, now), dict[str, list[SimulatedDevice]]()
+    for device in _on_offer(fleet, now):
+        if not device.mig_instance:
+            by_node.setdefault(device.node, []).append(device)
+    return tuple(
+        FreeBoards(
+            node=node,
+            gpu_model=devices[0].gpu_model,
+            boards=len(devices),
+            free=tuple(device.key for device in devices if not _clashes(device, occupied)),
+        )
+        for node, devices in sorted(by_node.items())
+    )
 
 
 def _tenant_of(fleet: SimulatedFleet, job_id: str, now: int) -> Tenant | None:
@@ -264,11 +372,16 @@ def _places_for(
     return places
 
 
-def _occupied(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
+def _occupied(fleet: SimulatedFleet, tenant: Tenant | None, now: int) -> frozenset[str]:
     """Return the devices of others now, and those of their next runs."""
-    others = [entry for entry in fleet.tenants if entry.number != tenant.number]
+    others = [entry for entry in fleet.tenants if entry is not tenant]
     keys = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
-    coming = {device.key for other in others if other.period_seconds for device in other.devices}
+    coming = {
+        device.key
+        for other in others
+        if other.period_seconds and not other.once
+        for device in other.devices
+    }
     return frozenset(keys | coming)
 
 

@@ -21,7 +21,14 @@ import pandas as pd
 
 from collectors.readings.board_xids import shown_xids
 from collectors.shared.collector import Window
-from collectors.simulated.holdings import BUSIEST, Epoch, Holding, Settlement, capped_power
+from collectors.simulated.holdings import (
+    BUSIEST,
+    Epoch,
+    Holding,
+    Settlement,
+    SubmittedJob,
+    capped_power,
+)
 from collectors.simulated.layout import (
     POWER_WATTS,
     SimulatedDevice,
@@ -195,6 +202,7 @@ _EMPTY_MEMORY = 0.004
 class SimulatedFleet:
     """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
 
+    `orders` are the jobs that were submitted to it.
     With `slow_jobs` its training jobs are slow for known causes (`simulated_causes`). Every
     reading is a function of these and its time alone, so that any window gives the same.
     """
@@ -203,6 +211,7 @@ class SimulatedFleet:
     nodes: int
     changes: tuple[Holding, ...] = ()
     slow_jobs: bool = False
+    orders: tuple[SubmittedJob, ...] = ()
     devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
     services: tuple[SimulatedService, ...] = field(init=False, repr=False)
@@ -211,10 +220,21 @@ class SimulatedFleet:
     def __post_init__(self) -> None:
         devices = lay_out_devices(self.seed, self.nodes)
         tenants = settle_tenants(self.seed, devices)
+        board_of = {device.key: device for device in devices}
+        submitted = [
+            order.tenant(number, [board_of[key] for key in order.places])
+            for number, order in enumerate(self.orders, start=len(tenants))
+        ]
+        starts = [
+            Holding(tenant=tenant.number, since=order.since, until=order.until, places=order.places)
+            for tenant, order in zip(submitted, self.orders, strict=True)
+        ]
+        tenants = (*tenants, *submitted)
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "tenants", tenants)
         object.__setattr__(self, "services", simulated_services(tenants))
-        object.__setattr__(self, "settlement", Settlement(devices, tenants, self.changes))
+        settlement = Settlement(devices, tenants, (*starts, *self.changes))
+        object.__setattr__(self, "settlement", settlement)
 
     def _stream(self, device: SimulatedDevice) -> int:
         instance = int(device.mig_instance or 0)

@@ -16,12 +16,14 @@ import numpy.typing as npt
 from collectors.simulated.layout import POWER_WATTS, SimulatedDevice, Tenant, slices_of
 from collectors.simulated.signals import Times, Values, board_power
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
-from data.facts.jobs import WorkloadKind
+from data.facts.jobs import Platform, WorkloadKind
 
 BUSIEST = 0.98
 """Utilization that a service reaches when its GPUs are too small for it."""
 _FAR = 10**11
 """Seconds: earlier and later than any sample."""
+_SUBMITTED_LEVEL = 0.8
+"""Utilization of a submitted job at work; assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,39 @@ class Holding:
     until: int = _FAR
     places: tuple[str, ...]
     cap_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedJob:
+    """A training job that somebody submitted, on whole boards in [since, until), s since the epoch.
+
+    `memory_ratio` is the share of a board's memory that it needs; `mark` tells it from others.
+    """
+
+    name: str
+    team: str
+    places: tuple[str, ...]
+    since: int
+    until: int
+    memory_ratio: float
+    mark: str
+
+    def tenant(self, number: int, devices: Sequence[SimulatedDevice]) -> Tenant:
+        """Return the job as a tenant that runs once."""
+        return Tenant(
+            number=number,
+            name=self.name,
+            team=self.team,
+            platform=Platform.KUBERNETES,
+            kind=WorkloadKind.TRAINING,
+            devices=tuple(devices),
+            level=_SUBMITTED_LEVEL,
+            memory_ratio=self.memory_ratio,
+            period_seconds=_FAR,
+            run_seconds=self.until - self.since,
+            offset_seconds=-self.since,
+            once=True,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +225,7 @@ class Settlement:
 
 def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
     """Return the periods of one tenant: a later change replaces all that follows it."""
-    places = tuple(device.key for device in tenant.devices)
+    places = () if tenant.once else tuple(device.key for device in tenant.devices)
     settled = [Holding(tenant=tenant.number, since=-_FAR, places=places)]
     for change in changes:
         if change.tenant != tenant.number:

@@ -53,6 +53,7 @@ class Tenant:
     """A recurring job. Times in s; `level` is its utilization when it works, 0..1.
 
     `period_seconds` 0 means that it never stops; otherwise a run lasts `run_seconds` of a period.
+    One that runs `once` was submitted: it has no devices before and after its only run.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Tenant:
     run_seconds: int = 0
     offset_seconds: int = 0
     epoch_seconds: int = 3600
+    once: bool = False
 
     def job_id(self, run: int) -> str:
         """Return the job id of one run."""

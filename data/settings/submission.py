@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from data.facts.gpu_resources import WHOLE_GPU
 from data.settings.fields import Section, documented, documented_list, documented_path
 
-TARGETS = ("kubernetes", "slurm")
+TARGETS = ("kubernetes", "slurm", "simulated")
 KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
 _TAINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -18,7 +18,9 @@ class SubmitSettings(Section, name="submit"):
 
     enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
     target: str = documented(
-        "", "kubernetes or slurm; empty: the one that is configured", choices=("", *TARGETS)
+        "",
+        "kubernetes, slurm or simulated; empty: the one that is configured",
+        choices=("", *TARGETS),
     )
     kubeconfig: str = documented_path(
         "", "kubeconfig that may create jobs; empty: that of kubernetes.kubeconfig"

@@ -21,9 +21,11 @@ from dashboard.cli.operate.demo_command import (
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.cycle.run_cycle import CycleOutcome
 from dashboard.cycle.wiring import build_world
+from dashboard.submission.targets.choose_target import target_name
 from data.base.clock import PacedClock
 from data.settings.all_settings import Settings
 from data.settings.load import load_settings
+from data.settings.submission import SubmitSettings
 from data.store import open_store
 
 REAL = {
@@ -50,8 +52,10 @@ def test_nothing_outside_is_taken_from_the_settings(tmp_path: Path) -> None:
     """No source, no target, nobody to write to; the grid region is taken."""
     settings = settings_with(tmp_path, **REAL)
     plain = Settings()
-    for section in ("slurm", "kubernetes", "nvml", "submit", "report", "notify"):
+    for section in ("slurm", "kubernetes", "nvml", "report", "notify"):
         assert getattr(settings, section) == getattr(plain, section)
+    assert settings.submit == SubmitSettings(enabled=True)
+    assert target_name(settings) == "simulated"
     assert settings.prometheus.url == ""
     assert not settings.apply_kubernetes.enabled
     assert settings.changes_simulation

@@ -119,7 +119,7 @@ def _proposal(
             "the job names a file of its model", "Give its text as model_shape."
         )
     job = read_job(values, folder=Path(), model=model)
-    target = target_of(settings, target_name(settings, wish.target))
+    target = target_of(settings, target_name(settings, wish.target), clock=world.clock)
     return (
         proposal_now(job, target, world.reader, settings, by=who.person.name, now=world.clock()),
         target,

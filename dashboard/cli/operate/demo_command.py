@@ -25,6 +25,7 @@ from dashboard.cycle.context import Progress, World
 from dashboard.cycle.cycle_thread import CycleState, CycleThread
 from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle.wiring import build_world
+from dashboard.submission.submit.watch import watch_all
 from dashboard.web.server.port import require_free_port
 from data.base.clock import PacedClock, floor_to_slot, utc_now
 from data.base.compiled import compiling
@@ -36,6 +37,7 @@ from data.settings.all_settings import Settings
 from data.settings.fleet import PowerDomain, TenantShare
 from data.settings.load import LoadedSettings
 from data.settings.sources import PrometheusSettings
+from data.settings.submission import SubmitSettings
 from data.store import open_store
 
 STEP_SECONDS = 300
@@ -99,6 +101,7 @@ class Feed:
     def turn(self) -> None:
         """Collect what is new, or run a whole cycle. Errors: TrimtabError."""
         now = self.clock()
+        watch_all(self.world.store, self.world.settings, now=now)
         if self.due is not None and now < self.due:
             collect_and_keep(self.world, now)
             return
@@ -230,6 +233,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
         apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        submit=SubmitSettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )
     origins = {

@@ -52,7 +52,7 @@ def watch_all(
     targets: Callable[[str], SubmissionTarget] | None = None,
 ) -> tuple[SubmissionLook, ...]:
     """Look at every submission that is open; a cluster that does not answer is no error."""
-    give = targets or (lambda name: target_of(settings, name))
+    give = targets or (lambda name: target_of(settings, name, clock=lambda: now))
     looks = []
     for submission in store.reader.submissions():
         if not submission.state.is_open:

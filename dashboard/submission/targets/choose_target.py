@@ -1,8 +1,14 @@
 """Cluster that takes a job: the one asked for, else the one that is configured."""
 
+from collections.abc import Callable
+from datetime import datetime
+
+from collectors.simulated.cluster import cluster_of
 from dashboard.submission.targets.kubernetes_target import KubernetesTarget
+from dashboard.submission.targets.simulated_target import SimulatedTarget
 from dashboard.submission.targets.slurm_target import SlurmTarget
 from dashboard.submission.targets.target import SubmissionTarget
+from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
@@ -10,18 +16,24 @@ from data.settings.submission import TARGETS
 
 
 def target_name(settings: Settings, choice: str = "") -> str:
-    """Return kubernetes or slurm. Errors: ChangeRefusedError if neither or both could be meant."""
+    """Return the name of the target. Errors: ChangeRefusedError if none or several could be."""
     if choice or settings.submit.target:
         return choice or settings.submit.target
     configured = [
         name
         for name, there in zip(
-            TARGETS, (settings.kubernetes.enabled, bool(settings.slurm.mode)), strict=True
+            TARGETS,
+            (
+                settings.kubernetes.enabled,
+                bool(settings.slurm.mode),
+                settings.simulated_fleet.enabled and bool(settings.simulated_fleet.state_file),
+            ),
+            strict=True,
         )
         if there
     ]
     if len(configured) != 1:
-        what = "both Kubernetes and Slurm are" if configured else "neither Kubernetes nor Slurm is"
+        what = f"{' and '.join(configured)} are" if configured else "no cluster that takes jobs is"
         raise ChangeRefusedError(
             f"{what} configured, so it is not clear where to submit",
             "Give --target kubernetes or --target slurm, or set submit.target.",
@@ -29,9 +41,13 @@ def target_name(settings: Settings, choice: str = "") -> str:
     return configured[0]
 
 
-def target_of(settings: Settings, name: str) -> SubmissionTarget:
-    """Return the target of that name."""
+def target_of(
+    settings: Settings, name: str, *, clock: Callable[[], datetime] = utc_now
+) -> SubmissionTarget:
+    """Return the target of that name; the simulated cluster's time is `clock`'s."""
     catalogue = load_gpu_catalogue()
+    if name == "simulated":
+        return SimulatedTarget(cluster_of(settings.simulated_fleet), clock=clock)
     if name == "slurm":
         return SlurmTarget(settings.slurm, settings.submit, catalogue)
     return KubernetesTarget(settings.kubernetes, settings.submit, catalogue)

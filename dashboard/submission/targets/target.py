@@ -34,7 +34,7 @@ class SubmissionTarget(Protocol):
 
     @property
     def name(self) -> str:
-        """The word for it in settings: kubernetes or slurm."""
+        """The word for it in settings, as kubernetes."""
         ...
 
     def why_not(self) -> str:

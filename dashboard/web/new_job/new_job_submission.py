@@ -19,7 +19,6 @@ from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_name, target_of
 from dashboard.web.access.identity import acting, ask_name, current_world, remember_name, signed_in
 from dashboard.web.frame.page import table
-from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, NotSignedInError, TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.commands import Person
@@ -112,7 +111,7 @@ def _propose(job: JobFile, person: Person) -> None:
     world = current_world()
     settings = world.decision_service.settings()
     _require_submitter(person, settings.access)
-    target = target_of(settings, target_name(settings))
+    target = target_of(settings, target_name(settings), clock=world.clock)
     st.session_state[_PROPOSAL] = propose(
         job,
         target,
@@ -120,7 +119,7 @@ def _propose(job: JobFile, person: Person) -> None:
         peaks=world.store.reader.measured_peaks(family_of(job.training_job)),
         waiting=waiting_jobs(world.store.reader, load_gpu_catalogue()),
         by=person.name,
-        now=utc_now(),
+        now=world.clock(),
     )
 
 
@@ -134,8 +133,9 @@ def _send(proposal: SubmissionProposal, person: Person) -> None:
     world = current_world()
     settings = world.decision_service.settings()
     _require_submitter(person, settings.access)
-    target = target_of(settings, proposal.submission.target)
-    sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=utc_now())
+    target = target_of(settings, proposal.submission.target, clock=world.clock)
+    now = world.clock()
+    sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=now)
     remember_name(person.name)
     st.session_state[_SAID] = (True, f"Submitted {sent.submission_id} as {sent.latest.job_id}.")
 

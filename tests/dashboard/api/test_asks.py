@@ -140,7 +140,7 @@ def test_nothing_is_sent_while_submission_is_off(store: Store) -> None:
     on = Settings(access=PROXY, submit=SubmitSettings(enabled=True))
     with clients(store, PROXY, settings=on) as client:
         said = problem(client("ann").post("/api/v1/submissions", json=wish), 422)
-        assert "neither Kubernetes nor Slurm" in said["detail"]
+        assert "no cluster that takes jobs is configured" in said["detail"]
     assert store.reader.submissions() == ()
 
 
