@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from beds.stores import Stores
-from browser.bed import Visitor, running_server
+from browser.bed import Server, Visitor, running_server
 from browser.inbox import dialog, open_row
 from browser.test_applying import ApplyingServer, applying_server
 from factories import make_collected, make_samples
@@ -73,7 +73,7 @@ def biggest_idle(url: str) -> str:
 def test_the_biggest_idle_job_is_found_applied_and_verified(
     stores: Stores, filled_store: str, applying: ApplyingServer, visitor: Visitor, tmp_path: Path
 ) -> None:
-    """Eight presses at most: page, finding, target, apply, name, tick, confirm, savings."""
+    """Seven presses: page, finding, target, apply, name, tick, confirm. One more undoes it."""
     (tmp_path / "read").mkdir()
     with stores.copy_of(filled_store, tmp_path / "read") as url:
         chosen = biggest_idle(url)
@@ -93,9 +93,73 @@ def test_the_biggest_idle_job_is_found_applied_and_verified(
     asked.get_by_role("button", name=re.compile("^Confirm")).click()
     expect(panel.get_by_text("applied by Robin")).to_be_visible()
     assert len(applying.sent(chosen)) == 1
-    visitor.go("Account", "Savings")
-    expect(page.get_by_text("1 change is applied; none can be measured yet.")).to_be_visible()
+    assert person.presses <= 7
+    panel.get_by_role("button", name="Roll back").click()
+    expect(panel.get_by_text("rolled-back by Robin")).to_be_visible()
+    assert len(applying.sent(chosen)) == 2
     assert person.presses <= 8
+    visitor.go("Account", "Savings")
+    expect(page.get_by_text("none can be measured yet")).to_be_visible()
+
+
+def test_why_a_job_is_not_proposed_is_one_press_away(server: Server, visitor: Visitor) -> None:
+    """The page Jobs says of each job what is proposed, or why nothing is."""
+    person = Person(visitor)
+    visitor.open(server.base)
+    visitor.go("Jobs")
+    rows = visitor.page.locator(".st-key-jobs-rows table[role='grid'] tbody tr")
+    expect(rows.first).to_be_attached()
+    told = [str(text) for text in rows.evaluate_all("rows => rows.map(row => row.textContent)")]
+    assert any(re.search(r"TT-\d+", row) for row in told)
+    reasons = ("no change reaches the job", "none of its GPUs is forecast to be idle", "no smaller")
+    kept = [row for row in told if not re.search(r"TT-\d+", row)]
+    assert any(reason in row for reason in reasons for row in kept)
+    assert person.presses == 1
+
+
+def test_slow_jobs_and_their_causes_are_two_presses_away(server: Server, visitor: Visitor) -> None:
+    """The page Jobs, and those that are slow; how they are listed is tested by page."""
+    person = Person(visitor)
+    visitor.open(server.base)
+    visitor.go("Jobs")
+    visitor.page.get_by_role("radiogroup", name="Show").get_by_text("slow", exact=True).click()
+    expect(visitor.page.locator("h1")).to_have_text(
+        re.compile(r"\d+ of \d+ running jobs? (is|are) slow")
+    )
+    assert person.presses == 2
+
+
+def test_a_job_is_submitted_to_the_simulated_cluster(
+    stores: Stores, filled_store: str, own_port: int, visitor: Visitor, tmp_path: Path
+) -> None:
+    """Five presses: page, plans, name, preview, submit."""
+    with (
+        stores.copy_of(filled_store, tmp_path) as url,
+        running_server(
+            url,
+            tmp_path,
+            port=own_port,
+            TRIMTAB_SIMULATED_FLEET_ENABLED="true",
+            TRIMTAB_SIMULATED_FLEET_NODES="8",
+            TRIMTAB_SIMULATED_FLEET_STATE_FILE=str(tmp_path / "cluster.json"),
+            TRIMTAB_SUBMIT_ENABLED="true",
+            TRIMTAB_SERVE_CYCLE_MINUTES="600",
+        ) as server,
+    ):
+        person, page = Person(visitor), visitor.page
+        visitor.open(server.base)
+        visitor.go("New job")
+        page.get_by_role("button", name="Show the plans").click()
+        page.get_by_label("Your name").last.click()
+        page.keyboard.type("Robin")
+        page.keyboard.press("Tab")
+        visitor.settle()
+        page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_text('"gpu_model"')).to_be_visible()
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_text(re.compile(r"^Submitted \w+ as default/my-job"))).to_be_visible()
+        assert person.presses <= 6
+        page.goto("about:blank")  # before the server goes
 
 
 def test_the_cost_of_a_team_last_month_is_two_presses_away_from_every_page(

@@ -5,9 +5,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
-from factories import NOW, make_plan
+from beds.page_world import page_at, register_world
+from factories import NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.slow_work import JUDGING, simulated
@@ -124,3 +126,41 @@ def test_the_page_of_a_job_says_why_it_is_slow(
     shown = [*app.markdown, *app.warning, *app.info, *app.caption]
     text = "\n".join(element.value for element in shown).replace("\\", "")
     assert said in text
+
+
+def test_slow_jobs_are_listed_by_what_they_lose(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that loses the largest share first, one of unknown loss last, no busy one."""
+    lost = {"a/tenth": 0.1, "a/half": 0.5, "b/third": 0.3, "a/unknown": None, "a/busy": None}
+    jobs = tuple(make_job(job) for job in lost)
+    store.keep(make_collected(make_samples(minutes=60), jobs))
+    store.keep_cycle(
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
+        slow_work=tuple(
+            replace(
+                FOUND,
+                job_id=job,
+                cause=SlowCause.BUSY if job == "a/busy" else SlowCause.THROTTLED,
+                lost_ratio=share and Range(low=0.0, central=share, high=share, unit="share"),
+            )
+            for job, share in lost.items()
+        ),
+        plan=make_plan(), recommendations=(),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    register_world(store, Settings(), clock=lambda: NOW)
+    expected = {
+        "": ["a/half", "b/third", "a/tenth", "a/unknown"],
+        "a": ["a/half", "a/tenth", "a/unknown"],
+    }
+    for namespace, names in expected.items():
+        app = page_at("jobs", show="slow", **({"namespace": namespace} if namespace else {})).run()
+        assert not app.exception
+        headings = [entry.value for entry in (*app.title, *app.header, *app.markdown)]
+        assert any(
+            f"{len(names)} of {len(names) + 1} running jobs are slow" in text for text in headings
+        )
+        (rows,) = [entry.value for entry in app.dataframe]
+        assert [unquote(job.rpartition("=")[2]) for job in rows["job"]] == names
+        assert rows["limited by"].iloc[0] == "throttled, 50 % of its time"
