@@ -3,12 +3,13 @@
 Jobs that keep what they have now stay where they are. The others are placed into the room that is
 left (`planner.packing.placement`); when one finds none, jobs that may move join them. Then
 nodes that hold little are emptied where that pays for the moves (`node_search.py`), and empty nodes
-are off.
+are off. Where an exact program says who is where (`exact_nodes.py`), slices find their places.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from planner.nodes.node_runs import (
     pool_of_name,
     stretches,
 )
-from planner.nodes.node_search import searched
+from planner.nodes.node_search import node_arrays, searched
 from planner.packing.placement import PlacementNode, Run, place_on_nodes
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, move_cost
@@ -75,7 +76,7 @@ def place_plan(
     """
     runs = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(runs, mapping.slots.slots)
-    units = _units(problem, runs, boards, mapping.slots.slots)
+    units = _units(problem, runs, mapping.slots.slots)
     units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
@@ -83,29 +84,94 @@ def place_plan(
     return _answer(problem, runs, units, places, slices)
 
 
+def placed_as(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    paths: npt.NDArray[np.int16],
+    boards: Ints,
+) -> NodePlacement | None:
+    """Return the placement of a plan [J, H] with these boards [J, H, N] of its jobs on the nodes.
+
+    None where a node has too little room for it: slices may find no legal position there.
+    """
+    slots = mapping.slots.slots
+    runs = [
+        part
+        for run in stretches(problem, mapping, paths)
+        for part in _where_it_moves(run, boards[run.job])
+    ]
+    at = [_nonzero(boards[run.job, run.start]) for run in runs]
+    for early_first in (False, True):
+        cut, slices = _cut_boards(
+            runs, slots, [where[0][0] for where in at], early_first=early_first
+        )
+        uncut = _units(problem, runs, slots)
+        units = [
+            *uncut,
+            *(
+                replace(
+                    unit,
+                    pool=(pool := int(problem.pools.of_node[unit.pool])),
+                    pools=frozenset((pool,)),
+                    cpus=None,
+                    memory_mib=None,
+                )
+                for unit in _of_boards(cut, runs, slices)
+            ),
+        ]
+        places = {number: at[unit.stretch] for number, unit in enumerate(uncut)}
+        places |= {len(uncut) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
+        nodes = node_arrays(problem, units, places)
+        for number in slices:
+            run = runs[number]
+            need = milli_cpus(run.cpus or 0.0), memory_bytes(run.memory_mib or 0.0)
+            nodes.load[at[number][0][0], 1:, run.start : run.end] += np.array(need)[:, None]
+        if (nodes.load <= nodes.room[:, :, None]).all():
+            return _answer(problem, runs, units, places, slices)
+    return None
+
+
+def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
+    numbers = np.flatnonzero(boards)
+    return tuple(zip(numbers.tolist(), boards[numbers].tolist(), strict=True))
+
+
+def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
+    """Yield the parts of a stretch between changes of its boards [H, N] on the nodes."""
+    there = boards[run.start : run.end]
+    edges = np.flatnonzero((there[1:] != there[:-1]).any(axis=1)) + run.start + 1
+    for start, end in pairwise([run.start, *edges.tolist(), run.end]):
+        yield replace(run, start=start, end=end)
+
+
 def _cut_boards(
-    runs: Sequence[Stretch], slots: int
+    runs: Sequence[Stretch],
+    slots: int,
+    pools: Sequence[int] | None = None,
+    *,
+    early_first: bool = False,
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
-    """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
+    """Return the boards cut by MIG, and the board and position of every slice by its stretch.
+
+    Slices of one of the `pools` share boards, by default those of a pool of the plan.
+    """
     numbers = [number for number, stretch in enumerate(runs) if stretch.slice_ is not None]
     slices = [
         Slice(
-            pool=stretch.pool,
+            pool=stretch.pool if pools is None else pools[number],
             start=stretch.start,
             end=stretch.end,
             placement=stretch.slice_,
             board=f"{stretch.mig_board} {stretch.home[0][0]}" if stretch.mig_board else "",
         )
-        for stretch in (runs[number] for number in numbers)
+        for number, stretch in ((number, runs[number]) for number in numbers)
         if stretch.slice_ is not None
     ]
-    boards, places = pack_slices(slices, slots)
+    boards, places = pack_slices(slices, slots, early_first=early_first)
     return boards, dict(zip(numbers, places, strict=True))
 
 
-def _units(
-    problem: PlanningProblem, runs: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
-) -> list[Unit]:
+def _units(problem: PlanningProblem, runs: Sequence[Stretch], slots: int) -> list[Unit]:
     units, pool_of = [], pool_of_name(problem)
     for number, stretch in enumerate(runs):
         if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
@@ -405,16 +471,15 @@ def stays_of(
     """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
     by_job: dict[int, list[Stay]] = defaultdict(list)
-    before: dict[int, tuple[int, int, frozenset[str]]] = {}
+    before: dict[int, tuple[int, int, dict[str, int]]] = {}
     moves, cost = 0, 0.0
     for number, stretch in enumerate(runs):
         where = at.get(number, ())
-        names = frozenset(nodes[node].name for node, _count in where)
+        here = {nodes[node].name: count for node, count in where}
         if stretch.job not in before and stretch.start == 0:
             home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
-            homes = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[stretch.job] = (0, 0, homes)
-        last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
+            before[stretch.job] = (0, 0, dict(home.boards) if home else {})
+        last_end, last_option, there = before.get(stretch.job, (-1, -1, dict[str, int]()))
         # A power cap restarts nothing: a job that gets one elsewhere has moved.
         last, present = (
             (option.gpu_model, option.gpu_count, option.mig_profile)
@@ -422,11 +487,12 @@ def stays_of(
             for option in (problem.jobs[stretch.job].options[number].configuration,)
         )
         same = last_end == stretch.start and last == present
-        moved = bool(where) and same and bool(last_names) and not names <= last_names
+        grown = any(count > there.get(name, 0) for name, count in here.items())
+        moved = same and bool(there) and grown
         if moved:
             moves += 1
             cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
-        before[stretch.job] = (stretch.end, stretch.option, names)
+        before[stretch.job] = (stretch.end, stretch.option, here)
         board = slices.get(number)
         by_job[stretch.job] += [
             Stay(

@@ -52,7 +52,7 @@ def searched(
         return places
     movable = [units[number] for number in numbers]
     at = np.array([places[number][0][0] for number in numbers])
-    nodes = _nodes(problem, units, places)
+    nodes = node_arrays(problem, units, places)
     prices = NodePrices(
         per_board=node_cost_per_board(problem),
         boot=boot_per_board(problem),
@@ -118,7 +118,8 @@ def _move_cost(problem: PlanningProblem, runs: Sequence[Stretch], unit: Unit) ->
     return max(unit.move_cost - paid, _TRIFLE * unit.gpus * (unit.end - unit.start))
 
 
-def _nodes(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> NodeArrays:
+def node_arrays(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> NodeArrays:
+    """Return the nodes with the load of placed units [N, 3, H]: boards, milli-CPUs and bytes."""
     nodes = problem.facts.nodes
     load = np.zeros((len(nodes), 3, len(problem.slot_starts)))
     for number, where in places.items():
