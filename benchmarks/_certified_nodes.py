@@ -7,7 +7,7 @@ no rows.
 
 `cost_as_published` adds up what a plan says of itself: steps, stays and nodes that are on.
 
-Not in the model: power limits, guarantees, several schedulers or partitions, hosts' CPUs and memory.
+Not in the model: power limits, guarantees, several schedulers or partitions, CPUs and memory.
 """
 
 from collections.abc import Sequence
