@@ -42,8 +42,8 @@ MOVE_SECONDS = {
     Elasticity.RIGID: (_CHECKPOINT, _LOST, _START),
 }
 """What a move takes, low, central and high (docs/recommendations.md, "What a change costs")."""
-SECONDS = 60.0
-"""HiGHS may take so long for one problem."""
+SECONDS = 600.0
+"""HiGHS may take so long for one problem, on a busy machine too."""
 
 
 def exact_fleet(problem: PlanningProblem) -> ExactModel:

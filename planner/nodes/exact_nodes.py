@@ -26,9 +26,9 @@ from planner.slots.slot_problem import Floats, Indices, Path, SlotProblem, pinne
 from planner.solver.exact import JobColumns, columns_of_jobs, paths_of, states
 
 Ints = npt.NDArray[np.int64]
-_PLACES = 2_500
-"""Jobs in slots, configurations and nodes up to which a program takes 8 s of CPU time at most, as
-measured on full fleets of three models; most take less than one."""
+_PLACES = 1_500
+"""Jobs in slots, configurations and nodes up to which there is a program. Above 2,000 places one took
+3 to 9 s of CPU time; no clock ends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
