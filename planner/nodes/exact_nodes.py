@@ -27,8 +27,8 @@ from planner.solver.exact import JobColumns, columns_of_jobs, paths_of, states
 
 Ints = npt.NDArray[np.int64]
 _PLACES = 1_500
-"""Jobs in slots, configurations and nodes up to which there is a program. Above 2,000 places one took
-3 to 9 s of CPU time; no clock ends it."""
+"""Jobs in slots, configurations and nodes up to which there is a program, which no clock ends. Of
+2,000 and more some took 3 to 9 s of CPU time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
