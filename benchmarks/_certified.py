@@ -1,8 +1,12 @@
 """One plan against its proven optimum: bound <= optimum <= plan."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import nan
+from typing import TypeVar
 
+T = TypeVar("T")
 COMPARED = "compared"
 IMPOSSIBLE = "refused, and impossible"
 NO_PLACE = "a job without a place, named"
@@ -14,13 +18,18 @@ ROUNDED = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What became of one problem; `broken` is the promise that it broke, '' for none."""
+    """What became of one problem; `broken` is the promise that it broke, '' for none.
+
+    `seconds` of CPU time went into the plan, `exact_seconds` into the exact model.
+    """
 
     kind: str
     broken: str = ""
     cost: float = nan
     bound: float = nan
     optimum: float = nan
+    seconds: float = nan
+    exact_seconds: float = nan
 
     @property
     def distance(self) -> float:
@@ -41,3 +50,10 @@ class Judged:
         if self.cost < self.optimum - ROUNDED * scale:
             return replace(self, broken=f"plan {self.cost} below the optimum {self.optimum}")
         return self
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Return a result, and the CPU time in seconds that it took."""
+    started = time.process_time()
+    result = work()
+    return result, time.process_time() - started

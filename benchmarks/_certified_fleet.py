@@ -46,6 +46,8 @@ class FleetFeatures:
     protected: bool = False
     quotas: bool = False
     max_changes: int = 0
+    caps: bool = False
+    foreign: bool = False
 
 
 def draw(source: random.Random) -> FleetFeatures:
@@ -71,12 +73,18 @@ def draw(source: random.Random) -> FleetFeatures:
         protected=flag(0.3),
         quotas=flag(0.3),
         max_changes=source.choice((0, 0, 1, 2)),
+        caps=flag(),
     )
 
 
 def at_usual_price(features: FleetFeatures) -> FleetFeatures:
     """Return the fleet with nodes that cost what the settings assume."""
     return replace(features, base_watts=125.0, boot_minutes=10.0)
+
+
+def with_foreign_work(features: FleetFeatures) -> FleetFeatures:
+    """Return the fleet with maintenance and a node on which something runs that nobody explains."""
+    return replace(features, dips=True, foreign=True)
 
 
 def problem_of(features: FleetFeatures) -> PlanningProblem:
@@ -121,12 +129,20 @@ def problem_of(features: FleetFeatures) -> PlanningProblem:
         max_changes_per_day=features.max_changes,
         protected_jobs=jobs[-1].job_id if features.protected else "",
         pins=(pin,) if features.pins else (),
-        power_cap_ratios="",
+        power_cap_ratios="0.6,0.8" if features.caps else "",
         board_sharing="none",
     )
     drawn = [_demand(job, planning, rng) for job in jobs]
+    kept_on: frozenset[str] = frozenset()
+    if features.foreign:
+        busy = f"node-{features.seed % features.nodes}"
+        free = [at for at, board in enumerate(gpus) if board.node == busy and not board.job_id]
+        # Work without a name on a free board, or jobs that wait for the node.
+        for at in free[:1]:
+            gpus[at] = replace(gpus[at], unexplained_at=AS_OF)
+        kept_on = frozenset(() if free else (busy,))
     return make_problem(
-        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes)),
+        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes), kept_on=kept_on),
         jobs,
         pd.concat([history for history, _forecast in drawn]),
         [forecast for _history, forecast in drawn],
@@ -206,7 +222,10 @@ def _demand(
     size, slots = job.gpu_count, planning.horizon_slots
     level = 0.0 if rng.random() < 1 / 8 else rng.uniform(0.05, 1.0) * size
     path = level * rng.uniform(0.3, 1.0, slots)
-    memory, power = float(rng.integers(2, 60)) * 1000, 250.0 * size
+    memory = float(rng.integers(2, 60)) * 1000
+    # What draws near its limit may get a cap.
+    tdp = load_gpu_catalogue().get(job.gpu_model).tdp_watts
+    power = size * (0.85 * tdp if planning.power_cap_ratios else 250.0)
     history = pd.DataFrame(
         {
             "job_id": job.job_id,

@@ -3,12 +3,11 @@
 `exact_fleet` states what that page defines, sums and constraints alike, for HiGHS: jobs, options,
 nodes by name, boots, moves, quotas, maintenance, pins and the limit on changes. It takes from the
 product what an option costs in a slot and to enter, and nothing of the solver: no pools, no counts,
-no rows. Where the page leaves more freedom to a plan than the product takes (a job may be spread
-over any nodes, a slice may be anywhere on a node), so does the model.
+no rows.
 
 `cost_as_published` adds up what a plan says of itself: steps, stays and nodes that are on.
 
-Not in the model: power limits, guarantees, several schedulers or partitions, power caps.
+Not in the model: power limits, guarantees, several schedulers or partitions, CPUs and memory.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judged
+from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judged, timed
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
+from data.catalogue.gpu_catalogue import MigPlacement
+from data.facts.jobs import WorkloadKind
 from data.records.plans import Plan
 from data.settings.fleet import BORROW_PRICE
 from planner.costs.configurations import Option
@@ -41,8 +42,8 @@ MOVE_SECONDS = {
     Elasticity.RIGID: (_CHECKPOINT, _LOST, _START),
 }
 """What a move takes, low, central and high (docs/recommendations.md, "What a change costs")."""
-SECONDS = 60.0
-"""HiGHS may take so long for one problem."""
+SECONDS = 600.0
+"""HiGHS may take so long for one problem, on a busy machine too."""
 
 
 def exact_fleet(problem: PlanningProblem) -> ExactModel:
@@ -50,28 +51,65 @@ def exact_fleet(problem: PlanningProblem) -> ExactModel:
     program = Program()
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     on = _node_columns(program, problem)
-    in_use: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in nodes]
+    in_use: list[list[Columns]] = [[] for _ in nodes]
+    sliced: list[list[tuple[MigPlacement, Columns]]] = [[] for _ in nodes]
     tenants: dict[int, list[list[tuple[int, float]]]] = {}
     for column in range(len(problem.jobs)):
         chosen = _choices(program, problem, column)
-        placed = _places(program, problem, column, chosen)
+        placed, slices = _places(program, problem, column, chosen)
         for node, columns in placed.items():
-            for slot in range(slots):
-                in_use[node][slot].append(int(columns[slot]))
+            in_use[node].append(columns)
+        for node, placement, columns in slices:
+            sliced[node].append((placement, columns))
         owner = int(problem.tenants.of_job[column])
         used = tenants.setdefault(owner, [[] for _ in range(slots)])
         for slot in range(slots):
             for option, boards in enumerate(problem.boards[: chosen.shape[1], column]):
                 used[slot].append((int(chosen[slot, option]), float(boards)))
     for number, node in enumerate(nodes):
-        for slot in range(slots):
-            if in_use[number][slot]:
-                held = np.array([in_use[number][slot]])
-                room = _room_on(problem, node, slot)
-                program.rows_of([(held, 1.0), (on[number, slot].reshape(1, 1), -room)], -np.inf, 0)
+        if sliced[number]:
+            in_use[number].append(_cut_boards(program, problem, node, sliced[number]))
+        if in_use[number]:
+            held = np.stack(in_use[number], axis=1)
+            room = np.array([[_room_on(problem, node, slot)] for slot in range(slots)])
+            program.rows_of([(held, 1.0), (on[number][:, None], -room)], -np.inf, 0.0)
     if problem.tenants.limiting:
         _quota_rows(program, problem, tenants)
     return program.model()
+
+
+def _cut_boards(
+    program: Program,
+    problem: PlanningProblem,
+    node: FleetNode,
+    slices: Sequence[tuple[MigPlacement, Columns]],
+) -> Columns:
+    """Add the boards of a node that are cut [T]: room for all slices, and for each at its starts.
+
+    Whoever needs the first half of a board, or all of it, excludes others from there.
+    """
+    cut = program.add(np.zeros(len(problem.slot_starts)), float(node.gpus), whole=True)
+    memory = problem.catalogue.get(node.gpu_model).memory_slices
+    for first in range(memory):
+        for last in range(first, memory):
+            inside = [
+                (columns, _least_inside(placement, first, last)) for placement, columns in slices
+            ]
+            parts = [(columns, float(least)) for columns, least in inside if least]
+            if parts:
+                held = np.stack([columns for columns, _least in parts], axis=1)
+                least = np.array([[least for _columns, least in parts]])
+                terms = [(held, least), (cut[:, None], first - last - 1.0)]
+                program.rows_of(terms, -np.inf, 0.0)
+    return cut
+
+
+def _least_inside(placement: MigPlacement, first: int, last: int) -> int:
+    """Return the memory slices from first to last that an instance takes wherever it starts."""
+    return min(
+        max(0, min(last + 1, start + placement.memory_slices) - max(first, start))
+        for start in placement.starts
+    )
 
 
 def _room_on(problem: PlanningProblem, node: FleetNode, slot: int) -> float:
@@ -99,10 +137,26 @@ def _node_columns(program: Program, problem: PlanningProblem) -> Columns:
         terms = [on[:, slot], on[:, slot - 1], boots[:, slot]]
         columns = np.stack(terms, axis=1)
         program.rows_of([(columns, np.array([[1.0, -1.0, -1.0]]))], -np.inf, 0.0)
+    _shortest_off(program, on, rules.min_off_minutes / problem.planning.slot_minutes)
     always = [n for n, node in enumerate(problem.facts.nodes) if node.foreign or not node.observed]
     if always:
         program.rows_of([(on[always].reshape(-1, 1), 1.0)], 1.0, 1.0)
     return on
+
+
+def _shortest_off(program: Program, on: Columns, shortest: float) -> None:
+    """Forbid every time off that is too short, but for a node that is off in all slots."""
+    slots = on.shape[1]
+    for first in range(slots):
+        for end in range(first + 1, slots + 1):
+            if end - first >= min(shortest, slots):
+                continue
+            # Of a time off [first, end) one slot is on, or its neighbour before or after is off.
+            edges = [on[:, slot] for slot in (first - 1, end) if 0 <= slot < slots]
+            inside = [on[:, slot] for slot in range(first, end)]
+            factors = np.array([[1.0] * len(inside) + [-1.0] * len(edges)])
+            columns = np.stack([*inside, *edges], axis=1)
+            program.rows_of([(columns, factors)], 1.0 - len(edges), np.inf)
 
 
 def _choices(program: Program, problem: PlanningProblem, column: int) -> Columns:
@@ -117,16 +171,19 @@ def _choices(program: Program, problem: PlanningProblem, column: int) -> Columns
         program.rows_of([(chosen[~allowed][:, None], 1.0)], 0.0, 0.0)
     if job.pinned is not None:
         program.rows_of([(chosen[:, [job.pinned]], 1.0)], 1.0, 1.0)
-    enter = np.repeat(problem.enter_cost[None, :options, column], slots, axis=0)
+    enter, leave = (np.repeat(part[None], slots, axis=0) for part in _change_costs(problem, column))
     entered = program.add(enter, 1.0, whole=True)
+    left = program.add(leave, 1.0, whole=True)
     present = (np.arange(options) == 0).astype(np.float64)
     for slot in range(slots):
         now, into = chosen[slot][:, None], entered[slot][:, None]
         if slot:
-            program.rows_of(
-                [(now, 1.0), (chosen[slot - 1][:, None], -1.0), (into, -1.0)], -np.inf, 0
-            )
+            before = chosen[slot - 1][:, None]
+            program.rows_of([(now, 1.0), (before, -1.0), (into, -1.0)], -np.inf, 0)
+            out = left[slot][:, None]
+            program.rows_of([(before, 1.0), (now, -1.0), (out, -1.0)], -np.inf, 0)
         else:
+            # Whoever leaves what it has now pays on entering.
             program.rows_of([(now, 1.0), (into, -1.0)], -np.inf, present)
     window = 1440 // problem.planning.slot_minutes
     limit = problem.planning.max_changes_per_day
@@ -135,10 +192,33 @@ def _choices(program: Program, problem: PlanningProblem, column: int) -> Columns
     return chosen
 
 
+def _change_costs(problem: PlanningProblem, column: int) -> tuple[Floats, Floats]:
+    """Return the costs of entering and of leaving each option of a job [C].
+
+    Caps on the present boards cost a hundredth of an hour's rent, back as well; whoever comes back
+    to these boards pays for it on leaving the others.
+    """
+    job = problem.jobs[column]
+    options = len(job.options)
+    enter, leave = problem.enter_cost[:options, column].copy(), np.zeros(options)
+    home = np.array([_same_boards(job.options[0], option) for option in job.options])
+    if home.sum() > 1 and not enter[home][1:].any():
+        model = problem.catalogue.find(job.options[0].configuration.gpu_model)
+        leave[~home] = enter[0]
+        enter[home] = 0.01 * job.options[0].boards * (model.price_per_hour if model else 0.0)
+    return enter, leave
+
+
+def _same_boards(one: Option, other: Option) -> bool:
+    """Return whether options differ in their power cap alone, if at all."""
+    cap = one.configuration.power_cap_watts
+    return replace(other.configuration, power_cap_watts=cap) == one.configuration
+
+
 def _places(
     program: Program, problem: PlanningProblem, column: int, chosen: Columns
-) -> dict[int, Columns]:
-    """Add the boards of a job on each node that it may be on, by node [T], and its moves."""
+) -> tuple[dict[int, Columns], list[tuple[int, MigPlacement, Columns]]]:
+    """Add a job's whole boards by node [T], its slices by node and profile, and its moves."""
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     job_id = problem.jobs[column].demand.job.job_id
     home = dict(problem.facts.homes[job_id].boards)
@@ -154,33 +234,94 @@ def _places(
         if node.gpu_model not in models or (elsewhere and (stays or not node.open)):
             continue
         room = float(node.usable if node.open else home[node.name])
-        placed[number] = program.add(np.zeros(slots), room, whole=False)
+        placed[number] = program.add(np.zeros(slots), room, whole=True)
         used[number] = program.add(np.zeros(slots), 1.0, whole=True)
         pair = np.stack([placed[number], used[number]], axis=1)
         program.rows_of([(pair, np.array([[1.0, -room]]))], -np.inf, 0.0)
-    for slot in range(slots):
-        for model in sorted({*model_of} - {-1}):
-            of_model = [option for option in options if model_of[option] == model]
-            room = np.array([[_room_of(problem, column, option) for option in of_model]])
-            terms = [(chosen[slot, of_model][None, :], room)]
-            own = [n for n in placed if nodes[n].gpu_model == problem.gpu_models[model]]
-            if own:
-                columns = np.array([[int(placed[n][slot]) for n in own]])
-                terms.append((columns, np.array([[-1.0]])))
-            program.rows_of(terms, 0.0, 0.0)
-    _moves(program, problem, column, chosen, used)
-    return placed
+    slices = _slices(program, problem, column, chosen, used)
+    for model in sorted({*model_of} - {-1}):
+        whole = [
+            option
+            for option in options
+            if model_of[option] == model and _placement_of(problem, column, option) is None
+        ]
+        boards = problem.boards[whole, column][None, :]
+        terms = [(chosen[:, whole], boards)]
+        own = [n for n in placed if nodes[n].gpu_model == problem.gpu_models[model]]
+        if own:
+            terms.append((np.stack([placed[n] for n in own], axis=1), -1.0))
+        program.rows_of(terms, 0.0, 0.0)
+    for number, columns in used.items():
+        here = [placed[number], *(part for node, _placement, part in slices if node == number)]
+        held = np.stack(here, axis=1)
+        program.rows_of([(columns[:, None], 1.0), (held, -1.0)], -np.inf, 0.0)
+    _together(program, problem, column, chosen, used)
+    _moves(program, problem, column, chosen, placed, slices)
+    return placed, slices
 
 
-def _room_of(problem: PlanningProblem, column: int, option: int) -> float:
-    """Return the room of an option on boards: of a slice its memory slices, of eight or four."""
+def _slices(
+    program: Program,
+    problem: PlanningProblem,
+    column: int,
+    chosen: Columns,
+    used: dict[int, Columns],
+) -> list[tuple[int, MigPlacement, Columns]]:
+    """Add a job's slices by node and profile [T]: a slice is on one node that the job uses."""
+    nodes, slots = problem.facts.nodes, len(problem.slot_starts)
+    slices = []
+    for option in range(chosen.shape[1]):
+        placement = _placement_of(problem, column, option)
+        model = problem.jobs[column].options[option].configuration.gpu_model
+        own = [number for number in used if nodes[number].gpu_model == model]
+        if placement is None or not own:
+            continue
+        columns = program.add(np.zeros((slots, len(own))), 1.0, whole=True)
+        program.rows_of([(chosen[:, [option]], 1.0), (columns, -1.0)], 0.0, 0.0)
+        for position, number in enumerate(own):
+            slices.append((number, placement, columns[:, position]))
+            pair = np.stack([columns[:, position], used[number]], axis=1)
+            program.rows_of([(pair, np.array([[1.0, -1.0]]))], -np.inf, 0.0)
+    return slices
+
+
+def _together(
+    program: Program,
+    problem: PlanningProblem,
+    column: int,
+    chosen: Columns,
+    used: dict[int, Columns],
+) -> None:
+    """Keep a job on one node: slices, and training that fits one; replicas may be apart."""
+    job = problem.jobs[column]
+    largest: dict[str, float] = {}
+    for node in problem.facts.nodes:
+        largest[node.gpu_model] = max(largest.get(node.gpu_model, 0.0), float(node.gpus))
+    apart = []
+    for entry in job.options:
+        wide = entry.boards > largest.get(entry.configuration.gpu_model, 0.0)
+        serves = job.demand.job.kind is WorkloadKind.INFERENCE
+        apart.append(not entry.configuration.mig_profile and (wide or serves))
+    if used and not all(apart):
+        on = np.stack([*used.values()], axis=1)
+        free = chosen[:, np.flatnonzero(apart)]
+        program.rows_of([(on, 1.0), (free, 1.0 - len(used))], -np.inf, 1.0)
+    held = sum(dict(problem.facts.homes[job.demand.job.job_id].boards).values())
+    grown = np.flatnonzero([entry.boards > held for entry in job.options])
+    for number, columns in used.items():
+        closed = not problem.facts.nodes[number].open
+        if closed and len(grown) and job.demand.job.kind is WorkloadKind.TRAINING:
+            # It begins anew, and a closed node takes nobody.
+            terms = [(columns[:, None], 1.0), (chosen[:, grown], 1.0)]
+            program.rows_of(terms, -np.inf, 1.0)
+
+
+def _placement_of(problem: PlanningProblem, column: int, option: int) -> MigPlacement | None:
+    """Return the memory slices and legal starts of an option, None of whole boards."""
     configuration = problem.jobs[column].options[option].configuration
     model = problem.catalogue.find(configuration.gpu_model)
     profile = model.mig_profile(configuration.mig_profile) if model else None
-    placement = model.mig_placement(profile) if model and profile else None
-    if model is None or placement is None:
-        return float(problem.boards[option, column])
-    return placement.memory_slices / model.memory_slices
+    return model.mig_placement(profile) if model and profile else None
 
 
 def _moves(
@@ -188,26 +329,38 @@ def _moves(
     problem: PlanningProblem,
     column: int,
     chosen: Columns,
-    used: dict[int, Columns],
+    placed: dict[int, Columns],
+    slices: Sequence[tuple[int, MigPlacement, Columns]],
 ) -> None:
-    """Add a restart for whoever takes up a node and changes nothing else."""
+    """Add a restart for whoever has more on a node than before, and the same boards in all.
+
+    A power cap restarts nothing, so that whoever gets one elsewhere has moved.
+    """
     nodes, slots = problem.facts.nodes, len(problem.slot_starts)
     job = problem.jobs[column]
     home = dict(problem.facts.homes[job.demand.job.job_id].boards)
-    for option in range(chosen.shape[1]):
-        model = problem.catalogue.find(job.options[option].configuration.gpu_model)
-        if model is None or model.price_per_hour * job.options[option].boards <= 0:
+    for first, option in enumerate(job.options):
+        alike = [n for n, other in enumerate(job.options) if _same_boards(option, other)]
+        model = problem.catalogue.find(option.configuration.gpu_model)
+        if alike[0] < first or model is None or model.price_per_hour * option.boards <= 0:
             continue
-        price = _move_price(problem, column, job.options[option])
-        moved = program.add(np.full(slots, price), 1.0, whole=True)
+        moved = program.add(np.full(slots, _move_price(problem, column, option)), 1.0, whole=True)
+        placement = _placement_of(problem, column, first)
+        held = [*placed.items()]
+        if placement is not None:
+            held = [(node, part) for node, kind, part in slices if kind == placement]
         for slot in range(slots):
-            for number, columns in used.items():
-                terms = [(chosen[slot, option], 1.0), (columns[slot], 1.0), (moved[slot], -1.0)]
-                known = 2.0
+            for number, columns in held:
+                here = nodes[number]
+                room = 1.0 if placement else float(max(here.usable, home.get(here.name, 0)))
+                terms = [(columns[slot], 1.0), (moved[slot], -room)]
+                terms += [(chosen[slot, other], room) for other in alike]
+                known = 2 * room
                 if slot:
-                    terms += [(chosen[slot - 1, option], 1.0), (columns[slot - 1], -1.0)]
-                elif option == 0:
-                    known = 1.0 + float(nodes[number].name in home)
+                    terms += [(chosen[slot - 1, other], room) for other in alike]
+                    terms.append((columns[slot - 1], -1.0))
+                elif first == 0:
+                    known = room + home.get(here.name, 0)
                 else:
                     continue
                 numbers = np.array([[int(at) for at, _factor in terms]])
@@ -250,13 +403,14 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
     boards_of: dict[int, Floats] = {}
     for column, (job, planned) in enumerate(zip(problem.jobs, plan.jobs, strict=True)):
         before = 0
+        enter, leave = _change_costs(problem, column)
         held = boards_of.setdefault(
             int(problem.tenants.of_job[column]), np.zeros(len(problem.slot_starts))
         )
         for slot, step in enumerate(planned.steps):
             now = _option_of(problem, column, slot, before, job.options, step)
             total += float(problem.slot_cost[slot, now, column])
-            total += float(problem.enter_cost[now, column]) if now != before else 0.0
+            total += float(leave[before] + enter[now]) if now != before else 0.0
             held[slot] += float(problem.boards[now, column])
             before = now
         for start in {stay.start for stay in planned.stays if stay.moved}:
@@ -326,17 +480,25 @@ def overfull(problem: PlanningProblem, plan: Plan) -> str:
 def judged(features: FleetFeatures) -> Judged:
     """Return what the plan of this fleet gets wrong: bound <= optimum <= plan, and its record."""
     problem = problem_of(features)
-    exact = solve_with_highs(exact_fleet(problem), SECONDS)
+    exact, exact_seconds = timed(lambda: solve_with_highs(exact_fleet(problem), SECONDS))
     try:
-        plan = build_plan(problem, budget_seconds=np.inf, created_at=AS_OF)
+        plan, seconds = timed(lambda: build_plan(problem, budget_seconds=np.inf, created_at=AS_OF))
     except ImpossibleProblemError as error:
         broken = f"{error}, and yet {exact.cost} is possible" if exact.status == "optimal" else ""
         return Judged(kind=IMPOSSIBLE, broken=broken)
     if any("no node of" in text or "GPUs missing" in text for text in plan.violations):
-        return Judged(kind=NO_PLACE)
+        possible = f"{plan.violations}, and yet {exact.cost} is possible"
+        return Judged(kind=NO_PLACE, broken=possible if exact.status == "optimal" else "")
     if exact.status != "optimal":
         return Judged(kind=COMPARED, broken=f"the oracle ended {exact.status}")
-    found = Judged(kind=COMPARED, cost=plan.cost, bound=plan.lower_bound, optimum=exact.cost)
+    found = Judged(
+        kind=COMPARED,
+        cost=plan.cost,
+        bound=plan.lower_bound,
+        optimum=exact.cost,
+        seconds=seconds,
+        exact_seconds=exact_seconds,
+    )
     published = cost_as_published(problem, plan)
     if abs(published - plan.cost) > ROUNDED * max(1.0, abs(plan.cost)):
         return replace(found, broken=f"stated cost {plan.cost}, its record costs {published}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks._certified import COMPARED, EXACT, IMPOSSIBLE, Judged
+from benchmarks._certified import COMPARED, EXACT, IMPOSSIBLE, Judged, timed
 from benchmarks.exact_plan import exact_model, solve_with_highs, true_cost
 from benchmarks.plan_instances import make_instance
 from data.base.errors import ImpossibleProblemError
@@ -123,13 +123,20 @@ def judged(features: SlotFeatures) -> Judged:
     """Return what a plan of this problem gets wrong: bound <= optimum <= plan."""
     problem = problem_of(features)
     try:
-        plan = solve(problem, budget_seconds=np.inf, effort=EFFORT)
+        plan, seconds = timed(lambda: solve(problem, budget_seconds=np.inf, effort=EFFORT))
     except ImpossibleProblemError:
         return Judged(kind=IMPOSSIBLE)
-    exact = solve_with_highs(exact_model(problem), 60.0)
+    exact, exact_seconds = timed(lambda: solve_with_highs(exact_model(problem), 60.0))
     if exact.status != "optimal":
         return Judged(kind=COMPARED, broken=f"the oracle ended {exact.status}")
-    found = Judged(kind=COMPARED, cost=plan.cost, bound=plan.lower_bound, optimum=exact.cost)
+    found = Judged(
+        kind=COMPARED,
+        cost=plan.cost,
+        bound=plan.lower_bound,
+        optimum=exact.cost,
+        seconds=seconds,
+        exact_seconds=exact_seconds,
+    )
     cost = true_cost(problem, plan.paths)
     if abs(cost - plan.cost) > EXACT * max(1.0, abs(cost)):
         return replace(found, broken=f"stated cost {plan.cost}, the paths cost {cost}")

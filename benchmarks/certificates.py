@@ -24,6 +24,8 @@ from planner.solver.warm_up import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "certificates.md"
 SEED = 20261123
+OPTIMAL = 1e-4
+"""Share of the cost up to which a plan counts as optimal: single precision."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,15 +35,20 @@ def campaign(
     count: int,
     seed: int,
 ) -> tuple[list[Judged], list[str]]:
-    """Return what became of every problem, and a line for each that broke a promise."""
-    found, broken = [], []
+    """Return what became of every problem, and a line for each broken promise and miss."""
+    found, lines = [], []
     for number in range(count):
         key = f"{name}:{seed}:{number}"
         judged = judge(random.Random(key))  # noqa: S311 a draw, no secret
         found.append(judged)
         if judged.broken:
-            broken.append(f"* `{key}`: {judged.broken}")
-    return found, broken
+            lines.append(f"* `{key}`: {judged.broken}")
+        elif judged.distance >= OPTIMAL:
+            lines.append(
+                f"* `{key}`: {100 * judged.distance:.2f} % above the optimum, "
+                f"certified {100 * judged.gap:.2f} %"
+            )
+    return found, lines
 
 
 def row(name: str, found: Sequence[Judged]) -> str:
@@ -51,13 +58,15 @@ def row(name: str, found: Sequence[Judged]) -> str:
     above = np.array([judged.distance for judged in compared])
     gaps = np.array([judged.gap for judged in compared])
     others = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != COMPARED)
-    shown = _percents(above.clip(0.0), (0.5, 0.9, 0.99))
-    certified = _percents(gaps, (0.5, 0.9))
-    best = 100 * float((above < 1e-4).mean())
+    shown = _percents(above.clip(0.0), (0.9, 0.99, 1.0))
+    certified = _percents(gaps, (0.9, 1.0))
+    best = 100 * float((above < OPTIMAL).mean())
+    taken = [np.mean([judged.seconds for judged in compared])]
+    taken.append(np.mean([judged.exact_seconds for judged in compared]))
     wrong = sum(bool(judged.broken) for judged in found)
     return (
         f"| {name} | {len(found):,} | **{wrong}** | {kinds[COMPARED]:,} | {others or '-'} "
-        f"| {best:.0f} % | {shown} | {certified} |"
+        f"| {best:.1f} % | {shown} | {certified} | {taken[0]:.3f} / {taken[1]:.3f} |"
     )
 
 
@@ -71,25 +80,27 @@ def report(count: int, seed: int) -> Iterator[str]:
     yield (
         f"`python -m benchmarks.certificates --problems {count} --seed {seed}`. A promise is "
         "broken by a bound above the optimum, a plan below it, a cost that is not that of the "
-        "plan's own record, a node with more than its boards, and a refusal of what is possible."
+        "plan's own record, a node with more than its boards, and a job without a place, or a "
+        "refusal, where the exact model has a plan. Misses come one by one below the table."
     )
     yield (
         "| problems | drawn | broken | compared | not compared | optimal | plan above the optimum, "
-        "% (p50 / p90 / p99) | certified gap, % (p50 / p90) |"
+        "% (p90 / p99 / worst) | certified gap, % (p90 / worst) | CPU s, plan / HiGHS alone |"
     )
-    yield "|---|---:|---:|---:|---|---:|---:|---:|"
+    yield "|---|---:|---:|---:|---|---:|---:|---:|---:|"
     started = time.process_time()
-    broken: list[str] = []
+    misses: list[str] = []
     for name, judge in (
         ("in counts", lambda source: _certified_slots.judged(_certified_slots.draw(source))),
         ("on nodes", lambda source: _certified_nodes.judged(_certified_fleet.draw(source))),
         ("on nodes of usual price", _usual),
+        ("on nodes, one with work that nobody explains", _foreign),
     ):
         found, lines = campaign(name, judge, count, seed)
-        broken += lines
+        misses += lines
         yield row(name, found)
     yield ""
-    yield from broken
+    yield from misses
     yield (
         "Nodes of usual price draw 125 W a board beside the GPUs; the others up to 20 kW, so that "
         f"nodes decide. {time.process_time() - started:.0f} CPU s."
@@ -99,6 +110,11 @@ def report(count: int, seed: int) -> Iterator[str]:
 def _usual(source: random.Random) -> Judged:
     features = _certified_fleet.draw(source)
     return _certified_nodes.judged(_certified_fleet.at_usual_price(features))
+
+
+def _foreign(source: random.Random) -> Judged:
+    features = _certified_fleet.draw(source)
+    return _certified_nodes.judged(_certified_fleet.with_foreign_work(features))
 
 
 def main() -> None:

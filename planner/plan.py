@@ -8,7 +8,7 @@ Today's allocation is a plan, so there is always one, and none costs more than t
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -19,8 +19,9 @@ from data.base.errors import ImpossibleProblemError
 from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.fleet.tenants import lending
+from planner.nodes.exact_nodes import can_be_exact, exact_on_nodes
 from planner.nodes.node_hours import spanning_cost
-from planner.nodes.node_plan import NodePlacement, place_plan
+from planner.nodes.node_plan import NodePlacement, place_plan, placed_as
 from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
 from planner.nodes.rolling_plan import (
@@ -38,9 +39,10 @@ from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
+from planner.slots.exact_program import CLOSE, PROVED
 from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
-from planner.solver.bounds import Bound, checked_bound
+from planner.solver.bounds import BY_MODEL, Bound, better, checked_bound
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
@@ -48,6 +50,8 @@ from planner.solver.warm_up import warm_up
 Path = npt.NDArray[np.int16]
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
+_FEW_STEPS = Effort(price_steps=1, dive_chunks=0, moves=0, label_room=0, exact=False)
+"""Before an exact program: a plan that it has to beat, and prices to start the next plan from."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 """Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
@@ -69,6 +73,28 @@ class _Found:
     def order(self) -> tuple[int, float]:
         """Sort key: what finds no room at all counts before cost."""
         return len(self.placed.failed), self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """The outcome of one effort: a plan on nodes, a bound, the counts and their start."""
+
+    best: _Found
+    bound: Bound
+    solved: SolvedPlan
+    start: Rolling | None
+    cost_of_now: float
+
+    @property
+    def frozen_slots(self) -> int:
+        """The first slots that it had to leave as the last plan said."""
+        return 0 if self.start is None else self.start.frozen_slots
+
+    @property
+    def proved(self) -> bool:
+        """Whether no other search would find better."""
+        gap = self.best.cost - self.bound.value
+        return not self.best.placed.failed and gap <= PROVED * max(1.0, abs(self.best.cost))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,46 +142,86 @@ def build_plan(
     clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
-    try:
-        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
-    except ImpossibleProblemError:
-        if not any(node.away for node in problem.facts.nodes):
-            raise
-        mapping = mapping.ignoring_maintenance()
-        start = rolling(problem, mapping, last, reconsidered, keeps_first=keeps_first)
-        solved, start = _solved(problem, mapping, start, clock, solver)
+    small = clock.share(1.0) > 0 and can_be_exact(problem, mapping.slots)
+    searches: list[_Search] = []
+    for effort in (_FEW_STEPS, _effort(problem)) if small else (_effort(problem),):
+        search = partial(_search, problem, clock=clock, solver=solver, effort=effort, small=small)
+        roll = partial(rolling, problem, last=last, reconsidered=reconsidered)
+        try:
+            start = roll(mapping, keeps_first=keeps_first)
+            searches.append(search(mapping, start))
+        except ImpossibleProblemError:
+            if not any(node.away for node in problem.facts.nodes):
+                raise
+            mapping = mapping.ignoring_maintenance()
+            start = roll(mapping, keeps_first=keeps_first)
+            searches = [search(mapping, start)]
+        if searches[-1].proved:
+            break
     show(2, 3)
-    today = _today(problem, mapping, clock)
-    best = _on_nodes(problem, mapping, solved, start, clock)
-    if today is not None and (best.placed.failed or today.cost < best.cost):
-        best = today
+    last_search = searches[-1]
+    # A bound of plans that keep frozen slots is none of others.
+    alike = [entry for entry in searches if entry.frozen_slots == last_search.frozen_slots]
+    best = min((entry.best for entry in alike), key=lambda entry: entry.order)
+    bound = max((entry.bound for entry in alike), key=lambda entry: entry.value)
+    solved, start = last_search.solved, last_search.start
     show(3, 3)
-    cost_of_now = solved.cost_of_now if today is None else today.cost
+    cost_of_now = last_search.cost_of_now
     # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
     alone = autoscaled_slots(problem, mapping, best.paths)
     sizes = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
     scaled = np.where(alone, best.paths, sizes)
     cost_of_now -= cost_of_jobs(mapping.slots, sizes) - cost_of_jobs(mapping.slots, scaled)
     figures = (max(best.cost, cost_of_now), clock.seconds())
-    return _plan(problem, mapping, best, alone, solved, start, figures, created_at)
+    return _plan(problem, mapping, best, alone, solved, bound, start, figures, created_at)
 
 
-def _effort(problem: PlanningProblem, *, exact: bool) -> Effort:
-    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)), exact=exact)
+def _effort(problem: PlanningProblem) -> Effort:
+    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
+
+
+def _search(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    start: Rolling | None,
+    *,
+    clock: _PlanClock,
+    solver: Callable[..., SolvedPlan],
+    effort: Effort,
+    small: bool,
+) -> _Search:
+    """Return the best plan on nodes of one effort, today's allocation included."""
+    # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
+    spanning = spanning_cost(problem, mapping.slots.fleet)
+    exact = replace(effort, exact=effort.exact and not spanning)
+    solved, start = _solved(mapping, start, clock, solver, exact)
+    today = _today(problem, mapping, clock)
+    # An exact program decides which nodes are off.
+    consolidate = effort is not _FEW_STEPS
+    best = _on_nodes(problem, mapping, solved, start, clock, consolidate=consolidate)
+    if today is not None and (best.placed.failed or today.cost < best.cost):
+        best = today
+    bound = Bound(value=solved.lower_bound - spanning, name=solved.bound_name)
+    if small and not spanning:
+        best, bound = _exactly(problem, mapping, best, bound, start)
+    return _Search(
+        best=best,
+        bound=bound,
+        solved=solved,
+        start=start,
+        cost_of_now=solved.cost_of_now if today is None else today.cost,
+    )
 
 
 def _solved(
-    problem: PlanningProblem,
     mapping: SlotMapping,
     start: Rolling | None,
     clock: _PlanClock,
     solver: Callable[..., SolvedPlan],
+    effort: Effort,
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
-    # Boards that jobs hold in other pools are a correction of the bound, which is none of a model.
-    exact = not spanning_cost(problem, mapping.slots.fleet)
-    planned = partial(slot_plan, solver=solver, effort=_effort(problem, exact=exact))
+    planned = partial(slot_plan, solver=solver, effort=effort)
     if start is not None and start.frozen_slots:
         try:
             budget = partial(clock.share, _FROZEN_SHARE)
@@ -172,6 +238,48 @@ def _cost_of_today(slots: SlotProblem) -> float:
     """Return the cost of today's paths without nodes; infinite where they break a limit."""
     paths = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
     return cost_of_jobs(slots, paths) + _soft_cost(slots, paths)
+
+
+def _exactly(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    best: _Found,
+    bound: Bound,
+    start: Rolling | None,
+) -> tuple[_Found, Bound]:
+    """Return the cheaper of a plan and the exact one on nodes, and the higher of the bounds."""
+    slots = mapping.slots if start is None else start.frozen_problem
+    counted, announced, prices = bound, best.paths, [np.zeros(slots.size)]
+    if start is not None and start.warm_start.churn_price:
+        announced = start.warm_start.announced
+        prices.append(np.where(start.warm_start.kept, start.warm_start.churn_price, 0.0))
+    for churn in prices:
+        charged = best.cost + _left(best.paths, announced, churn)
+        answer = exact_on_nodes(
+            problem,
+            mapping,
+            slots,
+            announced=announced,
+            churn=churn,
+            below=np.inf if best.placed.failed else charged,
+        )
+        if churn is prices[0]:
+            bound = better(bound, Bound(value=answer.bound, name=BY_MODEL))
+        if churn is not prices[-1] or answer.paths is None or answer.boards is None:
+            continue
+        placed = placed_as(problem, mapping, answer.paths, answer.boards)
+        if placed is not None:
+            other = _costed(mapping, answer.paths, placed)
+            saved = charged - other.cost - _left(other.paths, announced, churn)
+            if best.placed.failed or saved > CLOSE * abs(best.cost):
+                best = other
+    # Of a plan that leaves jobs without a place the bound of complete plans is none.
+    return (best, counted) if best.placed.failed else (best, bound)
+
+
+def _left(paths: Path, announced: Path, churn: npt.NDArray[np.float64]) -> float:
+    """Return the price of the announced paths [J, H] that a plan leaves."""
+    return float(churn[(paths != announced).any(axis=1)].sum())
 
 
 def _soft_cost(slots: SlotProblem, paths: Path) -> float:
@@ -200,6 +308,8 @@ def _on_nodes(
     solved: SolvedPlan,
     start: Rolling | None,
     clock: _PlanClock,
+    *,
+    consolidate: bool,
 ) -> _Found:
     """Place a slot plan, then win back the cost of its repair.
 
@@ -207,7 +317,7 @@ def _on_nodes(
     move all; what then finds none is repaired in turn.
     """
     slots = mapping.slots if start is None else start.frozen_problem
-    best, without = _repaired(problem, mapping, slots, solved, clock)
+    best, without = _repaired(problem, mapping, slots, solved, clock, consolidate=consolidate)
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
         close = best.cost - solved.lower_bound <= _NEAR * best.cost
         if close or without is slots or clock.share(1.0) <= 0:
@@ -217,7 +327,7 @@ def _on_nodes(
             anew = solve(
                 slots,
                 budget_seconds=clock.share(_REPAIR_SHARE),
-                effort=_effort(problem, exact=False),
+                effort=replace(_effort(problem), exact=False),
                 warm=None if start is None else start.warm_start,
                 start=Start(
                     prices=solved.prices,
@@ -227,7 +337,7 @@ def _on_nodes(
             )
         except ImpossibleProblemError:
             break
-        other, without = _repaired(problem, mapping, slots, anew, clock)
+        other, without = _repaired(problem, mapping, slots, anew, clock, consolidate=consolidate)
         if other.order >= best.order:
             break
         best = other
@@ -240,6 +350,8 @@ def _repaired(
     slots: SlotProblem,
     solved: SolvedPlan,
     clock: _PlanClock,
+    *,
+    consolidate: bool,
 ) -> tuple[_Found, SlotProblem]:
     """Place a slot plan; while a path finds no room, plan again without it.
 
@@ -249,7 +361,9 @@ def _repaired(
     failed, without = set[int](), slots
     for _repair in range(_REPAIRS):
         budget = clock.share(_REPAIR_SHARE)
-        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+        placed = place_plan(
+            problem, mapping, solved.paths, budget_seconds=budget, consolidate=consolidate
+        )
         again = {lost.job for lost in placed.failed if not lost.displaced} & failed
         failed |= {stretch.job for stretch in placed.failed}
         limited = without_failed(slots, placed.failed, again)
@@ -277,6 +391,7 @@ def _plan(
     result: _Found,
     alone: npt.NDArray[np.bool_],
     solved: SolvedPlan,
+    bound: Bound,
     start: Rolling | None,
     figures: tuple[float, float],
     created_at: datetime,
@@ -303,10 +418,9 @@ def _plan(
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     requested = np.where(alone, mapping.home_row[:, :1], result.paths)
     changes = changes_of(mapping.slots, requested) + result.placed.moves
-    spanning = spanning_cost(problem, mapping.slots.fleet)
-    lower_bound = checked_bound(solved.lower_bound - spanning, result.cost)
+    lower_bound = checked_bound(bound.value, result.cost)
     cost_bound = PlanBound(
-        name=solved.bound_name,
+        name=bound.name,
         value=lower_bound,
         attained=result.cost,
         unit=problem.energy.currency,

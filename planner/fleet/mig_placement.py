@@ -6,7 +6,7 @@ board; the others fill these boards up, then new ones, large before small, early
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,13 +37,19 @@ class CutBoard:
 
 
 def pack_slices(
-    slices: Sequence[Slice], slots: int
+    slices: Sequence[Slice], slots: int, *, early_first: bool = False
 ) -> tuple[tuple[CutBoard, ...], tuple[tuple[int, int], ...]]:
-    """Return boards, and for every slice its board's number and its first memory slice there."""
-    order = sorted(
-        range(len(slices)),
-        key=lambda n: (not slices[n].board, -slices[n].placement.memory_slices, slices[n].start, n),
-    )
+    """Return boards, and for every slice its board's number and its first memory slice there.
+
+    Large before small, or with `early_first` early before late.
+    """
+
+    def rank(number: int) -> tuple[bool, int, int, int]:
+        entry = slices[number]
+        size, start = -entry.placement.memory_slices, entry.start
+        return (not entry.board, *((start, size) if early_first else (size, start)), number)
+
+    order = sorted(range(len(slices)), key=rank)
     names = {entry.board: entry.pool for entry in slices if entry.board}
     pools, titles = list(names.values()), list(names)
     used = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
@@ -59,22 +65,24 @@ def pack_slices(
         width = mig_slice.placement.memory_slices
         used[board, position : position + width, mig_slice.start : mig_slice.end] = True
         places[number] = place
-    boards = tuple(
-        CutBoard(
-            pool=pool,
-            name=title,
-            start=0 if title else min(_used(places, slices, board, "start")),
-            end=slots if title else max(_used(places, slices, board, "end")),
-        )
-        for board, (pool, title) in enumerate(zip(pools, titles, strict=True))
-    )
-    return boards, tuple(places[number] for number in range(len(slices)))
-
-
-def _used(
-    places: dict[int, tuple[int, int]], slices: Sequence[Slice], board: int, what: str
-) -> list[int]:
-    return [getattr(slices[n], what) for n, (other, _at) in places.items() if other == board]
+    boards: list[CutBoard] = []
+    numbers: dict[int, int] = {}
+    for board, (pool, title) in enumerate(zip(pools, titles, strict=True)):
+        end = -1
+        if title:
+            boards.append(CutBoard(pool=pool, name=title, start=0, end=slots))
+            end = slots
+        on_board = (number for number, (other, _at) in places.items() if other == board)
+        for number in sorted(on_board, key=lambda n: slices[n].start):
+            if slices[number].start > end:
+                # Whole again where none of its slices is in use.
+                start = slices[number].start
+                boards.append(CutBoard(pool=pool, name="", start=start, end=start))
+            end = max(end, slices[number].end)
+            boards[-1] = replace(boards[-1], end=end)
+            numbers[number] = len(boards) - 1
+    at = tuple((numbers[number], places[number][1]) for number in range(len(slices)))
+    return tuple(boards), at
 
 
 def _first_place(

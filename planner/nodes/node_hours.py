@@ -16,16 +16,19 @@ Bools = npt.NDArray[np.bool_]
 
 
 def switched(problem: PlanningProblem, load: Ints) -> Bools:
-    """Return a mask of running nodes: in use, or in gaps too short to switch them off.
+    """Return a mask of running nodes: in use, or in gaps too short or too cheap to switch them off.
 
     A node with work that no plan knows of is on.
     """
     on = load > 0
     shortest = problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes
+    spent = np.concatenate([[0.0], np.cumsum(node_cost_per_board(problem))])
+    boot = boot_per_board(problem)
     for row in on:
         edges = np.flatnonzero(np.diff([True, *row, True]))
         for start, end in zip(edges[::2], edges[1::2], strict=True):
-            if end - start < min(shortest, len(row)):
+            booted = end < len(row) and spent[end] - spent[start] <= boot
+            if booted or end - start < min(shortest, len(row)):
                 row[start:end] = True
     for row, node in zip(on, problem.facts.nodes, strict=True):
         row |= node.foreign or not node.observed

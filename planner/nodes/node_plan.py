@@ -2,16 +2,12 @@
 
 Jobs that keep what they have now stay where they are. The others are placed into the room that is
 left (`planner.packing.placement`); when one finds none, jobs that may move join them. Then
-nodes that hold little are emptied where that pays for the moves, and empty nodes are off.
-
-Nodes off for some or all of the slots: their units go where they cost least.
-
-What up to three nodes hold in some slots is placed anew, at the exact cost of nodes, boots and
-moves. A job moves only where its stretches begin: in the first slot or where its boards change.
+nodes that hold little are emptied where that pays for the moves (`node_search.py`), and empty nodes
+are off. Where an exact program says who is where (`exact_nodes.py`), slices find their places.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -32,145 +28,12 @@ from planner.nodes.node_runs import (
     pool_of_name,
     stretches,
 )
-from planner.nodes.node_search_kernel import (
-    NodeArrays,
-    NodePrices,
-    SearchEffort,
-    UnitArrays,
-    search_nodes,
-)
+from planner.nodes.node_search import node_arrays, searched
 from planner.packing.placement import PlacementNode, Run, place_on_nodes
-from planner.packing.random_kernel import random_state
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.slot_mapping import SlotMapping, boot_per_board, move_cost, node_cost_per_board
+from planner.problem.slot_mapping import SlotMapping, move_cost
 
 Floats = npt.NDArray[np.float64]
-
-_CLEARLY = 1.5
-"""The node's cost has to be so many times that of the moves."""
-_MAX_NODES = 1_000
-"""Nodes tried whole."""
-_ROUNDS_PER_UNIT, _MIN_ROUNDS = 20, 2_000
-_MAX_CELLS, _CELLS_PER_UNIT = 30_000_000, 250_000
-"""Nodes looked at for those tried whole, and slots of nodes looked at in rounds: as many at least,
-and more where many units may move."""
-_TRIFLE = 1e-6
-"""Price of a board and slot away from where a job is now, where its start elsewhere is free."""
-
-
-def searched(
-    problem: PlanningProblem,
-    runs: Sequence[Stretch],
-    units: Sequence[Unit],
-    places: Places,
-    *,
-    seed: int,
-) -> Places:
-    """Return places of the units [U] whose nodes and moves cost no more.
-
-    Units on several nodes, those that may not move and those on nodes that are left alone stay.
-    """
-    numbers = _that_may_move(problem, runs, units, places)
-    if not numbers:
-        return places
-    movable = [units[number] for number in numbers]
-    at = np.array([places[number][0][0] for number in numbers])
-    nodes = _nodes(problem, units, places)
-    prices = NodePrices(
-        per_board=node_cost_per_board(problem),
-        boot=boot_per_board(problem),
-        min_off=problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes,
-        clearly=_CLEARLY,
-    )
-    arrays = _arrays(problem, runs, movable)
-    emptied = np.argsort(nodes.load[:, 0].sum(axis=1), kind="stable")
-    emptied = emptied[np.isin(emptied, at)][:_MAX_NODES]
-    effort = SearchEffort(
-        emptied_cells=_MAX_CELLS,
-        rounds=max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(movable)),
-        round_cells=max(_MAX_CELLS, _CELLS_PER_UNIT * len(movable)),
-    )
-    search_nodes(arrays, nodes, prices, at, emptied, effort, random_state(seed))
-    moved = zip(numbers, movable, at.tolist(), strict=True)
-    return places | {number: ((node, unit.gpus),) for number, unit, node in moved}
-
-
-def _that_may_move(
-    problem: PlanningProblem, runs: Sequence[Stretch], units: Sequence[Unit], places: Places
-) -> list[int]:
-    """Return the numbers of the units on one node that may be on another.
-
-    A stretch that maintenance cut in two is left alone: one half moves with the other.
-    """
-    stays = {number for number, unit in enumerate(units) if len(unit.home) > 1 or not unit.may_move}
-    for number, (unit, other) in enumerate(pairwise(units)):
-        goes_on = unit.group == other.group and unit.end == other.start
-        if goes_on and runs[unit.stretch].option == runs[other.stretch].option:
-            stays |= {number, number + 1}
-    alone = [_is_left_alone(node) for node in problem.facts.nodes]
-    return [
-        number
-        for number, where in sorted(places.items())
-        if len(where) == 1 and number not in stays and not alone[where[0][0]]
-    ]
-
-
-def _arrays(problem: PlanningProblem, runs: Sequence[Stretch], units: Sequence[Unit]) -> UnitArrays:
-    names = {node.name: number for number, node in enumerate(problem.facts.nodes)}
-    return UnitArrays(
-        start=np.array([unit.start for unit in units]),
-        end=np.array([unit.end for unit in units]),
-        pool=np.array([unit.pool for unit in units]),
-        needs=np.array([unit.needs(unit.gpus) for unit in units], dtype=np.float64),
-        home=np.array([_home(runs, unit, names) for unit in units]),
-        move_cost=np.array([_move_cost(problem, runs, unit) for unit in units]),
-    )
-
-
-def _home(runs: Sequence[Stretch], unit: Unit, names: Mapping[str, int]) -> int:
-    """Return the node where a unit is now, of one that grows where its job is; -1 for none."""
-    home = unit.home or (runs[unit.stretch].home if unit.stretch >= 0 else ())
-    return names[home[0][0]] if home else -1
-
-
-def _move_cost(problem: PlanningProblem, runs: Sequence[Stretch], unit: Unit) -> float:
-    """Return the cost of a start away from home beyond the start that the plan has anyway."""
-    paid = 0.0
-    if unit.stretch >= 0 and (unit.start or runs[unit.stretch].option):
-        paid = float(problem.enter_cost[runs[unit.stretch].option, runs[unit.stretch].job])
-    return max(unit.move_cost - paid, _TRIFLE * unit.gpus * (unit.end - unit.start))
-
-
-def _nodes(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> NodeArrays:
-    nodes = problem.facts.nodes
-    load = np.zeros((len(nodes), 3, len(problem.slot_starts)))
-    for number, where in places.items():
-        unit = units[number]
-        for node, count in where:
-            load[node, :, unit.start : unit.end] += np.array(unit.needs(count))[:, None]
-    pools = zip(nodes, problem.pools.of_node.tolist(), strict=True)
-    return NodeArrays(
-        room=np.array([_room(node) for node in nodes]),
-        load=load,
-        pool=np.array([-1 if _is_left_alone(node) else pool for node, pool in pools]),
-        boards=np.array([node.gpus for node in nodes], dtype=np.float64),
-    )
-
-
-def _room(node: FleetNode) -> tuple[float, float, float]:
-    cpu, memory = room_of(node)
-    return (
-        float(node.usable),
-        np.inf if cpu is None else float(cpu),
-        np.inf if memory is None else float(memory),
-    )
-
-
-def _is_left_alone(node: FleetNode) -> bool:
-    """Return whether a node is closed, away, not seen, or has work that is not explained."""
-    return not node.open or bool(node.away) or not node.observed or node.foreign
-
-
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SHOWN = 8
@@ -213,7 +76,7 @@ def place_plan(
     """
     runs = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(runs, mapping.slots.slots)
-    units = _units(problem, runs, boards, mapping.slots.slots)
+    units = _units(problem, runs, mapping.slots.slots)
     units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
@@ -221,29 +84,94 @@ def place_plan(
     return _answer(problem, runs, units, places, slices)
 
 
+def placed_as(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    paths: npt.NDArray[np.int16],
+    boards: Ints,
+) -> NodePlacement | None:
+    """Return the placement of a plan [J, H] with these boards [J, H, N] of its jobs on the nodes.
+
+    None where a node has too little room for it: slices may find no legal position there.
+    """
+    slots = mapping.slots.slots
+    runs = [
+        part
+        for run in stretches(problem, mapping, paths)
+        for part in _where_it_moves(run, boards[run.job])
+    ]
+    at = [_nonzero(boards[run.job, run.start]) for run in runs]
+    for early_first in (False, True):
+        cut, slices = _cut_boards(
+            runs, slots, [where[0][0] for where in at], early_first=early_first
+        )
+        uncut = _units(problem, runs, slots)
+        units = [
+            *uncut,
+            *(
+                replace(
+                    unit,
+                    pool=(pool := int(problem.pools.of_node[unit.pool])),
+                    pools=frozenset((pool,)),
+                    cpus=None,
+                    memory_mib=None,
+                )
+                for unit in _of_boards(cut, runs, slices)
+            ),
+        ]
+        places = {number: at[unit.stretch] for number, unit in enumerate(uncut)}
+        places |= {len(uncut) + number: ((board.pool, 1),) for number, board in enumerate(cut)}
+        nodes = node_arrays(problem, units, places)
+        for number in slices:
+            run = runs[number]
+            need = milli_cpus(run.cpus or 0.0), memory_bytes(run.memory_mib or 0.0)
+            nodes.load[at[number][0][0], 1:, run.start : run.end] += np.array(need)[:, None]
+        if (nodes.load <= nodes.room[:, :, None]).all():
+            return _answer(problem, runs, units, places, slices)
+    return None
+
+
+def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
+    numbers = np.flatnonzero(boards)
+    return tuple(zip(numbers.tolist(), boards[numbers].tolist(), strict=True))
+
+
+def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
+    """Yield the parts of a stretch between changes of its boards [H, N] on the nodes."""
+    there = boards[run.start : run.end]
+    edges = np.flatnonzero((there[1:] != there[:-1]).any(axis=1)) + run.start + 1
+    for start, end in pairwise([run.start, *edges.tolist(), run.end]):
+        yield replace(run, start=start, end=end)
+
+
 def _cut_boards(
-    runs: Sequence[Stretch], slots: int
+    runs: Sequence[Stretch],
+    slots: int,
+    pools: Sequence[int] | None = None,
+    *,
+    early_first: bool = False,
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
-    """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
+    """Return the boards cut by MIG, and the board and position of every slice by its stretch.
+
+    Slices of one of the `pools` share boards, by default those of a pool of the plan.
+    """
     numbers = [number for number, stretch in enumerate(runs) if stretch.slice_ is not None]
     slices = [
         Slice(
-            pool=stretch.pool,
+            pool=stretch.pool if pools is None else pools[number],
             start=stretch.start,
             end=stretch.end,
             placement=stretch.slice_,
             board=f"{stretch.mig_board} {stretch.home[0][0]}" if stretch.mig_board else "",
         )
-        for stretch in (runs[number] for number in numbers)
+        for number, stretch in ((number, runs[number]) for number in numbers)
         if stretch.slice_ is not None
     ]
-    boards, places = pack_slices(slices, slots)
+    boards, places = pack_slices(slices, slots, early_first=early_first)
     return boards, dict(zip(numbers, places, strict=True))
 
 
-def _units(
-    problem: PlanningProblem, runs: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
-) -> list[Unit]:
+def _units(problem: PlanningProblem, runs: Sequence[Stretch], slots: int) -> list[Unit]:
     units, pool_of = [], pool_of_name(problem)
     for number, stretch in enumerate(runs):
         if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
@@ -543,16 +471,15 @@ def stays_of(
     """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
     by_job: dict[int, list[Stay]] = defaultdict(list)
-    before: dict[int, tuple[int, int, frozenset[str]]] = {}
+    before: dict[int, tuple[int, int, dict[str, int]]] = {}
     moves, cost = 0, 0.0
     for number, stretch in enumerate(runs):
         where = at.get(number, ())
-        names = frozenset(nodes[node].name for node, _count in where)
+        here = {nodes[node].name: count for node, count in where}
         if stretch.job not in before and stretch.start == 0:
             home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
-            homes = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[stretch.job] = (0, 0, homes)
-        last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
+            before[stretch.job] = (0, 0, dict(home.boards) if home else {})
+        last_end, last_option, there = before.get(stretch.job, (-1, -1, dict[str, int]()))
         # A power cap restarts nothing: a job that gets one elsewhere has moved.
         last, present = (
             (option.gpu_model, option.gpu_count, option.mig_profile)
@@ -560,11 +487,12 @@ def stays_of(
             for option in (problem.jobs[stretch.job].options[number].configuration,)
         )
         same = last_end == stretch.start and last == present
-        moved = bool(where) and same and bool(last_names) and not names <= last_names
+        grown = any(count > there.get(name, 0) for name, count in here.items())
+        moved = same and bool(there) and grown
         if moved:
             moves += 1
             cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
-        before[stretch.job] = (stretch.end, stretch.option, names)
+        before[stretch.job] = (stretch.end, stretch.option, here)
         board = slices.get(number)
         by_job[stretch.job] += [
             Stay(

@@ -108,7 +108,13 @@ def stretches(
     grid, pool_of = mapping.slots.grid, pool_of_name(problem)
     away_of = {node.name: np.array(node.away) for node in problem.facts.nodes if node.away}
     for job, path in enumerate(paths):
-        keys = list(zip(grid.gpu_type[path].tolist(), grid.boards[path].tolist(), strict=True))
+        profiles = [
+            problem.jobs[job].options[option].configuration.mig_profile
+            for option in mapping.option_of[job, path]
+        ]
+        keys = list(
+            zip(grid.gpu_type[path].tolist(), grid.boards[path].tolist(), profiles, strict=True)
+        )
         begin = 0
         for slot in range(1, len(path) + 1):
             if slot < len(path) and keys[slot] == keys[begin]:
@@ -116,13 +122,13 @@ def stretches(
             if keys[begin][0] >= 0:
                 row = int(path[begin])
                 option = int(mapping.option_of[job, row])
-                run = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
+                run = stretch_of(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
                 runs += _cut(run, away_of) if problem.movable(job) else [run]
             begin = slot
     return tuple(runs)
 
 
-def _stretch(
+def stretch_of(
     problem: PlanningProblem,
     pool_of: Mapping[str, int],
     job: int,

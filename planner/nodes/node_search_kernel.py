@@ -68,7 +68,7 @@ def _cost_of(nodes: NodeArrays, prices: NodePrices, node: int, start: int, end: 
     for slot in range(len(load)):
         if load[slot] > 0 or start <= slot < end:
             if off:
-                cost += gap if off < prices.min_off else prices.boot
+                cost += gap if off < prices.min_off else min(gap, prices.boot)
             cost += prices.per_board[slot]
             gap, off = 0.0, 0
         else:

@@ -1,5 +1,6 @@
 """A mixed integer program for HiGHS under construction, and its answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import highspy
@@ -11,8 +12,19 @@ from planner.slots.slot_problem import Floats, Indices
 
 _NODE_COLUMNS = 1_000_000
 """Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
+_FOR_LARGE = (
+    "mip_allow_restart",
+    "mip_heuristic_run_feasibility_jump",
+    "mip_heuristic_run_rins",
+    "mip_heuristic_run_rens",
+    "mip_heuristic_run_root_reduced_cost",
+)
+_SMALL = 1_500
+"""Programs of so few columns are over before these pay: they took two thirds of the time."""
 CLOSE, _ROUNDING = 1e-5, 1e-6
 """Shares of the cost: the gap at which a search ends, and what bounds of floats are lowered by."""
+PROVED = 3 * CLOSE
+"""Share of the cost that a gap may have where a plan counts as the cheapest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +73,19 @@ class Program:
         self._sides.append(np.array([np.broadcast_to(side, count) for side in (low, high)]))
         self.height += count
 
-    def solved(self, *, below: float, seconds: float) -> Answer:
+    def solved(
+        self,
+        *,
+        below: float,
+        seconds: float,
+        fixed: Sequence[Indices] = (),
+        least: Sequence[Indices] = (),
+    ) -> Answer:
         """Return the cheapest values up to the cost of a plan, in at most so many seconds.
 
-        The program holds that plan. If it says that nothing is so cheap, it proves nothing.
+        The program holds that plan. If it says that nothing is so cheap, it proves nothing. Of
+        values that are equal in the `fixed` columns and in their cost, those with the smallest sum
+        of the `least` ones are taken.
         """
         limit = below + CLOSE * max(1.0, abs(below)) if np.isfinite(below) else below
         cost, lower, upper, integer = np.concatenate(self._columns, axis=1)
@@ -77,6 +98,7 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
+            *((option, self.width > _SMALL) for option in _FOR_LARGE),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),
@@ -106,8 +128,27 @@ class Program:
             highspy.HighsModelStatus.kObjectiveBound,
         }
         bound = -np.inf if refused else min(below, float(info.mip_dual_bound))
-        solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values = _values(highs)
+        if values is not None and least and values[spared := np.concatenate(least)].any():
+            columns = np.arange(self.width, dtype=np.int32)
+            for part in fixed:
+                lower[part] = upper[part] = np.rint(values[part])
+            highs.changeColsBounds(self.width, columns, lower, upper)
+            highs.addRow(-np.inf, float(cost @ values), self.width, columns, cost)
+            highs.changeColsCost(self.width, columns, np.isin(columns, spared).astype(np.float64))
+            highs.setOptionValue("objective_bound", np.inf)
+            highs.setOptionValue("mip_rel_gap", 0.0)
+            highs.run()
+            other = _values(highs)
+            values = values if other is None else other
         return Answer(
-            values=np.array(highs.getSolution().col_value) if solved else None,
+            values=values,
             bound=bound - _ROUNDING * max(1.0, abs(bound)) if np.isfinite(bound) else bound,
         )
+
+
+def _values(highs: highspy.Highs) -> Floats | None:
+    """Return the columns of the solution that a program found, None for none."""
+    found = highs.getInfo().primal_solution_status
+    feasible = found == highspy.SolutionStatus.kSolutionStatusFeasible
+    return np.array(highs.getSolution().col_value) if feasible else None

@@ -15,11 +15,12 @@ from planner.slots.slot_problem import Floats, Indices, Path, Singles, SlotProbl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JobColumns:
-    """Columns of a job: options [S] of the grid, active [1 + H, S] from now on."""
+class JobColumns:
+    """Columns of a job: options [S] of the grid, active [1 + H, S] from now on, entries [H, S]."""
 
     options: Indices
     active: Indices
+    entries: Indices
 
 
 def states(cost: Singles) -> int:
@@ -43,6 +44,22 @@ def exact_plan(
     the announced one [J, H].
     """
     program = Program()
+    jobs = columns_of_jobs(program, problem, rows, cost, announced=announced, churn=churn)
+    _node_rows(program, problem, jobs)
+    answer = program.solved(below=below, seconds=seconds)
+    return None if answer.values is None else paths_of(jobs, answer.values), answer.bound
+
+
+def columns_of_jobs(
+    program: Program,
+    problem: SlotProblem,
+    rows: CouplingRows,
+    cost: Singles,
+    *,
+    announced: Path,
+    churn: Floats,
+) -> list[JobColumns]:
+    """Add what the jobs may do and their shared limits, without nodes."""
     jobs = [_job_columns(program, problem, cost, job) for job in range(problem.size)]
     for job in np.flatnonzero(churn):
         leaves = program.columns([churn[job]])
@@ -50,18 +67,16 @@ def exact_plan(
         on_path = jobs[job].active[1:][stays][:, None]
         program.rows(1.0, np.inf, (on_path, 1.0), (np.broadcast_to(leaves, on_path.shape), 1.0))
     _limit_rows(program, problem, rows, jobs)
-    _node_rows(program, problem, jobs)
-    answer = program.solved(below=below, seconds=seconds)
-    return None if answer.values is None else _paths_of(jobs, answer.values), answer.bound
+    return jobs
 
 
-def _paths_of(jobs: list[_JobColumns], values: Floats) -> Path:
+def paths_of(jobs: list[JobColumns], values: Floats) -> Path:
     """Return the paths [J, H] of a solution."""
     active = [job.options[values[job.active[1:]].argmax(axis=1)] for job in jobs]
     return np.array(active, dtype=np.int16)
 
 
-def _job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> _JobColumns:
+def _job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int) -> JobColumns:
     """Add what one job may do, without shared limits."""
     jobs, slots = problem.jobs, problem.slots
     allowed = np.isfinite(cost[job])
@@ -91,7 +106,7 @@ def _job_columns(program: Program, problem: SlotProblem, cost: Singles, job: int
         counted = active[1 : 1 + int(jobs.deadline[job])]
         rate = np.broadcast_to(jobs.rate[job, options], counted.shape).reshape(1, -1)
         program.rows(jobs.work[job], np.inf, (counted[None], rate), (missing, 1.0))
-    return _JobColumns(options=options, active=active)
+    return JobColumns(options=options, active=active, entries=entries)
 
 
 def _layout_flow(
@@ -110,7 +125,7 @@ def _layout_flow(
 
 
 def _limit_rows(
-    program: Program, problem: SlotProblem, rows: CouplingRows, jobs: list[_JobColumns]
+    program: Program, problem: SlotProblem, rows: CouplingRows, jobs: list[JobColumns]
 ) -> None:
     """Add the shared limits, with the price of what is over or below them."""
     for number in range(len(rows.names)):
@@ -128,7 +143,7 @@ def _limit_rows(
 
 
 def _users(
-    problem: SlotProblem, rows: CouplingRows, jobs: list[_JobColumns], number: int
+    problem: SlotProblem, rows: CouplingRows, jobs: list[JobColumns], number: int
 ) -> tuple[Indices, Floats]:
     """Return the columns [H, n] that use a limit, and how much each does [n]."""
     grid, factors = problem.grid, [np.zeros(0)]
@@ -147,7 +162,7 @@ def _users(
     return np.hstack(users), np.concatenate(factors)
 
 
-def _node_rows(program: Program, problem: SlotProblem, jobs: list[_JobColumns]) -> None:
+def _node_rows(program: Program, problem: SlotProblem, jobs: list[JobColumns]) -> None:
     """Add whole nodes by type, and what switching them on costs."""
     fleet, grid = problem.fleet, problem.grid
     for kind in range(len(fleet.gpu_types)):

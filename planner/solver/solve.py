@@ -16,7 +16,7 @@ import numpy as np
 from data.base.errors import ImpossibleProblemError, PlanningError
 from planner.slots.check_problem import check_costs, check_problem
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
-from planner.slots.exact_program import CLOSE
+from planner.slots.exact_program import CLOSE, PROVED
 from planner.slots.lanes import pack
 from planner.slots.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.slots.survey_kernel import CostSurvey, survey
@@ -49,7 +49,6 @@ from planner.solver.today import Today, plan_of_today
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
-_MIN_GAP = 3 * CLOSE
 _EXACT_STATES = 2_000
 """Jobs in slots and configurations up to which an exact program takes less time than a search."""
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
@@ -328,7 +327,7 @@ def _cheaper(task: _SolveTask, one: Draft, other: Draft | None) -> Draft:
 
 def _closed(draft: Draft, bound: float) -> bool:
     cost = draft_cost(draft)
-    return cost - bound <= _MIN_GAP * max(1.0, abs(cost))
+    return cost - bound <= PROVED * max(1.0, abs(cost))
 
 
 def _improved(

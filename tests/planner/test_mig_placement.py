@@ -53,6 +53,28 @@ def test_what_the_driver_refuses_takes_two(profiles: list[str]) -> None:
     assert len(boards) == 2
 
 
+@given(st.lists(st.tuples(st.sampled_from(PROFILES), st.integers(0, 5), st.integers(1, 3))))
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
+def test_a_board_is_cut_only_while_slices_are_on_it(drawn: list[tuple[str, int, int]]) -> None:
+    """Between two of its slices a board is whole again: others may have it."""
+    slices = [slice_of(profile, start, start + length) for profile, start, length in drawn]
+    for early_first in (False, True):
+        boards, places = pack_slices(slices, 8, early_first=early_first)
+        for number, board in enumerate(boards):
+            inside = [entry for entry, at in zip(slices, places, strict=True) if at[0] == number]
+            covered = {slot for entry in inside for slot in range(entry.start, entry.end)}
+            assert covered == set(range(board.start, board.end))
+
+
+def test_early_slices_leave_a_late_large_one_its_board() -> None:
+    """Two of 2g fill a board that one of 4g, which comes later, would have left half empty."""
+    small = [slice_of("2g.20gb", 0, 2), slice_of("2g.20gb", 0, 2)]
+    slices = [*small, slice_of("4g.40gb", 1, 2)]
+    for early_first, first_slot in ((False, 2), (True, 1)):
+        boards, _places = pack_slices(slices, 4, early_first=early_first)
+        assert sum(board.start == 0 for board in boards) == first_slot
+
+
 def test_every_profile_of_the_catalogue_has_its_starts() -> None:
     """No model's slices are without a place, and all lie within the board."""
     for model in CATALOGUE:
