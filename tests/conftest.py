@@ -126,7 +126,7 @@ def one_thread_of_duckdb() -> Iterator[None]:
     scans what has fewer than 122,880 rows in one anyway. Servers and commands run as they are.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(duckdb_engine._CONFIG, "threads", "1")
+        patch.setitem(duckdb_engine.CONFIG, "threads", "1")
         yield
 
 
