@@ -68,7 +68,7 @@ def test_what_fails_while_rows_are_fetched_is_named(
 
     One thread: of two, one time in some hundred, it tells only that the other was interrupted.
     """
-    monkeypatch.setitem(duckdb_engine._CONFIG, "threads", "1")
+    monkeypatch.setitem(duckdb_engine.CONFIG, "threads", "1")
     engine = open_engine(tmp_path / "t.duckdb", create=True)
     with (
         engine.connect() as connection,

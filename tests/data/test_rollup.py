@@ -5,6 +5,7 @@ from datetime import timedelta
 import numpy as np
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 from drawn import examples
 from factories import H100, NOW, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ from data.facts.columns import SAMPLES, check_frame, empty_frame
 from data.facts.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
+from data.store.engine.migrate import make_tables, migrate
 from data.store.rollups import rollup
 from data.store.rollups.rollup_sql import BRIDGE_SECONDS
 
@@ -356,3 +358,20 @@ def test_retention_forgets_samples_and_keeps_the_hours(store: Store) -> None:
     (report,) = store.reader.source_reports()
     assert report.dropped == (("older-than-retention", 61),)
     pd.testing.assert_frame_equal(store.reader.energy(**window, by="job"), before)
+
+
+def test_tables_made_alone_are_those_of_a_whole_store() -> None:
+    """Columns, types and defaults of what rolls up a PostgreSQL store, whatever altered them."""
+    names = ("samples", "allocations", "five_minute", "hourly")
+    alone, whole = (sa.create_engine("duckdb:///:memory:", poolclass=sa.StaticPool) for _ in "12")
+    migrate(whole)
+    with alone.begin() as connection:
+        make_tables(connection, names)
+    with alone.connect() as one, whole.connect() as other:
+        for name in names:
+            described = f"DESCRIBE {name}"
+            rows = one.exec_driver_sql(described).all()
+            assert rows == other.exec_driver_sql(described).all()
+        assert len(one.exec_driver_sql("SHOW TABLES").all()) == len(names)
+    alone.dispose()
+    whole.dispose()

@@ -1,7 +1,7 @@
 """History that is kept equals what is made anew, whatever comes, in whatever order."""
 
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -48,9 +48,9 @@ def drawn_pieces(draw: random.Random) -> list[pd.DataFrame]:
     return [*pieces, pieces[0]]
 
 
-def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
+def made_anew(store: Store, slot_seconds: int, end: datetime = NOW) -> dict[str, pd.DataFrame]:
     """Both histories of the store by the queries that make them from the roll-ups alone."""
-    span = {"start": START - timedelta(days=1), "end": floor_to_slot(NOW, 3600)}
+    span = {"start": START - timedelta(days=1), "end": floor_to_slot(end, 3600)}
     return {
         "jobs": store.reader._frame(
             samples_sql.JOB_HISTORY,
@@ -65,16 +65,16 @@ def made_anew(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
     }
 
 
-def read(store: Store, slot_seconds: int) -> dict[str, pd.DataFrame]:
+def read(store: Store, slot_seconds: int, end: datetime = NOW) -> dict[str, pd.DataFrame]:
     """Both as the product reads them."""
-    span = {"start": START - timedelta(days=1), "end": floor_to_slot(NOW, 3600)}
+    span = {"start": START - timedelta(days=1), "end": floor_to_slot(end, 3600)}
     history = store.reader.job_history("", **span, slot_seconds=slot_seconds)
     return {"jobs": history, "groups": store.reader.group_history(**span, slot_seconds=3600)}
 
 
-def require_equal(store: Store, slot_seconds: int) -> None:
+def require_equal(store: Store, slot_seconds: int, end: datetime = NOW) -> None:
     """Compare to the rounding of sums; what was unseen, where no board was away for too long."""
-    mine, anew = read(store, slot_seconds), made_anew(store, slot_seconds)
+    mine, anew = read(store, slot_seconds, end), made_anew(store, slot_seconds, end)
     for name, frame in mine.items():
         skipped = ["unseen_ratio"] if name == "groups" else []
         rows, others = (
@@ -217,6 +217,19 @@ def test_days_without_jobs_are_made_once(store: Store) -> None:
         store.keep_history(slot_seconds=900, progress=lambda at, total: steps.append((at, total)))
     assert steps == [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)]
     assert kept(store)["job_slots"] <= 8
+
+
+@pytest.mark.parametrize("slot_seconds", [900, 5400])
+def test_years_without_samples_are_passed_over(store: Store, slot_seconds: int) -> None:
+    """A clock that ran ahead by ten years: the days that have samples are made, and no others."""
+    end = NOW + timedelta(days=3650, minutes=20)
+    for at in (START + timedelta(days=1), NOW, end):
+        samples = make_samples(minutes=36 * 60, end=at).iloc[::5]
+        store.keep(make_collected(samples, batch_id=str(at)))
+    steps: list[int] = []
+    store.keep_history(slot_seconds=slot_seconds, progress=lambda _at, total: steps.append(total))
+    assert 4 <= len(steps) <= 9
+    require_equal(store, slot_seconds, end)
 
 
 @pytest.mark.parametrize(

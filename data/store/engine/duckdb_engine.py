@@ -23,7 +23,7 @@ _NO_MEMORY = re.compile(
     r"out of memory|bad.alloc|(?:failed to|cannot) allocate|MemoryError|can't start new thread",
     re.IGNORECASE,
 )
-_CONFIG = {
+CONFIG = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
@@ -47,7 +47,7 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
         ) from error
     engine = sa.create_engine(
         sa.URL.create("duckdb", database=str(path)),
-        connect_args={"config": _CONFIG},
+        connect_args={"config": CONFIG},
         poolclass=sa.QueuePool,
         pool_size=8,
         max_overflow=32,

@@ -6,6 +6,7 @@ first script makes an empty store; its number is the oldest schema that is broug
 """
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 
 import sqlalchemy as sa
@@ -68,6 +69,15 @@ def migrate(engine: sa.Engine) -> int:
             if number > version:
                 _run(connection, number, script)
     return newest
+
+
+def make_tables(connection: sa.Connection, names: Sequence[str]) -> None:
+    """Make these tables alone of the newest schema, in an empty DuckDB."""
+    wanted = re.compile(rf"\b(?:CREATE|ALTER) TABLE (?:{'|'.join(names)})\b")
+    for script in migration_scripts().values():
+        for statement in script.split(";"):
+            if wanted.search(statement):
+                connection.exec_driver_sql(statement)
 
 
 def schema_version(connection: sa.Connection) -> int:

@@ -156,7 +156,7 @@ def _keep(
     if until - first < table.least:
         return
     statement = sa.text(in_dialect(connection, table.insertion))
-    parts = parts_of(first, until, AT_ONCE)
+    parts = _parts_with_samples(connection, first, until)
     for number, (begin, end) in enumerate(parts, start=1):
         span = {
             "first": begin,
@@ -168,3 +168,18 @@ def _keep(
         if progress is not None:
             progress(number, len(parts))
     _keep_until(connection, table, slot_seconds, until)
+
+
+def _parts_with_samples(
+    connection: sa.Connection, first: datetime, until: datetime
+) -> list[tuple[datetime, datetime]]:
+    """The parts of [first, until) that can have rows: a clock ahead by years leaves 900 without."""
+    hours = connection.execute(
+        sa.text("SELECT DISTINCT slot_start FROM hourly WHERE slot_start > :since"),
+        {"since": first - _HOUR},
+    ).scalars()
+    numbers = {
+        (at - first) // AT_ONCE for hour in map(as_utc, hours) for at in (hour, hour + _HOUR)
+    }
+    parts = parts_of(first, until, AT_ONCE)
+    return [part for number, part in enumerate(parts) if number in numbers]

@@ -25,7 +25,8 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import RetentionSettings
 from data.store.engine.bulk import append_rows, incoming, put_rows, read_frame, read_table
 from data.store.engine.dialects import EPOCH, is_postgres
-from data.store.engine.migrate import migrate
+from data.store.engine.duckdb_engine import CONFIG
+from data.store.engine.migrate import make_tables
 from data.store.engine.partitions import PARTITIONED, drop_partitions, make_partitions
 from data.store.rollups import rollup_sql
 
@@ -63,11 +64,6 @@ def _models() -> pd.DataFrame:
     )
 
 
-_CONFIG = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_external_access": "false",
-}
 _SOURCES = {
     "samples": "sampled_at >= :first AND sampled_at < :last",
     "allocations": "started_at <= :last",
@@ -82,11 +78,11 @@ def make_postgres_rollup(connection: sa.Connection, start: int, end: int) -> Non
     }
     clear_hours(connection, start, end)
     engine = sa.create_engine(
-        "duckdb:///:memory:", connect_args={"config": _CONFIG}, poolclass=sa.StaticPool
+        "duckdb:///:memory:", connect_args={"config": CONFIG}, poolclass=sa.StaticPool
     )
     try:
-        migrate(engine)
         with engine.begin() as scratch:
+            make_tables(scratch, (*_SOURCES, "five_minute", "hourly"))
             for table, where in _SOURCES.items():
                 rows = read_table(connection, f"SELECT * FROM {table} WHERE {where}", window)  # noqa: S608
                 append_rows(scratch, table, rows)
