@@ -42,6 +42,8 @@ TRIED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "kubernetes": (("doctor",), {"TRIMTAB_KUBERNETES_ENABLED": "true"}),
     "ray": (("doctor",), {"TRIMTAB_RAY_ADDRESS": "ray://127.0.0.1:1"}),
     "mcp": (("mcp",), {}),
+    "pages": (("demo",), {}),
+    "prophet": (("doctor",), {"TRIMTAB_PLANNING_MODEL": "prophet"}),
     "auth": (("serve",), OIDC),
 }
 

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import re
+from importlib.metadata import distribution
 from pathlib import Path
 
-import streamlit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from data.base.extras import absent_module
 
 _SCRIPT = b"<script>window.__streamlit={BACKEND_BASE_URL:location.origin}</script>"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -19,7 +21,10 @@ def _policy() -> str:
     Streamlit imports the scripts of components as `blob:`, compiles WebAssembly, and writes styles;
     its one inline script and ours are named by their hash.
     """
-    page = Path(streamlit.__file__).with_name("static").joinpath("index.html").read_bytes()
+    page = b""
+    if not absent_module("pages"):
+        index = distribution("streamlit").locate_file("streamlit/static/index.html")
+        page = Path(str(index)).read_bytes()
     hashes = {
         base64.b64encode(hashlib.sha256(text).digest()).decode()
         for text in _INLINE.findall(page + _SCRIPT)

@@ -1,4 +1,4 @@
-"""Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
+"""Pages, API and health endpoints under uvicorn, with the cycle thread in one process."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from starlette.datastructures import URL
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from dashboard.api.app import build_api
 from dashboard.api.http.authentication import WebCallers
@@ -32,15 +33,18 @@ from dashboard.web.server.connections import (
     protocol_for,
     tell_accept_errors_seldom,
 )
-from dashboard.web.server.pages import page_app
 from dashboard.web.server.port import require_free_port
 from dashboard.web.server.probes import probes
+from data.base.extras import absent_module
 from data.settings.access import AccessSettings
 from data.store import Store
 
 logger = logging.getLogger(__name__)
 _TALKATIVE = ("streamlit.error_util", "streamlit.components.v2.bidi_component.serialization")
 """Loggers that write a traceback for each odd message of a page's socket."""
+_NO_PAGE = """Trimtab's API is at /api/v1 here, and its pages are not installed.
+What the server wrote at its start says how they would be.
+"""
 _BACKLOG = 128
 """Connections that the kernel keeps for a server that is busy."""
 _TURN_SECONDS = 0.0005
@@ -53,7 +57,7 @@ def _sign_in_routes(access: AccessSettings, store: Store) -> list[Route]:
     return OpenIdRoutes(access, store.sign_ins).routes() if access.mode == "oidc" else []
 
 
-def build_app(world: WebWorld) -> Starlette:
+def build_app(world: WebWorld) -> ASGIApp:
     """Return the ASGI application; the cycle thread runs while it does."""
     settings = world.settings.settings
     if settings.access.mode == "proxy" and not settings.access.names_hosts():
@@ -84,7 +88,7 @@ def build_app(world: WebWorld) -> Starlette:
     api = build_api(api_world)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: object) -> AsyncIterator[None]:
         tell_accept_errors_seldom(asyncio.get_running_loop())
         seldom = SeldomTracebacks()
         for module in _TALKATIVE:
@@ -92,24 +96,29 @@ def build_app(world: WebWorld) -> Starlette:
         with world.run_lifespan():
             yield
 
-    return page_app(
-        world,
-        lifespan=lifespan,
-        middleware=[
-            Middleware(BrowserRules),
-            Middleware(SecureCookies, access=settings.access),
-            Middleware(Admission, access=settings.access, listens_on=settings.serve.host),
-            Middleware(AuthMiddleware, access=settings.access, guarded=settings.apply.enabled),
-            Middleware(TellAddress),
-        ],
-        routes=[
-            *probes(world),
-            *(Route(f"/{former}", moved) for former in MOVED),
-            *_sign_in_routes(settings.access, world.store),
-            Mount(API_PATH.rstrip("/"), api),
-            Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),
-        ],
-    )
+    async def no_page(_request: Request) -> Response:
+        return PlainTextResponse(_NO_PAGE, status_code=404)
+
+    middleware = [
+        Middleware(BrowserRules),
+        Middleware(SecureCookies, access=settings.access),
+        Middleware(Admission, access=settings.access, listens_on=settings.serve.host),
+        Middleware(AuthMiddleware, access=settings.access, guarded=settings.apply.enabled),
+        Middleware(TellAddress),
+    ]
+    routes = [
+        *probes(world),
+        *(Route(f"/{former}", moved) for former in MOVED),
+        *_sign_in_routes(settings.access, world.store),
+        Mount(API_PATH.rstrip("/"), api),
+        Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),
+    ]
+    if absent_module("pages"):
+        routes.append(Route("/{page:path}", no_page))
+        return Starlette(lifespan=lifespan, middleware=middleware, routes=routes)
+    from dashboard.web.server.pages import page_app
+
+    return page_app(world, lifespan=lifespan, middleware=middleware, routes=routes)
 
 
 def serve(world: WebWorld, *, host: str, port: int) -> None:
