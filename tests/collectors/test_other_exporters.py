@@ -1,5 +1,6 @@
 """Exporters of other makers and of schedulers: published series, and what is read of them."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
