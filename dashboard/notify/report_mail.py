@@ -6,7 +6,8 @@ from email.message import EmailMessage
 
 from dashboard.common.escaping import without_escapes
 from dashboard.reports.render.csv_tables import csv_tables
-from dashboard.reports.render.html_report import render_html, render_markdown, render_pdf
+from dashboard.reports.render.html_report import render_html, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import edition_of
 from dashboard.reports.week.week import Week, week_filed
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report

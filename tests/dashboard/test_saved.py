@@ -21,8 +21,8 @@ from dashboard.reports.render.html_report import (
     render_html,
     render_json,
     render_markdown,
-    render_pdf,
 )
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report

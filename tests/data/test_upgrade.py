@@ -1,7 +1,7 @@
 """Store and settings of an earlier Trimtab: all that they held is there after.
 
 The code of commit 0e5c5f62 wrote the store: three hours of a simulated node, a cycle, a decision.
-The file of settings names every setting of then, at its value.
+The file of settings names every setting of then, at its value; hosts are examples.
 """
 
 import gzip

@@ -65,8 +65,8 @@ def serve_pages(
         with parts.running():
             print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
             if absent_module("pages"):
-                lacking = f"Its API alone: pages are not installed. {install_command('pages')}"
-                print(lacking, file=sys.stderr)
+                sentence = f"Its API alone: pages are not installed. {install_command('pages')}"
+                print(sentence, file=sys.stderr)
                 yield
                 return
             from dashboard.web.server.first_answers import asking_first

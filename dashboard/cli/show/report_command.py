@@ -10,12 +10,8 @@ from dashboard.cli.terminal.ask import print_document
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import PARTIAL, print_rows, say
 from dashboard.cli.terminal.remote_server import refuse_with_server
-from dashboard.reports.render.html_report import (
-    render_html,
-    render_json,
-    render_markdown,
-    render_pdf,
-)
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import recipients
 from dashboard.reports.week.query import asked_report
 from dashboard.reports.week.week import last_whole_week

@@ -116,14 +116,6 @@ def render_html(report: WeeklyReport) -> str:
     return fill_html(report, picture=picture)
 
 
-def render_pdf(report: WeeklyReport) -> bytes:
-    """Return the report as PDF. Errors: SettingsError without the extra that draws it."""
-    require_extra("pages", "a report as PDF is asked for")
-    from dashboard.reports.render.pdf_report import pdf_of
-
-    return pdf_of(report)
-
-
 def fill_html(report: WeeklyReport, *, picture: str) -> str:
     """Return the report as HTML with this picture of the fleet, '' where nothing was seen."""
     template = _environment(report.week, html=True).get_template("weekly.html.j2")

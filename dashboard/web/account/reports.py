@@ -7,12 +7,8 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.rights import role_of
-from dashboard.reports.render.html_report import (
-    render_html,
-    render_json,
-    render_markdown,
-    render_pdf,
-)
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import WHOLE, Edition, own_edition
 from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
