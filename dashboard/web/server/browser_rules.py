@@ -1,4 +1,4 @@
-"""What browsers are told: what a page may load, and where its server is."""
+"""Rules for browsers: what a page may load, and where its server is."""
 
 import base64
 import hashlib
