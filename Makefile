@@ -1,4 +1,4 @@
-# Everything starts here; a machine needs Python 3.11 (to 3.13), make and a POSIX shell.
+# Everything starts here; a machine needs Python 3.11 (to 3.14), make and a POSIX shell.
 SHELL := /bin/sh
 BIN := .venv/bin
 PYTHON := $(BIN)/python
@@ -26,12 +26,12 @@ setup: $(STAMP) ## make .venv with everything that requirements.lock names; inst
 $(STAMP): pyproject.toml requirements.lock deploy/installers.lock
 	@set -eu; \
 	python=; \
-	for candidate in python3.11 python3 python3.12 python3.13; do \
-		if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' \
+	for candidate in python3.11 python3 python3.12 python3.13 python3.14; do \
+		if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13), (3, 14)))' \
 			>/dev/null 2>&1; then python=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then \
-		echo "setup: no Python 3.11 to 3.13 found as python3.11, python3, python3.12 or python3.13." >&2; \
+		echo "setup: no Python 3.11 to 3.14 found as python3.11, python3, python3.12, python3.13 or python3.14." >&2; \
 		echo "       Install one with its venv module (Debian: apt-get install python3.11-venv)." >&2; \
 		exit 1; \
 	fi; \
@@ -108,10 +108,10 @@ lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade ta
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header"; \
 	printf 'pip\nuv\n' | $$bare --output-file deploy/installers.lock -; \
 	compile="$$bare pyproject.toml"; \
-	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra mutants --extra postgres --extra ray --extra docs --output-file requirements.lock; \
-	$$compile --extra auth --extra kubernetes --extra mcp --extra postgres --constraint requirements.lock \
+	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra mutants --extra pages --extra postgres --extra prophet --extra ray --extra docs --output-file requirements.lock; \
+	$$compile --extra auth --extra kubernetes --extra mcp --extra pages --extra postgres --extra prophet --constraint requirements.lock \
 		--output-file deploy/requirements.lock; \
-	$$compile --extra peers --constraint requirements.lock --output-file benchmarks/peers.lock
+	$$compile --extra pages --extra peers --extra prophet --constraint requirements.lock --output-file benchmarks/peers.lock
 
 docs: setup ## the pages as a site in dist/site, every link checked
 	@rm -rf dist/pages; mkdir -p dist/pages

@@ -1,19 +1,22 @@
 """What a release holds, installed into a bare environment outside the repository, and run there.
 
-`make release` has filled dist/release. The environment has no extra, and every package of it is
-checked by hash.
+`make release` has filled dist/release. The environment has no extra, so no page either, and every
+package of it is checked by hash. The last test adds the pages by the command that a refusal names.
 """
 
 import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 import tomllib
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +34,10 @@ UV = Path(sys.executable).with_name("uv")
 HELM = Path(sys.executable).with_name("helm")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 SERVERS = {"serve", "demo", "demo-exporter"}
-"""Commands that go on until they are ended: two tests below start the last two."""
+"""Commands that go on until they are ended: tests below start them."""
 STEP = 5
 """Seconds between two readings: the boards of a minute are enough for a cycle."""
+MOST_MIB = 700
 ALIASES = {"recommendations"}
 WORDS = {"completion": ["bash"], "agent": ["--help"]}
 
@@ -135,6 +139,10 @@ def test_the_bill_names_every_package(outside: Outside, measured: Measured) -> N
     assert {name: version for name, version in packages.items() if named.get(name) != version} == {}
     size = sum(path.lstat().st_size for path in outside.python.parents[1].rglob("*"))
     measured(f"{len(packages)} packages, {size / 2**20:.0f} MiB without extras")
+    assert {"streamlit", "plotly", "prophet", "matplotlib", "reportlab", "pillow"} & {
+        *packages
+    } == set()
+    assert size < MOST_MIB * 2**20
 
 
 @pytest.mark.parametrize("minor", range(28, 38))
@@ -213,3 +221,82 @@ def test_a_command_gives_a_result_or_a_sentence(name: str, outside: Outside) -> 
     assert "Traceback" not in done.stderr
     assert (done.stdout + done.stderr).strip()
     assert done.returncode == 0 or len(done.stderr.strip()) > 20 or done.stdout.strip()
+
+
+@contextmanager
+def served(outside: Outside, log: Path) -> Iterator[str]:
+    """The address of a server there, on the demo's store."""
+    port = free_port()
+    words = ["--store", _demo_store(outside), "serve", "--port", str(port)]
+    with (
+        log.open("wb") as told,
+        subprocess.Popen(
+            [outside.python.with_name("trimtab"), *words],
+            cwd=outside.work, env=outside.environ, stdout=told, stderr=told,
+        ) as server,
+    ):  # fmt: skip
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(120)
+
+
+def answer(address: str, attempts: int = 900) -> tuple[int, str]:
+    """Status and text, once somebody listens there."""
+    for _attempt in range(attempts):
+        try:
+            with urllib.request.urlopen(address, timeout=60) as found:
+                return found.status, found.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+    raise AssertionError(f"nobody listens at {address}")
+
+
+def test_without_pages_the_api_answers(outside: Outside, tmp_path: Path) -> None:
+    """And metrics; a page's address says that there is none, and the log how to add it."""
+    with served(outside, tmp_path / "log") as address:
+        assert answer(f"{address}/livez") == (200, "ok\n")
+        status, text = answer(f"{address}/api/v1/jobs?limit=1")
+        assert (status, bool(json.loads(text)["items"])) == (200, True)
+        assert "trimtab_" in answer(f"{address}/metrics")[1]
+        assert "its pages are not installed" in answer(f"{address}/")[1]
+        assert answer(f"{address}/findings")[0] == 404
+    assert "Install the libraries of the extra 'pages': pip" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("demo",), ("report", "weekly", "--format", "pdf"), ("report", "weekly", "--format", "html")],
+    ids=" ".join,
+)
+def test_what_needs_pages_says_so(words: tuple[str, ...], outside: Outside) -> None:
+    """In one sentence, with the command that adds them."""
+    done = outside.run("--store", _demo_store(outside), *words)
+    assert done.returncode in (1, 2)
+    assert "Install the libraries of the extra 'pages': pip" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_named_command_adds_the_pages(
+    outside: Outside, tmp_path: Path, measured: Measured
+) -> None:
+    """As the sentence says, held to the locked versions; then a page and a PDF are there."""
+    said = outside.run("demo").stderr.partition("'pages': ")[2]
+    pinned = re.findall(r"^\S+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    (tmp_path / "pinned.txt").write_text("\n".join(pinned), encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", *shlex.split(said)],
+        check=True, cwd=tmp_path, env=os.environ | {"PIP_CONSTRAINT": str(tmp_path / "pinned.txt")},
+    )  # fmt: skip
+    began = time.monotonic()
+    with served(outside, tmp_path / "log") as address:
+        status, text = answer(f"{address}/")
+    assert (status, "<html" in text) == (200, True)
+    measured(f"first page after {time.monotonic() - began:.1f} s by the clock")
+    words = ["report", "weekly", "--format", "pdf", "--out", "week.pdf"]
+    done = outside.run("--store", _demo_store(outside), *words)
+    assert done.returncode in (0, 3), done.stderr
+    assert (outside.work / "week.pdf").read_bytes().startswith(b"%PDF")

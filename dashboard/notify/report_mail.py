@@ -7,6 +7,7 @@ from email.message import EmailMessage
 from dashboard.common.escaping import without_escapes
 from dashboard.reports.render.csv_tables import csv_tables
 from dashboard.reports.render.html_report import render_html, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import edition_of
 from dashboard.reports.week.week import Week, week_filed
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
@@ -39,9 +40,6 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
 
 def attach(mail: EmailMessage, report: WeeklyReport) -> None:
     """Put the report into the mail: text to read, HTML, PDF and CSV attached."""
-    # Loading what draws a PDF takes a second, which no server needs to start.
-    from dashboard.reports.render.pdf_report import render_pdf
-
     name = f"trimtab-{report.week.name}"
     mail.set_content(without_escapes(render_markdown(report)))
     mail.add_attachment(render_pdf(report), "application", "pdf", filename=f"{name}.pdf")

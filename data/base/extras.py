@@ -14,28 +14,34 @@ EXTRAS = {
     "auth": "authlib.integrations.starlette_client",
     "kubernetes": "kubernetes.config",
     "mcp": "mcp",
+    "pages": "streamlit",
     "postgres": "psycopg",
+    "prophet": "prophet",
     "ray": "ray",
 }
 """The module that is used; authlib alone imports without its HTTP client."""
-_FROM_AFAR = frozenset({"ray"})
-"""Modules for a process of their own: they are looked for, and not imported."""
+_SLOW = frozenset({"pages", "prophet", "ray"})
+"""Extras whose module takes a second to import: it is looked for, and not imported."""
 _ROOT = Path(__file__).resolve().parents[2]
 """The clone, or the folder of the installed package."""
 
 
+def absent_module(extra: str) -> str:
+    """Return the module that an extra lacks, '' where it is installed."""
+    module = EXTRAS[extra]
+    try:
+        if extra in _SLOW:
+            return "" if find_spec(module) else module
+        import_module(module.partition(".")[0])
+        import_module(module)
+    except ImportError as error:
+        return error.name or module
+    return ""
+
+
 def require_extra(extra: str, why: str) -> None:
     """Refuse (SettingsError) to go on without an extra; `why` says what asks for it."""
-    module, absent = EXTRAS[extra], ""
-    try:
-        if extra not in _FROM_AFAR:
-            import_module(module.partition(".")[0])
-            import_module(module)
-        elif find_spec(module) is None:
-            absent = module
-    except ImportError as error:
-        absent = error.name or module
-    if absent:
+    if absent := absent_module(extra):
         raise SettingsError(
             f"{why}, and a library for it is not installed: {absent}",
             install_command(extra),

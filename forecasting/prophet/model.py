@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from data.base.errors import NotEnoughHistoryError
+from data.base.extras import require_extra
 from data.base.units import SECONDS_PER_DAY
 from forecasting.models.demand_model import Quantiles, banded
 from forecasting.series.demand_series import DemandSeries
@@ -24,6 +25,7 @@ _SEED = 20_260_101
 
 def _quiet_prophet() -> Any:
     """Import Prophet and silence it; its loggers get their handlers at import."""
+    require_extra("prophet", "planning.model is prophet")
     from prophet import Prophet
 
     for name in ("cmdstanpy", "prophet", "prophet.plot"):

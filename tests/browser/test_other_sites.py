@@ -10,7 +10,7 @@ import pytest
 from browser.bed import Server
 from playwright.sync_api import Browser, expect
 
-from dashboard.web.server.server import RULES
+from dashboard.web.server.browser_rules import RULES
 
 pytestmark = pytest.mark.browser
 

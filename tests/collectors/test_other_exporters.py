@@ -1,13 +1,11 @@
 """Exporters of other makers and of schedulers: published series, and what is read of them."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from beds.exposition import metrics_server
 from beds.prometheus import running_prometheus
 
 from collectors.prometheus.client import PrometheusClient
@@ -194,31 +192,6 @@ def test_a_published_exposition_is_read(tmp_path: Path, exporter: str) -> None:
     collected = recording(tmp_path, text)
     assert rows(collected) == {board}
     assert collected.report.warnings == ()
-
-
-@contextmanager
-def metrics_server(text: str) -> Iterator[int]:
-    """The port of a server of this text."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.mark.parametrize("exporter", BOARDS)

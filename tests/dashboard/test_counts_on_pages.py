@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
 from dashboard.reports.render.html_report import render_html, render_markdown
-from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table

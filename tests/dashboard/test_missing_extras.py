@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from data.base import extras
 from data.base.extras import EXTRAS, install_command
@@ -42,6 +43,8 @@ TRIED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "kubernetes": (("doctor",), {"TRIMTAB_KUBERNETES_ENABLED": "true"}),
     "ray": (("doctor",), {"TRIMTAB_RAY_ADDRESS": "ray://127.0.0.1:1"}),
     "mcp": (("mcp",), {}),
+    "pages": (("demo",), {}),
+    "prophet": (("doctor",), {"TRIMTAB_PLANNING_MODEL": "prophet"}),
     "auth": (("serve",), OIDC),
 }
 
@@ -82,9 +85,9 @@ def test_an_installed_trimtab_names_the_libraries(
     monkeypatch.setattr(extras, "_ROOT", tmp_path)
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     libraries = project["optional-dependencies"][extra]
-    assert shlex.split(install_command(extra).partition(": ")[2]) == [
-        "pip", "--python", sys.executable, "install", *libraries,
-    ]  # fmt: skip
+    words = shlex.split(install_command(extra).partition(": ")[2])
+    assert words[:4] == ["pip", "--python", sys.executable, "install"]
+    assert [Requirement(word) for word in words[4:]] == [Requirement(line) for line in libraries]
 
 
 def test_no_text_asks_an_index_for_trimtab() -> None:

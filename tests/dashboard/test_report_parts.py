@@ -21,8 +21,12 @@ from factories import (
 
 from dashboard.accounting.cost.prices import Rent, price_list
 from dashboard.common.figures import figure_text
-from dashboard.reports.render.html_report import render_html, render_json, render_markdown
-from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.render.html_report import (
+    render_html,
+    render_json,
+    render_markdown,
+)
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.waste import waste_rows
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, days_ahead, make_weekly_report

@@ -22,7 +22,7 @@ from dashboard.reports.render.html_report import (
     render_json,
     render_markdown,
 )
-from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report

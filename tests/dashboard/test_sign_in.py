@@ -13,9 +13,10 @@ from factories import make_job, make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboard.api.http.authentication import proxied
 from dashboard.common.rights import may_look, owns, role_of, why_not
-from dashboard.web.access.identity import claimed, proxied
 from dashboard.web.access.session_cookies import SecureCookies
+from dashboard.web.access.sign_in import claimed
 from dashboard.web.access.trusted_proxy import PERSON_HEADER, AuthMiddleware
 from data.base.errors import SettingsError
 from data.facts.jobs import SchedulerFacts

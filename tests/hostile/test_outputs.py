@@ -32,8 +32,12 @@ from dashboard.notify.messages import messages_for
 from dashboard.notify.report_mail import attach, webhook_parts
 from dashboard.notify.webhook import content_of, post
 from dashboard.reports.render.csv_tables import csv_tables
-from dashboard.reports.render.html_report import render_html, render_json, render_markdown
-from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.render.html_report import (
+    render_html,
+    render_json,
+    render_markdown,
+)
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.web.server.prometheus_metrics import OwnMetrics

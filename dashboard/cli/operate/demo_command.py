@@ -31,6 +31,7 @@ from data.base.clock import PacedClock, floor_to_slot, utc_now
 from data.base.compiled import compiling
 from data.base.counts import count_text
 from data.base.errors import SettingsError
+from data.base.extras import require_extra
 from data.base.state_folder import state_folder
 from data.settings.access import AccessSettings, is_loopback
 from data.settings.all_settings import Settings
@@ -170,6 +171,7 @@ def demo(options: argparse.Namespace) -> int:
     if options.days < 1:
         raise SettingsError(f"--days is {options.days}", "Give at least one day of history.")
     if not options.once:
+        require_extra("pages", "`trimtab demo` without --once shows pages")
         require_free_port(settings.serve.host, settings.serve.port)
     boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE
     say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")

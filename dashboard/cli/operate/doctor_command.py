@@ -144,6 +144,11 @@ def _check_serving_settings(settings: Settings) -> tuple[str, str]:
     return "warning", f"{without_number(settings.serving, settings.serve.cycle_minutes)}."
 
 
+def _check_model(_settings: Settings) -> tuple[str, str]:
+    require_extra("prophet", "planning.model is prophet")
+    return "ok", "planning.model is prophet, and its library is installed"
+
+
 def _check_ray(settings: Settings) -> tuple[str, str]:
     address = settings.ray.address
     require_extra("ray", f"ray.address is {address!r}")
@@ -192,6 +197,7 @@ def doctor(options: argparse.Namespace) -> int:
             ("settings of services", reads_engines(settings) and numberless,
              _check_serving_settings),
             ("tenants", settings.tenants.shares, _check_shares),
+            ("forecasting model", settings.planning.model == "prophet", _check_model),
             ("Ray", settings.ray.address, _check_ray),
             ("submission", settings.submit.enabled, _check_submission),
             ("links", _is_told(settings), _check_links),

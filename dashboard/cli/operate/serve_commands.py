@@ -28,6 +28,7 @@ from dashboard.submission.submit.watch import watch_all
 from dashboard.web.server.port import require_free_port
 from data.base.clock import utc_now
 from data.base.errors import TrimtabError
+from data.base.extras import absent_module, install_command
 from data.facts.fleet import Recording
 from data.settings.load import LoadedSettings, files_read
 from data.settings.serving import without_number
@@ -52,7 +53,6 @@ def serve_pages(
     from dashboard.api.unix_socket import LocalDoor, local_app
     from dashboard.web.access.context import WebWorld
     from dashboard.web.access.local_peer import printed_address
-    from dashboard.web.server.first_answers import asking_first
     from dashboard.web.server.server import serve as serve_web
 
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
@@ -64,6 +64,13 @@ def serve_pages(
         # A stop that is ordered once the address is printed finds the process that applies.
         with parts.running():
             print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
+            if absent_module("pages"):
+                sentence = f"Its API alone: pages are not installed. {install_command('pages')}"
+                print(sentence, file=sys.stderr)
+                yield
+                return
+            from dashboard.web.server.first_answers import asking_first
+
             with asking_first(web).running():
                 yield
 

@@ -11,6 +11,7 @@ from dashboard.cli.terminal.context import asks_a_server, open_for_reading, sett
 from dashboard.cli.terminal.output import PARTIAL, print_rows, say
 from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import recipients
 from dashboard.reports.week.query import asked_report
 from dashboard.reports.week.week import last_whole_week
@@ -47,9 +48,6 @@ def weekly(options: argparse.Namespace) -> int:
 
 def _rendered(report: WeeklyReport, form: str) -> bytes:
     if form == "pdf":
-        # Deferred: fonts and page layout take half a second that no other form needs.
-        from dashboard.reports.render.pdf_report import render_pdf
-
         return render_pdf(report)
     renderers = {"html": render_html, "md": render_markdown, "json": render_json}
     return renderers[form](report).encode()

@@ -29,6 +29,7 @@ from dashboard.reports.week.waste import WasteRow
 from dashboard.reports.week.week import Week
 from dashboard.reports.week.weekly_report import DayAhead, WeeklyReport
 from data.base.counts import count_text
+from data.base.extras import require_extra
 from data.base.rows import row_of
 from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.records.commands import AuditEntry, Measurement
@@ -107,6 +108,7 @@ def render_html(report: WeeklyReport) -> str:
     """Return the report as one HTML file that fetches nothing and runs nothing."""
     picture = ""
     if not report.fleet.empty:
+        require_extra("pages", "a report as HTML is asked for")
         # Deferred: fonts and page layout take half a second that Markdown and JSON do not need.
         from dashboard.reports.render.pdf_timeline import svg_timeline
 

@@ -46,7 +46,7 @@ _TABLE: tuple[tuple[Any, ...], ...] = (
 )
 
 
-def render_pdf(report: WeeklyReport) -> bytes:
+def pdf_of(report: WeeklyReport) -> bytes:
     """Return the report as PDF, A4, with text that can be searched. Fetches nothing."""
     register_fonts()
     target = io.BytesIO()

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import matplotlib
 from reportlab.lib import colors
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.styles import ParagraphStyle
@@ -17,6 +16,7 @@ _PADDING = 6
 WIDTH = PAGE[0] - 2 * MARGIN - 2 * _PADDING
 INK, SOFT, LINE = (colors.HexColor(word) for word in ("#1d2730", "#5c6873", "#d9dee3"))
 _FONT, _BOLD = "DejaVuSans", "DejaVuSans-Bold"
+_FONTS = Path(__file__).with_name("fonts")
 
 BODY = ParagraphStyle("body", fontName=_FONT, fontSize=8.5, leading=12, textColor=INK)
 SMALL = ParagraphStyle("small", parent=BODY, fontSize=7, leading=9)
@@ -31,10 +31,9 @@ FINDING = ParagraphStyle("finding", parent=BODY, fontSize=10.5, leading=15, spac
 
 
 def register_fonts() -> None:
-    """Make DejaVu Sans known, which matplotlib brings: it has the signs that reports need."""
-    folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
+    """Make DejaVu Sans known: it has the signs that reports need."""
     names = pdfmetrics.getRegisteredFontNames()
     for name in (_FONT, _BOLD):
         if name not in names:
-            pdfmetrics.registerFont(TTFont(name, folder / f"{name}.ttf"))
+            pdfmetrics.registerFont(TTFont(name, _FONTS / f"{name}.ttf"))
     pdfmetrics.registerFontFamily(_FONT, normal=_FONT, bold=_BOLD, italic=_FONT, boldItalic=_BOLD)

@@ -4,8 +4,6 @@ The person is the local one, one named by a trusted proxy, or one signed in. Str
 scripts, which take no arguments: the one registered world is the only module-level state.
 """
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from dashboard.api.http.authentication import OPEN, PERSON_HEADER, SIGN_IN_COOKIE, proxied
@@ -17,8 +15,6 @@ from data.records.commands import Person
 from data.settings.access import AccessSettings
 
 _NAME = "person"
-REFUSAL = "refused"
-"""What of a page's address says why a sign-in came to nothing."""
 _registered: list[WebWorld] = []
 
 
@@ -71,21 +67,6 @@ def acting(access: AccessSettings, key: str) -> Person | None:
         account = st.context.headers.get(PERSON_HEADER, "")
         return Person(name=name, via="local", account=account)
     return signed_in(access)
-
-
-def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | None:
-    """Return the person of verified claims; None without a name or with an unverified address."""
-    name = claims.get(access.oidc_name_claim)
-    # A name with blanks around it or an odd character in it would look like another's.
-    if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
-        return None
-    if access.oidc_name_claim == "email" and claims.get("email_verified") is not True:
-        return None
-    groups = claims.get(access.oidc_groups_claim)
-    entries = groups if isinstance(groups, list | tuple) else []
-    return Person(
-        name=name, groups=tuple(entry for entry in entries if isinstance(entry, str)), via="oidc"
-    )
 
 
 def current_role() -> str:

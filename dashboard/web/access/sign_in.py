@@ -6,6 +6,7 @@ So groups may be many, every web process knows who is signed in, and an end is o
 import importlib
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,9 +18,9 @@ from starlette.routing import Route
 from dashboard.api.http.authentication import SIGN_IN_COOKIE
 from dashboard.api.http.problems import problem, problem_of
 from dashboard.api.http.rate_limits import RequestLimit, TooManyRequestsError
-from dashboard.web.access.identity import REFUSAL, claimed
 from data.base.clock import utc_now
 from data.base.extras import require_extra
+from data.records.commands import Person
 from data.settings.access import AccessSettings
 from data.store.record.tokens import SignIns
 
@@ -29,11 +30,28 @@ ENDED_PATH = f"{SIGN_IN_PATH}/ended"
 _CALLBACK = "/oauth2callback"
 _HINT_COOKIE = "trimtab_id_token"
 """The provider's own token, by which some ask no question when somebody signs out."""
+REFUSAL = "refused"
+"""What of a page's address says why a sign-in came to nothing."""
 _MOST_HINT = 3_500
 _ENDING = "http://schemas.openid.net/event/backchannel-logout"
 _LEEWAY_SECONDS = 120
 _KEY_LOOKS = 6
 """How often a minute the provider is asked for keys that it had not before."""
+
+
+def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | None:
+    """Return the person of verified claims; None without a name or with an unverified address."""
+    name = claims.get(access.oidc_name_claim)
+    # A name with blanks around it or an odd character in it would look like another's.
+    if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
+        return None
+    if access.oidc_name_claim == "email" and claims.get("email_verified") is not True:
+        return None
+    groups = claims.get(access.oidc_groups_claim)
+    entries = groups if isinstance(groups, list | tuple) else []
+    return Person(
+        name=name, groups=tuple(entry for entry in entries if isinstance(entry, str)), via="oidc"
+    )
 
 
 class OpenIdRoutes:

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.rights import role_of
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import WHOLE, Edition, own_edition
 from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
@@ -19,17 +20,9 @@ from dashboard.web.frame.page import chart, empty_state, finding, table
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
-
-def _pdf(report: WeeklyReport) -> bytes:
-    """Return the PDF; what draws it is loaded with the first one."""
-    from dashboard.reports.render.pdf_report import render_pdf
-
-    return render_pdf(report)
-
-
 _FORMS = (
     ("HTML", "html", "text/html", render_html),
-    ("PDF", "pdf", "application/pdf", _pdf),
+    ("PDF", "pdf", "application/pdf", render_pdf),
     ("Markdown", "md", "text/markdown", render_markdown),
     ("JSON", "json", "application/json", render_json),
 )

@@ -6,7 +6,8 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.common.rights import role_of
-from dashboard.web.access.identity import REFUSAL, signed_in, whole_world
+from dashboard.web.access.identity import signed_in, whole_world
+from dashboard.web.access.sign_in import REFUSAL
 from dashboard.web.frame.action_button import Post, PressOutcome, action_button
 from data.records.commands import Person
 from data.settings.access import AccessSettings
