@@ -114,7 +114,9 @@ def test_one_job_is_not_chosen_among(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What chooses or orders rows is refused beside a job, where it would do nothing."""
-    command = ["--quiet", "--store", f"duckdb:///{tmp_path}/t.duckdb", "queue", "4711", option]
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url):
+        command = ["--quiet", "--store", url, "queue", "4711", option]
     assert main(command) != 0
     name = option.partition("=")[0]
     assert f"{name} " in (said := capsys.readouterr().err)

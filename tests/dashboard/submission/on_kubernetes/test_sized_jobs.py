@@ -11,17 +11,23 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import uvicorn
-from beds.api_clients import LOCAL, guarded_api
+from beds.api_clients import PROXY, guarded_api
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from factories import make_collected
 
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.facts.fleet import Node
+from data.records.commands import Person
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -74,8 +80,10 @@ def define(bed: KubernetesBed, kind: str, api_version: str) -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """A Trimtab that knows a node of eight H100; its address."""
+def serving(folder: Path) -> Iterator[tuple[str, str]]:
+    """A Trimtab that knows a node of eight H100: its address, and an owner's token."""
+    access = replace(PROXY, allowed_hosts="127.0.0.1")
+    settings = replace(Settings(), access=access)
     node = Node(
         name="h1", gpu_model="H100-SXM5-80GB", gpu_count=8, cpus=64, memory_mib=512_000.0,
         features=(f"{PRODUCT}={LABEL}",), seen_at=utc_now(), source="kubernetes main",
@@ -84,13 +92,18 @@ def serving(folder: Path) -> Iterator[str]:
         store.keep(make_collected(jobs=(), nodes=(node,)))
         door.bind(("127.0.0.1", 0))
         door.listen()
-        app = guarded_api(store, LOCAL)
+        service = DecisionService(store=store, settings=lambda: settings)
+        _, token = service.make_token(
+            holder="search", role="owner", lasts=timedelta(days=1),
+            person=Person(name="alex", via="proxy"),
+        )  # fmt: skip
+        app = guarded_api(store, access)
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{door.getsockname()[1]}"
+            yield f"http://127.0.0.1:{door.getsockname()[1]}", token
         finally:
             server.should_exit = True
             thread.join()
@@ -117,13 +130,13 @@ def make(bed: KubernetesBed, kind: str, name: str, annotations: Any, **spec: Any
     bed.apply(document | {"spec": specs | spec})
 
 
-def one_pass(bed: KubernetesBed, url: str, *, patience: int = 60) -> tuple[int, str]:
+def one_pass(bed: KubernetesBed, url: str, token: str, *, patience: int = 60) -> tuple[int, str]:
     """The status of a pass of the example, and what it says."""
     program = bed.folder / "size_jobs.py"
     text, stated = EXAMPLE.read_text(), "SECONDS = 2\n"
     assert stated in text
     program.write_text(text.replace(stated, f"SECONDS = {patience}\n"))
-    variables = {"TRIMTAB_TOKEN": "none", "KUBERNETES_TOKEN": bed.token("admin")}
+    variables = {"TRIMTAB_TOKEN": token, "KUBERNETES_TOKEN": bed.token("admin")}
     done = subprocess.run(
         [sys.executable, program, url, bed.url, "--certificate", bed.certificate],
         env=os.environ | variables,
@@ -156,8 +169,8 @@ def test_only_suspended_jobs_of_owners_who_consent_are_patched(
     make(bed, "Job", "runs", CONSENT, suspend=True)
     before = specs(bed)
     assert "suspend" not in before["Job/runs"]
-    with serving(tmp_path) as url:
-        status, said = one_pass(bed, url)
+    with serving(tmp_path) as (url, token):
+        status, said = one_pass(bed, url, token)
         assert status == 0, said
         after = specs(bed)
         changed = {name for name, spec in after.items() if spec != before[name]}
@@ -171,18 +184,18 @@ def test_only_suspended_jobs_of_owners_who_consent_are_patched(
         for kind in ("JobSet", "TrainJob"):
             bed.patch(kind, "sized", {"spec": {"suspend": False}})
         resumed = specs(bed)
-        assert one_pass(bed, url) == (0, "")
+        assert one_pass(bed, url, token) == (0, "")
         assert specs(bed) == resumed
 
 
 def test_a_job_that_is_resumed_meanwhile_is_not_patched(bed: KubernetesBed, tmp_path: Path) -> None:
     """The patch is of the object as it was read: the API server itself refuses it."""
-    import requests
-
     make(bed, "JobSet", "race", CONSENT, suspend=True)
     document = bed.get("JobSet", "race")
-    with serving(tmp_path) as url:
-        patch = requests.post(f"{url}/api/v1/size", json=document, timeout=120).json()["patch"]
+    with serving(tmp_path) as (url, token):
+        mine = {"Authorization": f"Bearer {token}"}
+        answer = requests.post(f"{url}/api/v1/size", json=document, headers=mine, timeout=120)
+    patch = answer.json()["patch"]
     path = bed.path("JobSet", "default", "race")
     kind = {"Content-Type": "application/json-patch+json"}
     bed.patch("JobSet", "race", {"spec": {"suspend": False}})
@@ -202,7 +215,7 @@ def test_jobs_stay_as_they_are_when_trimtab_is_down_or_hangs(bed: KubernetesBed)
         door.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{door.getsockname()[1]}"
         for _attempt in ("refused", "silent"):
-            status, said = one_pass(bed, url, patience=2)
+            status, said = one_pass(bed, url, "none", patience=2)
             assert (status, "default/jobsets/alone: stays as it is" in said) == (1, True)
             assert specs(bed) == before
             door.listen()
