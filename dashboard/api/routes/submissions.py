@@ -69,8 +69,8 @@ def add_submissions(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) 
     @api.post("/size")
     def size(who: anyone, job: Annotated[dict[str, Any] | Script, Body()]) -> SizeDocument:
         """Return the size of a Kubernetes object, or (as text/plain) of a batch script."""
-        asked = read_script(job) if isinstance(job, str) else read_object(job)
-        return size_of(asked, world.reader, world.service.settings(), world.clock())
+        request = read_script(job) if isinstance(job, str) else read_object(job)
+        return size_of(request, world.reader, world.service.settings(), world.clock())
 
     @api.get("/submissions", response_model=PageOfRows[SubmissionRow])
     def submissions(who: viewer, query: Annotated[PageQuery, Query()]) -> PageOfRows[SubmissionRow]:

@@ -139,10 +139,10 @@ def queue(options: argparse.Namespace) -> int:
     """List the jobs that wait, or show one with what would start it sooner."""
     if not options.job:
         return list_(options)
-    chosen = selection_of(options).model_dump(exclude_defaults=True)
-    if name := next(iter(chosen), ""):
+    selectors = selection_of(options).model_dump(exclude_defaults=True)
+    if name := next(iter(selectors), ""):
         raise SettingsError(
-            f"--{name} {chosen[name]} chooses among jobs, and {options.job} is one",
+            f"--{name} {selectors[name]} chooses among jobs, and {options.job} is one",
             f"Leave --{name} or {options.job} out.",
         )
     answer = answer_of(options, WAIT, job=options.job)

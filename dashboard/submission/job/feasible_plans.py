@@ -133,8 +133,8 @@ def helpful_knobs(
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
     """Return the needs of a layout that the job's program is not told."""
-    told = job.told
-    return tuple(need for need in needs(layout, launcher=job.launcher) if not need.is_met(told))
+    values = job.told
+    return tuple(need for need in needs(layout, launcher=job.launcher) if not need.is_met(values))
 
 
 def _uses(spread: Parallelism) -> set[str]:

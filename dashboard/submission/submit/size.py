@@ -101,7 +101,7 @@ class SizeDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Fleet:
+class _StoredFleet:
     """The fleet of the store, what waits there, and the label of its GPUs by model."""
 
     nodes: SubmissionFleet
@@ -110,7 +110,7 @@ class _Fleet:
     labels: Mapping[str, str]
 
     @classmethod
-    def of(cls, reader: CachedReader) -> "_Fleet":
+    def of(cls, reader: CachedReader) -> "_StoredFleet":
         """Read it."""
         catalogue = load_gpu_catalogue()
         nodes = [node for node in reader.nodes() if not node.cluster]
@@ -154,7 +154,7 @@ def size_of(
     asked: ScheduledJob, reader: CachedReader, settings: Settings, now: datetime
 ) -> SizeDocument:
     """Return the size of a job. Errors: ChangeRefusedError, ImpossibleProblemError."""
-    store = reader.remember(("size",), lambda: _Fleet.of(reader))
+    store = reader.remember(("size",), lambda: _StoredFleet.of(reader))
     fleet = store.nodes if asked.document else store.within(asked.queue)
     types = gpu_types(fleet)
 
@@ -311,9 +311,9 @@ def _smaller(job: TrainingJob, types: Sequence[GpuType], correction: Calibration
         return
     if plans:
         best = min(plans, key=lambda plan: (plan.gpus, plan.cost))
-        told = ", ".join(need.what for need in needs(best.job))
+        values = ", ".join(need.what for need in needs(best.job))
         chance = f"{100 * best.fit_probability:.0f} %"
-        yield f"{best.gpus} x {best.gpu_type} would hold the same step ({chance}), told {told}"
+        yield f"{best.gpus} x {best.gpu_type} would hold the same step ({chance}), told {values}"
 
 
 def _wait(asked: ScheduledJob, placement: Placement, reader: CachedReader) -> list[float]:
@@ -353,7 +353,7 @@ def _wait(asked: ScheduledJob, placement: Placement, reader: CachedReader) -> li
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _SizeChange:
     """The change that gives a job its size; `unchanged` says why there is none."""
 
     patch: list[Operation] = field(default_factory=list)
@@ -365,17 +365,17 @@ def _change_of(
     asked: ScheduledJob,
     job: JobFile | None,
     placement: Placement,
-    store: _Fleet,
+    store: _StoredFleet,
     settings: Settings,
     limit: float | None,
-) -> _Change:
+) -> _SizeChange:
     """Return the change that may be made to a job that still waits for admission."""
     if not asked.is_open:
-        return _Change(unchanged="it is not suspended")
+        return _SizeChange(unchanged="it is not suspended")
     if not asked.consents:
-        return _Change(unchanged=f"its owner does not consent ({SIZE_ANNOTATION}: apply)")
+        return _SizeChange(unchanged=f"its owner does not consent ({SIZE_ANNOTATION}: apply)")
     if not placement.plan.fits:
-        return _Change(unchanged="no plan is likely enough to fit")
+        return _SizeChange(unchanged="no plan is likely enough to fit")
     if asked.document:
         return _patch_of(asked, job, placement, store.labels.get(placement.plan.gpu_type), limit)
     return _options_of(asked, job, placement, gpu_models_of(settings.slurm.gpu_models), limit)
@@ -387,7 +387,7 @@ def _options_of(
     placement: Placement,
     models: Mapping[str, str],
     limit: float | None,
-) -> _Change:
+) -> _SizeChange:
     """Return the options of sbatch. The type of its GPUs is this Slurm's word for it."""
     model, each, count = placement.plan.gpu_type, placement.gpus_per_node, placement.node_count
     words = [word for word, name in models.items() if name == model]
@@ -395,17 +395,19 @@ def _options_of(
         words = [asked.gpu]
     name = next((name for name in GPU_OPTIONS if name in asked.options), "gres")
     if not words or "," in asked.options.get(name, ""):
-        return _Change(unchanged=f"slurm.gpu_models names no type of {model}, or --{name} has more")
+        return _SizeChange(
+            unchanged=f"slurm.gpu_models names no type of {model}, or --{name} has more"
+        )
     total = each * count if name == "gpus" else each
     options = {name: "gpu:" * (name == "gres") + f"{words[0]}:{total}"}
     if limit is not None:
         options["time"] = f"{limit:g}:00:00"
     if job is not None:
         plan = plan_values(job, placement)
-        told = (f"TRIMTAB_{name.upper()}={plan[name]}" for name in job.reads)
+        variables = (f"TRIMTAB_{name.upper()}={plan[name]}" for name in job.reads)
         export = asked.options.get("export", "ALL")
-        options |= {"nodes": str(count), "export": ",".join((export, *told))}
-    return _Change(options=options)
+        options |= {"nodes": str(count), "export": ",".join((export, *variables))}
+    return _SizeChange(options=options)
 
 
 def _patch_of(
@@ -414,19 +416,19 @@ def _patch_of(
     placement: Placement,
     label: str | None,
     limit: float | None,
-) -> _Change:
+) -> _SizeChange:
     """Return the patch of a suspended object, which tests that it is still as it was read.
 
     Of a Job or JobSet every server lets the nodes and the limit be changed, and few the GPUs.
     """
     document, place = asked.document, asked.place
     version = value_at(document, "/metadata/resourceVersion")
-    chosen = value_at(document, f"{place}/spec/nodeSelector") or {}
-    others = not isinstance(chosen, Mapping) or set(chosen) - {PRODUCT_LABEL}
+    selector = value_at(document, f"{place}/spec/nodeSelector") or {}
+    others = not isinstance(selector, Mapping) or set(selector) - {PRODUCT_LABEL}
     if others or any(value_at(document, at) for at in (f"{place}/spec/affinity", _OVERRIDES)):
-        return _Change(unchanged="its owner chose nodes, and which these are is not read")
+        return _SizeChange(unchanged="its owner chose nodes, and which these are is not read")
     if not label or not isinstance(version, str):
-        return _Change(unchanged="its GPUs have no one label, or the object no resourceVersion")
+        return _SizeChange(unchanged="its GPUs have no one label, or the object no resourceVersion")
     each, count = placement.gpus_per_node, placement.node_count
     fields: dict[str, Any] = {f"{place}/spec/nodeSelector{pointer(PRODUCT_LABEL)}": label}
     if document["kind"] == "TrainJob":
@@ -434,27 +436,27 @@ def _patch_of(
         fields = {_OVERRIDES: [{"targetJobs": [{"name": "node"}], "spec": nodes}]}
         if job is not None:
             plan = plan_values(job, placement)
-            told = {f"TRIMTAB_{name.upper()}": plan[name] for name in job.reads}
+            variables = {f"TRIMTAB_{name.upper()}": plan[name] for name in job.reads}
             env = list_in(document, "spec", "trainer", "env")
             fields |= {
                 f"{place}/numNodes": count,
                 f"{place}/numProcPerNode": each,
                 f"{place}/resourcesPerNode/limits{pointer(WHOLE_GPU)}": str(each),
                 f"{place}/env": [
-                    *(entry for entry in env if part(entry, "name") not in told),
-                    *({"name": name, "value": value} for name, value in told.items()),
+                    *(entry for entry in env if part(entry, "name") not in variables),
+                    *({"name": name, "value": value} for name, value in variables.items()),
                 ],
             }
     elif job is not None and (count, each) != (asked.nodes, asked.each):
-        return _Change(unchanged="a Job takes other nodes, and no other number of GPUs")
+        return _SizeChange(unchanged="a Job takes other nodes, and no other number of GPUs")
     if limit is not None and document["kind"] == "Job":
         fields[f"/spec/{DEADLINE}"] = round(limit * SECONDS_PER_HOUR)
     tests = {"/metadata/resourceVersion": version, "/spec/suspend": True}
     checks = [{"op": "test", "path": at, "value": value} for at, value in tests.items()]
     changes = list(_operations(document, fields))
     if not changes:
-        return _Change(unchanged="it has this size already")
-    return _Change(patch=[*checks, *changes])
+        return _SizeChange(unchanged="it has this size already")
+    return _SizeChange(patch=[*checks, *changes])
 
 
 def _operations(document: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[Operation]:

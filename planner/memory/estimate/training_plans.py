@@ -235,10 +235,10 @@ class _Ways:
         way = spread, micro_batch
         if way not in self._estimates:
             self._estimates[way] = [], map(self._estimated, self._jobs(spread, micro_batch))
-        made, others = self._estimates[way]
-        yield from made
+        estimates, others = self._estimates[way]
+        yield from estimates
         for entry in others:
-            made.append(entry)
+            estimates.append(entry)
             yield entry
 
     def _jobs(self, spread: Parallelism, micro_batch: int) -> Iterator[TrainingJob]:
