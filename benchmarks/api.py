@@ -229,7 +229,7 @@ def main() -> None:
             f"`python -m benchmarks.api --sizes {options.sizes} --nodes {options.nodes}`,",
             f"seed {SEED}: {8 * options.nodes:,} GPUs with 30 days in the store, a real",
             "`trimtab serve`, one client. Again: the same script a second time. Load of the",
-            f"machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.",
+            f"machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; CPU is the server's.",
             "",
         ]
         SIZES.write_text("\n".join([*head, *table]), encoding="utf-8")
