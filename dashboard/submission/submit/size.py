@@ -47,7 +47,6 @@ from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.facts.queue_waits import QueueWait
 from data.settings.all_settings import Settings
 from data.store.handles.cached_reader import CachedReader
-from forecasting.groups.queue_waits import places_in_line
 from planner.fleet.occupied_boards import short_name
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import needed_bytes
@@ -324,6 +323,8 @@ def _wait(asked: ScheduledJob, placement: Placement, reader: CachedReader) -> li
     platform = Platform.KUBERNETES if asked.document else Platform.SLURM
 
     def forecast() -> QueueWait | None:
+        from forecasting.groups.queue_waits import places_in_line  # loads numba
+
         jobs = [job for job in reader.jobs_lately() if job.platform is platform and not job.cluster]
         if not jobs:
             return None
