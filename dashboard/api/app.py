@@ -36,10 +36,10 @@ FindingName = Annotated[
 ]
 _TAG_LENGTH = 16
 _OFFERED = (
-    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "samples", "slots",
-    "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle",
-    "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings", "serving",
-    "audit", "dismissals", "stop",
+    "findings", "events", "estimate", "size", "submissions", "what-if", "jobs", "gpus", "samples",
+    "slots", "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan",
+    "idle", "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings",
+    "serving", "audit", "dismissals", "stop",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -158,7 +158,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         status = world.finding(finding, who)
         return preview_of(world, status, change_text(world.reader, status), who.person)
 
-    add_submissions(api, world, Viewer)
+    add_submissions(api, world, anyone=Anyone, viewer=Viewer)
     add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)

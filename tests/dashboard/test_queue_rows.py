@@ -105,3 +105,19 @@ def test_a_waiting_job_is_told_of_room_in_another_cluster(
         rows = {row.job_id: row for row in queue_rows(store.reader)}
     assert rows["slurm:2"].elsewhere == words
     assert {row.elsewhere for row in rows.values() if "@" in row.job_id} <= {""}
+
+
+@pytest.mark.parametrize(
+    "option", ["--namespace=b", "--sort=-gpus", "--since=2026-01-01T00:00:00Z"]
+)
+def test_one_job_is_not_chosen_among(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What chooses or orders rows is refused beside a job, where it would do nothing."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url):
+        command = ["--quiet", "--store", url, "queue", "4711", option]
+    assert main(command) != 0
+    name = option.partition("=")[0]
+    assert f"{name} " in (said := capsys.readouterr().err)
+    assert "4711 is one" in said

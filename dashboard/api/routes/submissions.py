@@ -1,14 +1,14 @@
-"""Jobs that name no GPU: shown, then sent as they were shown, and listed.
+"""Jobs that name no GPU: shown, then sent as they were shown, and listed; the size of any job.
 
 Whoever may submit on the pages may here. A proposal names what else waits, so it is for who may
-see the jobs of others.
+see the jobs of others. A size names nobody's jobs: anyone may ask.
 """
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import FastAPI, Header, Query
+from fastapi import Body, FastAPI, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.api.http.context import ApiWorld, Caller
@@ -16,6 +16,8 @@ from dashboard.api.http.pagination import PageOfRows, PageQuery, keyed, page_of
 from dashboard.common.rights import why_not_submit
 from dashboard.submission.job.job_file import parsed_job, read_job
 from dashboard.submission.job.model_source import config_from_text
+from dashboard.submission.launchers.scheduled_job import read_object, read_script
+from dashboard.submission.submit.size import SizeDocument, size_of
 from dashboard.submission.submit.submission_rows import (
     PreviewDocument,
     SubmissionRow,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from dashboard.submission.targets.target import SubmissionTarget
 
 MAX_JOB = 50_000
+Script = Annotated[str, Field(max_length=MAX_JOB)]
 IdempotencyKey = Annotated[
     str | None,
     Header(min_length=1, max_length=128, description="what is asked again under it is done once"),
@@ -60,8 +63,14 @@ class SubmissionWish(JobWish):
     digest: Annotated[str, Field(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
 
 
-def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
+def add_submissions(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
+
+    @api.post("/size")
+    def size(who: anyone, job: Annotated[dict[str, Any] | Script, Body()]) -> SizeDocument:
+        """Return the size of a Kubernetes object, or (as text/plain) of a batch script."""
+        request = read_script(job) if isinstance(job, str) else read_object(job)
+        return size_of(request, world.reader, world.service.settings(), world.clock())
 
     @api.get("/submissions", response_model=PageOfRows[SubmissionRow])
     def submissions(who: viewer, query: Annotated[PageQuery, Query()]) -> PageOfRows[SubmissionRow]:

@@ -139,6 +139,12 @@ def queue(options: argparse.Namespace) -> int:
     """List the jobs that wait, or show one with what would start it sooner."""
     if not options.job:
         return list_(options)
+    selectors = selection_of(options).model_dump(exclude_defaults=True)
+    if name := next(iter(selectors), ""):
+        raise SettingsError(
+            f"--{name} {selectors[name]} chooses among jobs, and {options.job} is one",
+            f"Leave --{name} or {options.job} out.",
+        )
     answer = answer_of(options, WAIT, job=options.job)
     if options.format == "json":
         print_json(answer)

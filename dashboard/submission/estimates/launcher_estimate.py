@@ -17,7 +17,7 @@ from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import MemoryEstimate, gib
 from planner.memory.estimate.training_plans import GpuType
 from planner.memory.step.step_events import CACHE
-from planner.memory.step.training_job import Method
+from planner.memory.step.training_job import Method, TrainingJob
 
 _SAMPLES_AT_START = "vllm"
 _LARGE_BOARD_BYTES = 70 * 2**30
@@ -63,9 +63,10 @@ def share_unasked(gpu: GpuType, *, tensor: int, pipeline: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedRow:
-    """A launched job on one GPU type: the row that is shown, with its estimate."""
+    """A launched job on one GPU type: the row that is shown, with what it was made of."""
 
     row: dict[str, Any]
+    job: TrainingJob
     estimate: MemoryEstimate
 
 
@@ -84,7 +85,7 @@ def launched_rows(
             job = replace(job, sampled_sequences=sequences_at_start(gpu))
         layout = layout_on(job, gpu, calibration=calibration)
         row = _served(launched, layout, gpu) if serves else layout_row(layout)
-        rows.append(LaunchedRow(row=row, estimate=layout.estimate))
+        rows.append(LaunchedRow(row=row, job=layout.job, estimate=layout.estimate))
     return rows
 
 

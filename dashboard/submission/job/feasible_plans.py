@@ -17,7 +17,7 @@ from planner.memory.estimate.training_plans import (
     training_plans,
 )
 from planner.memory.estimate.training_time import hours_range
-from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
+from planner.memory.step.training_job import Parallelism, Recompute, Sharding, TrainingJob
 
 
 def family_of(job: TrainingJob) -> str:
@@ -56,7 +56,13 @@ def plans_for(
     question = _question(job, gpu_types, max_gpus, calibration, raised)
     if not job.recompute and "recompute" not in job.supports:
         question = replace(question, recomputes=(Recompute.NONE,))
-    limited = replace(question, can_run=lambda layout: _can_run(job, layout))
+    parallel = {name for name in ("tensor", "pipeline") if f"{name}_parallel" in job.told}
+    usable = {"sharding", *parallel}.intersection(job.supports)
+    limited = replace(
+        question,
+        can_spread=lambda spread: _uses(spread) <= usable,
+        can_run=lambda layout: not lacking(job, layout),
+    )
     if job.micro_batch is None and not _takes_accumulation(job):
         global_batch = job.global_batch
         # Those that make a global batch at once on a power of two of GPUs.
@@ -111,7 +117,7 @@ def helpful_knobs(
         plan
         for plan in plans
         if plan.fits
-        and _uses(plan.job) <= set(job.supports)
+        and _uses(plan.job.parallelism) <= set(job.supports)
         and (not first.fits or plan.gpus < first.gpus)
         and lacking(job, plan.job)
     ]
@@ -127,16 +133,11 @@ def helpful_knobs(
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
     """Return the needs of a layout that the job's program is not told."""
-    all_needs = needs(layout, launcher=job.launcher)
-    return tuple(need for need in all_needs if not need.is_met(job.told))
+    values = job.told
+    return tuple(need for need in needs(layout, launcher=job.launcher) if not need.is_met(values))
 
 
-def _can_run(job: JobFile, layout: TrainingJob) -> bool:
-    return _uses(layout) <= set(job.supports) and not lacking(job, layout)
-
-
-def _uses(layout: TrainingJob) -> set[str]:
-    spread = layout.parallelism
+def _uses(spread: Parallelism) -> set[str]:
     words = {
         "tensor": spread.tensor > 1,
         "pipeline": spread.pipeline > 1,
@@ -152,9 +153,11 @@ def _takes_accumulation(job: JobFile) -> bool:
 
 def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemError:
     """Return error for a job of which every plan that fits is one that its program cannot run."""
-    able = [plan for plan in plans if _uses(plan.job) <= set(job.supports)]
+    able = [plan for plan in plans if _uses(plan.job.parallelism) <= set(job.supports)]
     if not able:
-        words = sorted({word for plan in plans for word in _uses(plan.job)} - set(job.supports))
+        words = sorted(
+            {word for plan in plans for word in _uses(plan.job.parallelism)} - set(job.supports)
+        )
         return ImpossibleProblemError(
             f"{job.name} fits only with {' or '.join(words)}, which its program does not support",
             "Add it to supports in the job file, or choose larger GPUs or a smaller model.",

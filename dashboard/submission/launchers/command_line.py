@@ -191,9 +191,12 @@ _STAGES = ("sft", "dpo", "grpo", "ppo", "kto", "rloo", "orpo", "cpo", "reward")
 
 @dataclass(slots=True)
 class Launch:
-    """State of reading: the framework's dialect, what was stated, the files it came from."""
+    """State of reading: the framework's dialect, what was stated, the files it came from.
 
-    folder: Path
+    Without a `folder` no file is read: the command is of another machine.
+    """
+
+    folder: Path | None
     syntax: LaunchDialect | None = None
     facts: Statements = field(default_factory=Statements)
     files: list[str] = field(default_factory=list)
@@ -201,8 +204,10 @@ class Launch:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def read_command(words: Sequence[str], folder: Path) -> Launch:
+def read_command(words: Sequence[str], folder: Path | None) -> Launch:
     """Return the content of a launch command and of the files that it names, from `folder`.
+
+    None: it is refused where it names one.
 
     Errors: ChangeRefusedError naming the word and what would be right.
     """
@@ -412,7 +417,7 @@ def _by_flags(
 def _by_file(launch: Launch, loose: Sequence[str]) -> LaunchDialect:
     for word in loose:
         if word.endswith(SUFFIXES):
-            path = _path_of(launch, word)
+            path = path_of(launch, word)
             return framework_of(read_document(path), path)
     raise ChangeRefusedError(
         "the command has no flag that says anything of the job's memory",
@@ -481,16 +486,23 @@ def _split(
 def _take_file(
     launch: Launch, syntax: LaunchDialect, name: str, *, rank: int = 0, strict: bool = False
 ) -> None:
-    path = _path_of(launch, name)
+    path = path_of(launch, name)
     for key, value in read_document(path).items():
         launch.facts.add(syntax, key, value, origin=path.name, rank=rank, strict=strict)
     launch.files.append(path.name)
-    if path != launch.folder / name:
+    if launch.folder is not None and path != launch.folder / name:
         launch.folder = path.parent
 
 
-def _path_of(launch: Launch, name: str) -> Path:
-    """Return the path of a named file: in the folder of the launch, or as the path says."""
+def path_of(launch: Launch, name: str) -> Path:
+    """Return the path of a named file: in the folder of the launch, or as the path says.
+
+    Errors: ChangeRefusedError where no file may be read.
+    """
+    if launch.folder is None:
+        raise _refused(
+            Path(name), "it is a file of the job's own machine", "Give its content as flags."
+        )
     local = launch.folder / name
     return local if local.exists() else Path(name)
 
@@ -522,11 +534,11 @@ def _take_accelerate(launch: Launch, name: str) -> None:
 
 def _take_deepspeed(launch: Launch, name: str) -> None:
     """Take a DeepSpeed file; of one that is not here what its name says (zero3, offload)."""
-    path = _path_of(launch, name)
-    match = re.search(r"(?:zero|z)_?([0123])(.*)", path.name.lower())
-    if path.exists() or not match:
+    match = re.search(r"(?:zero|z)_?([0123])(.*)", Path(name).name.lower())
+    is_here = launch.folder is not None and path_of(launch, name).exists()
+    if is_here or not match:
         _take_file(launch, dialect("deepspeed_file"), name, strict=True)
-        launch.facts.put("deepspeed", True, flag="deepspeed", origin=path.name)
+        launch.facts.put("deepspeed", True, flag="deepspeed", origin=Path(name).name)
         return
     launch.facts.put("zero_stage", match[1], flag="deepspeed", origin=name)
     if "offload" in match[2]:

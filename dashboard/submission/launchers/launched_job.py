@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.submission.job.model_source import model_of_argument, read_config
-from dashboard.submission.launchers.command_line import Launch, read_command, read_file
+from dashboard.submission.launchers.command_line import (
+    Launch,
+    path_of,
+    read_command,
+    read_file,
+)
 from dashboard.submission.launchers.fields import (
     SERVING,
     TRUE,
@@ -73,9 +78,11 @@ class LaunchedJob:
 class LaunchOptions:
     """Options of the command beside the launcher's words; None is not said.
 
-    `same` are options by name of which the launcher must say the same.
+    `same` are options by name of which the launcher must say the same. Files are looked for in
+    `folder`; None: none is read.
     """
 
+    folder: Path | None = Path()
     config: str = ""
     framework: str = ""
     gpus: int | None = None
@@ -94,7 +101,8 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
 
     Errors: ChangeRefusedError or ImpossibleProblemError naming flag or key, value and fix.
     """
-    launch = read_file(Path(words[0])) if len(words) == 1 else read_command(words, Path())
+    is_file = len(words) == 1 and options.folder is not None
+    launch = read_file(Path(words[0])) if is_file else read_command(words, options.folder)
     syntax = launch.syntax or dialect("transformers")
     flags = Told(syntax=syntax, facts=launch.facts, defaults=dict(syntax.defaults))
     if str(flags.value("stage") or "").lower() in SAMPLING:
@@ -143,15 +151,15 @@ def _model(launch: Launch, flags: Told, options: LaunchOptions) -> ReadModel:
         return _described(described)
     name = str(flags.value("model") or _titan(flags))
     if flags.stated("model_config"):
-        return read_config(launch.folder / str(flags.stated("model_config")))
+        return read_config(path_of(launch, str(flags.stated("model_config"))))
     if not name:
         raise ChangeRefusedError(
             "nothing that was read names the model",
             "Add --config CONFIG.json, the model's own config.json.",
         )
-    for path in (launch.folder / name, Path(name)):
-        if (path / "config.json").is_file():
-            return model_of_argument(str(path))
+    for folder in () if launch.folder is None else (launch.folder, Path()):
+        if (folder / name / "config.json").is_file():
+            return model_of_argument(str(folder / name))
     model = model_of_name(name)
     if model is None:
         raise ImpossibleProblemError(

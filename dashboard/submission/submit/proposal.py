@@ -94,7 +94,7 @@ def propose(
     """
     learned = lessons or Lessons()
     fleet = target.fleet()
-    types = _gpu_types(fleet)
+    types = gpu_types(fleet)
     limits: _PlanLimits = {
         "max_gpus": min(settings.max_gpus, fleet.gpus),
         "calibration": calibration_of(family_of(job.training_job), peaks),
@@ -193,7 +193,8 @@ def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
     return math.sqrt(low * high)
 
 
-def _gpu_types(fleet: SubmissionFleet) -> tuple[GpuType, ...]:
+def gpu_types(fleet: SubmissionFleet) -> tuple[GpuType, ...]:
+    """Return the types on offer that run CUDA. Errors: ImpossibleProblemError for none."""
     types = chosen_types(fleet.gpu_types(load_gpu_catalogue()), ())
     if not types:
         unknown = f"; not in the catalogue: {', '.join(fleet.unknown)}" if fleet.unknown else ""

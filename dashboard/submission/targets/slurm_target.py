@@ -36,6 +36,7 @@ from dashboard.submission.job.launch import (
 )
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.job.placement import Placement
+from dashboard.submission.launchers.scheduled_job import hours_of_slurm
 from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
 from data.base.clock import utc_now
 from data.base.errors import (
@@ -213,7 +214,6 @@ class SlurmAccount:
         return f"has AdminLevel={level} in Slurm" if level in _LEVELS else ""
 
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _NUMBER = re.compile(r"\d{1,12}")
 _LOG_BYTES = 256 * 1024
 _FACTS = re.compile(r"\b(JobState|Reason|ExitCode)=(\S*)")
@@ -274,10 +274,10 @@ class SlurmTarget:
             if len(node.gpus) == 1 and partition in node.partitions
         ]
         source = f"Slurm's partition {partition}"
-        longest = _hours(facts.get("MaxTime", ""))
+        longest = hours_of_slurm(facts.get("MaxTime", ""))
         return replace(
             fleet_of(_of_one_name(nodes), self._catalogue, source=source),
-            default_hours=_hours(facts.get("DefaultTime", "")) or longest,
+            default_hours=hours_of_slurm(facts.get("DefaultTime", "")) or longest,
             max_hours=longest,
             closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
             default_memory=_memory_in(facts)
@@ -432,15 +432,6 @@ class SlurmTarget:
                 "Check partition, account and limits with your Slurm's administrator.",
             )
         return out, errors
-
-
-def _hours(text: str) -> float | None:
-    """Return time of Slurm ([days-]hours:minutes:seconds) in hours, None for NONE and UNLIMITED."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
-    return 24 * days + hours + minutes / 60 + seconds / 3600
 
 
 def _fleet_node(node: SlurmNode, model: str, *, up: bool) -> SubmissionNode:

@@ -92,8 +92,9 @@ class PlanQuestion:
     """A question about training: the model and its recipe, the sequences of a step, and the GPUs.
 
     Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
-    1 after a run that ran out of memory. `recomputes` begin with what keeps most. `can_run` says
-    whether the program can be told to run a spread; what it cannot is no plan.
+    1 after a run that ran out of memory. `recomputes` begin with what keeps most, and is fastest.
+    `can_spread` says whether the program can be told to run a spread, `can_run` with its batch and
+    recomputation: what it cannot is no plan.
     """
 
     job: TrainingJob
@@ -104,6 +105,7 @@ class PlanQuestion:
     recomputes: Sequence[Recompute] = (Recompute.NONE, Recompute.OPERATORS, Recompute.FULL)
     calibration: Calibration | None = None
     raised: float = 1.0
+    can_spread: Callable[[Parallelism], bool] = lambda _spread: True
     can_run: Callable[[TrainingJob], bool] = lambda _job: True
 
     def __post_init__(self) -> None:
@@ -133,7 +135,7 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
     ways = _Ways(question)
     for gpu in question.gpu_types:
-        for spread in _spreads(question, gpu, question.max_gpus):
+        for spread in filter(question.can_spread, _spreads(question, gpu, question.max_gpus)):
             plan = _fastest(ways, gpu, spread)
             if plan is not None:
                 best[gpu.name, spread] = plan
@@ -174,6 +176,7 @@ def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
         recomputes=question.recomputes[-1:],
         global_batch=least * _MAX_CLUSTER,
         can_run=lambda _job: True,
+        can_spread=lambda _spread: True,
     )
     ways, count = _Ways(frugal), 1
     while count <= _MAX_CLUSTER:
@@ -225,14 +228,18 @@ class _Ways:
 
     def __init__(self, question: PlanQuestion) -> None:
         self.question = question
-        self._estimates: dict[tuple[Parallelism, int], list[_Way]] = {}
+        self._estimates: dict[tuple[Parallelism, int], tuple[list[_Way], Iterator[_Way]]] = {}
 
-    def of(self, spread: Parallelism, micro_batch: int) -> "list[_Way]":
-        """Return one for each recomputation that the program can run."""
+    def of(self, spread: Parallelism, micro_batch: int) -> "Iterator[_Way]":
+        """Yield one for each recomputation that the program can run, the fastest first."""
         way = spread, micro_batch
         if way not in self._estimates:
-            self._estimates[way] = [self._estimated(job) for job in self._jobs(spread, micro_batch)]
-        return self._estimates[way]
+            self._estimates[way] = [], map(self._estimated, self._jobs(spread, micro_batch))
+        estimates, others = self._estimates[way]
+        yield from estimates
+        for entry in others:
+            estimates.append(entry)
+            yield entry
 
     def _jobs(self, spread: Parallelism, micro_batch: int) -> Iterator[TrainingJob]:
         question = self.question
@@ -267,21 +274,22 @@ def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | N
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
-        estimates = ways.of(spread, micro_batch)
-        with_room = [
-            (job, estimate)
-            for job, estimate in estimates
-            if needed_bytes(estimate) <= gpu.memory_bytes
-        ]
-        if estimates and not with_room:
-            break
-        for job, estimate in with_room:
+        tried = has_room = False
+        for job, estimate in ways.of(spread, micro_batch):
+            tried = True
+            if needed_bytes(estimate) > gpu.memory_bytes:
+                continue
+            has_room = True
             probability = estimate.probability_within(USABLE * gpu.memory_bytes)
             fits = probability >= FIT_PROBABILITY
             value = prior_speed(gpu, job) if fits else probability
             if best is None or (fits, value) > best[:2]:
                 best = fits, value, job, estimate
-    return None if best is None else _priced(gpu, *best[2:])
+            if fits:  # the other recomputations of this micro-batch are slower
+                break
+        if tried and not has_room:
+            break
+    return None if best is None else priced(gpu, *best[2:])
 
 
 def unbounded_peak(
@@ -296,7 +304,7 @@ def unbounded_peak(
     return predict_peak(free, calibration=calibration, raised=raised)
 
 
-def _priced(gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate) -> TrainingPlan:
+def priced(gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate) -> TrainingPlan:
     """Return the plan with its speed and what a unit of work costs."""
     gpus, speed = job.parallelism.gpus, prior_speed(gpu, job)
     return TrainingPlan(

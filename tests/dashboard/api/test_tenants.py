@@ -20,11 +20,21 @@ GIVEN = {
     "/events": "seconds=0&after=0",
     "/samples": f"gpu=GPU-{THEIRS}-0",
 }
+SUSPENDED = {
+    "kind": "TrainJob",
+    "spec": {
+        "trainer": {
+            "command": ["torchrun", "--nproc-per-node", "1", "t.py", "--bf16",
+                        "--model_name_or_path", "Qwen/Qwen2.5-0.5B", "--max_seq_length", "512"],
+        }
+    },
+}  # fmt: skip
 BODIES = {
     "/findings/{finding}/decisions": {"decision": "keep"},
     "/tokens": {"person": "x"},
     "/submissions": {"job": "", "digest": "0" * 64},
     "/submissions/preview": {"job": ""},
+    "/size": SUSPENDED,
     "/stop": {"reason": "too hot"},
     "/dismissals": {"kind": "fewer-gpus", "reason": "not-now", "until": "2030-01-01T00:00:00Z"},
 }
@@ -37,10 +47,10 @@ OWN = {
     "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
     "get /slots", "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy",
     "get /savings", "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
-    "get /quotas", "get /stop", "post /stop",
+    "get /quotas", "get /stop", "post /stop", "post /size",
 }  # fmt: skip
 """What an owner is told of."""
-NO_ROWS = {"get /", "get /stop", "post /stop"}
+NO_ROWS = {"get /", "get /stop", "post /stop", "post /size"}
 """Of that, what names no job of anybody."""
 
 
