@@ -65,7 +65,7 @@ def test_the_page_answers_and_exports_what_it_shows(server: Server, visitor: Vis
     """Hours as CSV, the whole statement as JSON; both add up, and no cell is a formula."""
     opened(visitor.page, f"{server.base}/account?tab=energy")
     expect(visitor.page.locator("h1")).to_have_text(
-        re.compile(r"The GPUs used .* kWh .* kgCO2e location-based.*board-time was measured")
+        re.compile(r"The GPUs used .* kWh .* kgCO2e location-based.*GPU-time was measured")
     )
     name, text = downloaded(visitor.page, "Hourly CSV")
     assert name == "energy-by-tenant-hourly.csv"

@@ -225,7 +225,7 @@ def test_an_owner_reads_no_cost_of_another_tenant(place: Place) -> None:
             assert not shown, query
             assert b"(not allocated)" not in raw
             if asked:
-                assert b"no GPU was held or watched" in raw
+                assert b"no GPU was allocated or watched" in raw
     with place.session("viewer") as session:
         raw = session.draw("costs").raw
     assert sum(name.encode() in raw for name in others) >= 2  # a few jobs have another namespace

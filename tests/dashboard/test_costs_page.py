@@ -162,7 +162,7 @@ def test_an_address_of_nothing_shows_nothing_of_others(draw: Draw, asked: dict[s
     """A sentence and no table, or the whole where no tenant is named."""
     app = draw.page(**asked)
     if "tenant" in asked:
-        assert "no GPU was held or watched in March 2026." in answer(app)
+        assert "no GPU was allocated or watched in March 2026." in answer(app)
         assert not app.dataframe
     else:
         assert answer(app).startswith("March 2026 so far")
@@ -190,7 +190,7 @@ def test_who_held_nothing_is_told_no_other_reason(draw: Draw, page: str) -> None
     """Prices are set and power was reported: nothing was held of what was asked for."""
     app = draw.page(page=page, tenant="<b>", namespace="ads", month="last month")
     told = [text.value.replace("\\", "") for text in (*app.markdown, *app.caption)]
-    assert any("o GPU was held or watched" in text for text in told)
+    assert any("o GPU was allocated or watched" in text for text in told)
     assert not [text for text in told if "price is set" in text or "was never reported" in text]
 
 

@@ -71,7 +71,7 @@ def test_a_cycle_and_the_pages_say_what_is_left_out(
             page = page_at(view).run()
             assert not page.exception
             shown[view] = [entry.value for entry in page.warning]
-    for view, begin in (("plan", "Left out of these costs"), ("overview", "Unknown boards")):
+    for view, begin in (("plan", "Left out of these costs"), ("overview", "Unknown GPUs")):
         (told,) = [text for text in shown[view] if text.startswith(begin)]
         assert "of which 3 are" in told
         assert "no price and no estimate of power" in told
