@@ -88,7 +88,7 @@ def test_health_lists_the_boards(url: str) -> None:
 
     shown = AppTest.from_function(page, kwargs={"address": url}).run(timeout=60)
     assert not shown.exception
-    assert "On 1 board a counter shows" in shown.error[0].value
+    assert "On 1 GPU a counter shows" in shown.error[0].value
     (row,) = shown.dataframe[0].value.to_dict("records")
     assert (row["node"], row["counter"], row["showed (%)"]) == ("node-1", "GR_ENGINE_ACTIVE", 0.0)
     assert row["beside"].startswith("GPU_UTIL ")
