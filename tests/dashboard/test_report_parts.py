@@ -148,9 +148,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
 @pytest.mark.parametrize(
     ("boards", "size", "idle", "hours"),
     [
-        (23.45, "23.4 boards", 84.5, "84.5 GPU-hours"),
-        (24.0, "24 boards", 1.0, "1 GPU-hour"),
-        (1.0, "1 board", 1823.4, "1,823 GPU-hours"),
+        (23.45, "23.4 GPUs", 84.5, "84.5 GPU-hours"),
+        (24.0, "24 GPUs", 1.0, "1 GPU-hour"),
+        (1.0, "1 GPU", 1823.4, "1,823 GPU-hours"),
     ],
 )
 def test_sentences_round_as_tables_do(
