@@ -102,7 +102,7 @@ def test_idle_time_between_distant_readings_is_unknown(
         report = report_of(opened)
     text = render_markdown(report)
     assert ("how long they were allocated but idle is not known" in report.finding) is not known
-    assert ("readings of a board lie more than 5 minutes apart" in text) is not known
+    assert ("readings of a GPU lie more than 5 minutes apart" in text) is not known
     assert "Nothing was allocated but idle" not in text
     assert (bool(report.waste)) is known
 
