@@ -52,7 +52,7 @@ def test_an_estimate_loads_neither_arrays_nor_a_store() -> None:
 def test_pages_and_api_answer_before_the_planner_is_loaded() -> None:
     """A server listens without what only a cycle, a what-if or a placement needs."""
     loaded = modules_after(
-        "import dashboard.cli.operate.serve_commands, dashboard.web.server.server"
+        "import dashboard.cli.operate.serve_commands, dashboard.web.server.pages"
     )
     assert loaded & {"numba", "scipy", "highspy"} == set()
     assert "streamlit" in loaded

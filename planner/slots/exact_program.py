@@ -149,6 +149,6 @@ class Program:
 
 def _values(highs: highspy.Highs) -> Floats | None:
     """Return the columns of the solution that a program found, None for none."""
-    found = highs.getInfo().primal_solution_status
-    feasible = found == highspy.SolutionStatus.kSolutionStatusFeasible
+    status = highs.getInfo().primal_solution_status
+    feasible = status == highspy.SolutionStatus.kSolutionStatusFeasible
     return np.array(highs.getSolution().col_value) if feasible else None

@@ -73,10 +73,10 @@ def migrate(engine: sa.Engine) -> int:
 
 def make_tables(connection: sa.Connection, names: Sequence[str]) -> None:
     """Make these tables alone of the newest schema, in an empty DuckDB."""
-    wanted = re.compile(rf"\b(?:CREATE|ALTER) TABLE (?:{'|'.join(names)})\b")
+    pattern = re.compile(rf"\b(?:CREATE|ALTER) TABLE (?:{'|'.join(names)})\b")
     for script in migration_scripts().values():
         for statement in script.split(";"):
-            if wanted.search(statement):
+            if pattern.search(statement):
                 connection.exec_driver_sql(statement)
 
 
