@@ -63,7 +63,7 @@ def test_an_address_opens_what_it_says(server: Server, visitor: Visitor) -> None
     page = visitor.page
     visitor.open(f"{server.base}/?namespace=search&days=1")
     expect(page.locator("h1")).to_contain_text("Jobs of namespace search had")
-    expect(page.get_by_text(re.compile("last 1 d: GPUs that these jobs held"))).to_be_visible()
+    expect(page.get_by_text(re.compile("last 1 d: GPUs allocated to these jobs"))).to_be_visible()
     visitor.open(f"{server.base}/?namespace=<b>nobody</b>&days=soon")
     expect(page.locator("h1")).to_contain_text("GPUs are allocated")
     expect(page.get_by_role("button", name="All jobs")).to_be_visible()
