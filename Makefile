@@ -126,7 +126,7 @@ release: setup ## source, wheel, chart, bill of materials and checksums in dist/
 	@$(PYTHON) deploy/release.py build $(TAG:%=--tag %) $(REPOSITORY:%=--repository %)
 
 release-check: release ## that, then installed into a bare environment outside, and run there; 4 min
-	@$(PYTHON) -m pytest -q --timeout=900 tests/test_release.py tests/test_released_files.py
+	@$(PYTHON) -m pytest -q -n 2 --dist loadfile --timeout=900 tests/test_release.py tests/test_released_files.py
 
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest
