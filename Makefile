@@ -125,7 +125,7 @@ sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx
 release: setup ## source, wheel, chart, bill of materials and checksums in dist/release; a tag: TAG=v1.2.3
 	@$(PYTHON) deploy/release.py build $(TAG:%=--tag %) $(REPOSITORY:%=--repository %)
 
-release-check: release ## that, then installed into a bare environment outside, and run there; 4 min
+release-check: release ## that, then installed into a bare environment outside, and run there; 4 to 5 min
 	@$(PYTHON) -m pytest -q -n 2 --dist loadfile --timeout=900 tests/test_release.py tests/test_released_files.py
 
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md

@@ -92,7 +92,7 @@ class _Search:
 
     @property
     def proved(self) -> bool:
-        """Whether no other search would find better."""
+        """Return True if no other search would find a better plan."""
         gap = self.best.cost - self.bound.value
         return not self.best.placed.failed and gap <= PROVED * max(1.0, abs(self.best.cost))
 

@@ -104,7 +104,7 @@ def test_its_phase_is_that_of_its_time(tmp_path: Path) -> None:
 
 
 def test_one_mark_starts_one_job(tmp_path: Path) -> None:
-    """What is sent again after a lost answer runs once."""
+    """A job that is sent again after a lost answer runs once."""
     cluster = make_cluster(tmp_path)
     assert send(cluster, order(1)) == send(cluster, order(1)) == cluster.marked("mark")
     assert len(cluster.fleet().orders) == 1

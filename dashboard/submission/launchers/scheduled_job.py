@@ -255,7 +255,7 @@ def _gpus(options: Mapping[str, str], nodes: int) -> tuple[str, int | None]:
 def hours_of_slurm(text: str) -> float | None:
     """Return a time of Slurm in hours: minutes[:seconds], h:m:s, days-h[:m[:s]].
 
-    None for other words, such as UNLIMITED, and for more than a year: there is no limit.
+    None, for no limit, for other words, such as UNLIMITED, and for more than a year.
     """
     match = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9}(?::\d{1,9}){0,2})", text, re.ASCII)
     if match is None:

@@ -31,7 +31,7 @@ _CALLBACK = "/oauth2callback"
 _HINT_COOKIE = "trimtab_id_token"
 """The provider's own token, by which some ask no question when somebody signs out."""
 REFUSAL = "refused"
-"""What of a page's address says why a sign-in came to nothing."""
+"""Name in a page's address of the reason for which a sign-in failed."""
 _MOST_HINT = 3_500
 _ENDING = "http://schemas.openid.net/event/backchannel-logout"
 _LEEWAY_SECONDS = 120

@@ -94,7 +94,7 @@ class PlanQuestion:
     Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
     1 after a run that ran out of memory. `recomputes` begin with what keeps most, and is fastest.
     `can_spread` says whether the program can be told to run a spread, `can_run` with its batch and
-    recomputation: what it cannot is no plan.
+    recomputation; the others are left out.
     """
 
     job: TrainingJob

@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def hours_of(settings: Settings, start: datetime, end: datetime) -> Collected:
-    """What the simulated fleet shows of these hours."""
+    """The readings of the simulated fleet in these hours."""
     return simulated_collector(settings).collect(Window(start=start, end=end))
 
 
