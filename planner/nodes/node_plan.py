@@ -19,7 +19,7 @@ from data.records.plans import Stay
 from planner.fleet.fleet_nodes import FleetNode
 from planner.fleet.host_room import kept_boards, memory_bytes, milli_cpus, room_of
 from planner.fleet.mig_placement import CutBoard, Slice, pack_slices
-from planner.nodes.node_hours import node_cost, switched, unplaced_cost
+from planner.nodes.node_hours import node_cost, switched, unplaced_cost, unsure_cost
 from planner.nodes.node_runs import (
     Places,
     Stretch,
@@ -47,7 +47,8 @@ class NodePlacement:
     """Stays of every job [J], why a stretch has no place, and the nodes.
 
     `load` [N, H] are GPUs in use; `on` [N, H]; `parts` are (pool, GPUs, start, end) of everything
-    placed. `failed` are stretches that the plan must not ask for.
+    placed. `failed` are stretches that the plan must not ask for. `node_cost` includes the price of
+    doubt (`node_hours.unsure_prices`).
     """
 
     stays: tuple[tuple[Stay, ...], ...]
@@ -267,7 +268,10 @@ def _placed(
         if unit.settled
     }
     fixed = _within(problem.facts.nodes, units, fixed)
-    places = _search(problem, units, fixed, budget_seconds / 2, seed)
+    doubtful = any(node.open and node.unsure for node in problem.facts.nodes)
+    places = _search(problem, units, fixed, budget_seconds / 2, seed, sure=doubtful)
+    if doubtful and len(places) < len(units):
+        places = _search(problem, units, fixed, budget_seconds / 2, seed)
     missing = [n for n, unit in enumerate(units) if n not in places and unit.must]
     if missing and any(units[n].may_move for n in fixed):
         pools = frozenset[int]().union(*(units[n].pools for n in missing))
@@ -321,16 +325,25 @@ def _within(nodes: Sequence[FleetNode], units: Sequence[Unit], fixed: Places) ->
 
 
 def _search(
-    problem: PlanningProblem, units: Sequence[Unit], fixed: Places, budget: float, seed: int
+    problem: PlanningProblem,
+    units: Sequence[Unit],
+    fixed: Places,
+    budget: float,
+    seed: int,
+    *,
+    sure: bool = False,
 ) -> Places:
-    """Place the units that are not fixed into the room that these leave."""
+    """Place the units that are not fixed into the room that these leave.
+
+    Where only `sure` room counts, nobody comes to nodes with work that is not explained.
+    """
     nodes, pools = problem.facts.nodes, problem.pools.of_node
     used = np.zeros((len(nodes), 3))
     for number, at in fixed.items():
         for node, count in at:
             used[node] += units[number].needs(count)
     targets = [
-        _target(node, int(pool), used[index])
+        _target(node, int(pool), used[index], open_=node.open and not (sure and node.unsure))
         for index, (node, pool) in enumerate(zip(nodes, pools, strict=True))
     ]
     waiting = [number for number in range(len(units)) if number not in fixed]
@@ -348,7 +361,7 @@ def _search(
     return places
 
 
-def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
+def _target(node: FleetNode, pool: int, used: Floats, *, open_: bool) -> PlacementNode:
     """Return a node with the room that is left on it."""
     cpu, memory = room_of(node)
     return PlacementNode(
@@ -356,7 +369,7 @@ def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
         gpus=max(0, node.usable - int(used[0])),
         gpu_model=str(pool),
         total=node.gpus,
-        open=node.open,
+        open=open_,
         cpu_milli=None if cpu is None else max(0, cpu - int(used[1])),
         memory_bytes=None if memory is None else max(0, memory - int(used[2])),
     )
@@ -444,7 +457,9 @@ def _answer(
         parts=tuple(parts),
         moves=moves,
         move_cost=moved_cost,
-        node_cost=node_cost(problem, on) + unplaced_cost(problem, [runs[n] for n in lost]),
+        node_cost=node_cost(problem, on)
+        + unplaced_cost(problem, [runs[n] for n in lost])
+        + unsure_cost(problem, runs, at),
     )
 
 

@@ -146,4 +146,4 @@ def _room(node: FleetNode) -> tuple[float, float, float]:
 
 def _is_left_alone(node: FleetNode) -> bool:
     """Return whether a node is closed, away, not seen, or has work that is not explained."""
-    return not node.open or bool(node.away) or not node.observed or node.foreign
+    return not node.open or bool(node.away) or node.unsure
