@@ -78,7 +78,7 @@ def place_plan(
     runs = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(runs, mapping.slots.slots)
     units = _units(problem, runs, mapping.slots.slots)
-    units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
+    units = _binding_units(problem, [*units, *_board_units(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
         places = searched(problem, runs, units, places, seed=seed)
@@ -99,7 +99,7 @@ def placed_as(
     runs = [
         part
         for run in stretches(problem, mapping, paths)
-        for part in _where_it_moves(run, boards[run.job])
+        for part in _parts_by_place(run, boards[run.job])
     ]
     at = [_nonzero(boards[run.job, run.start]) for run in runs]
     for early_first in (False, True):
@@ -117,7 +117,7 @@ def placed_as(
                     cpus=None,
                     memory_mib=None,
                 )
-                for unit in _of_boards(cut, runs, slices)
+                for unit in _board_units(cut, runs, slices)
             ),
         ]
         places = {number: at[unit.stretch] for number, unit in enumerate(uncut)}
@@ -137,7 +137,7 @@ def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
     return tuple(zip(numbers.tolist(), boards[numbers].tolist(), strict=True))
 
 
-def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
+def _parts_by_place(run: Stretch, boards: Ints) -> Iterator[Stretch]:
     """Yield the parts of a stretch between changes of its boards [H, N] on the nodes."""
     there = boards[run.start : run.end]
     edges = np.flatnonzero((there[1:] != there[:-1]).any(axis=1)) + run.start + 1
@@ -209,7 +209,7 @@ def _units(problem: PlanningProblem, runs: Sequence[Stretch], slots: int) -> lis
     return units
 
 
-def _of_boards(
+def _board_units(
     boards: Sequence[CutBoard], runs: Sequence[Stretch], slices: dict[int, tuple[int, int]]
 ) -> Iterator[Unit]:
     """Yield a unit for each cut board, with the most that its slices ask for at a time."""
@@ -238,7 +238,7 @@ def _of_boards(
         )
 
 
-def _that_bind(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
+def _binding_units(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
     """Return the units without CPUs and memory in pools where GPUs run out first on every node."""
     most: dict[int, Floats] = defaultdict(lambda: np.zeros(2))
     for unit in units:
