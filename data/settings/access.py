@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from data.records.lifecycle import LifecycleEvent
-from data.settings.fields import Section, documented, documented_list, require
+from data.settings.fields import Section, documented, documented_list, fixed, require
 from data.settings.reports import require_named_addresses
 
 CHATS: tuple[str, ...] = ("slack", "teams")
@@ -236,12 +236,8 @@ class AccessSettings(Section, name="access"):
     oidc_client_secret: str = documented("", "its secret", secret=True)
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
-    oidc_session_hours: float = documented(
-        12.0,
-        "after which one signs in anew, and name and groups are read again, h",
-        above=0,
-        maximum=720,
-    )
+    # After which one signs in anew, and name and groups are read again.
+    oidc_session_hours: float = fixed(12.0)
 
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from data.base.state_folder import USUAL
-from data.settings.fields import Section, documented, documented_list, documented_path
+from data.settings.fields import Section, documented, documented_list, documented_path, fixed
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "|".join(_DAYS)
@@ -114,18 +114,11 @@ class ApplySettings(Section, name="apply"):
         minimum=0,
         maximum=525_600,
     )
-    watch_minutes: float = documented(
-        30.0, "time that an applied change is watched, min", minimum=0, maximum=525_600
-    )
-    verify_slots: int = documented(
-        8, "slots after which savings are measured", minimum=1, maximum=10_000
-    )
-    throughput_loss_ratio: float = documented(
-        0.1,
-        "loss of throughput from which a change falls short of its promise, 0..1",
-        minimum=0,
-        maximum=1,
-    )
+    # How long an applied change is watched, and after how many slots its saving is measured.
+    watch_minutes: float = fixed(30.0)
+    verify_slots: int = fixed(8)
+    # The loss of throughput from which a change falls short of its promise.
+    throughput_loss_ratio: float = fixed(0.1)
     auto_rollback: bool = documented(
         False, "undo a change by itself when its job fails or falls short"
     )
@@ -264,11 +257,10 @@ class SlurmApplySettings(Section, name="apply_slurm"):
     """Changing Slurm jobs, by the client programs or slurmrestd that `slurm` names."""
 
     enabled: bool = documented(False, "second switch: apply changes to Slurm")
-    mode: str = documented(
-        "commands", "commands (scontrol) or rest (slurmrestd)", choices=("commands", "rest")
-    )
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
-    rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
+    rest_token: str = documented(
+        "", "JWT sent as X-SLURM-USER-TOKEN; with one changes go by slurmrestd", secret=True
+    )
     rest_token_file: str = documented_path("", "file with that token, read anew at every change")
     allow_requeue: bool = documented(
         False, "running jobs may be requeued to change them: work since a checkpoint is lost"
@@ -282,6 +274,11 @@ class SlurmApplySettings(Section, name="apply_slurm"):
         minimum=0,
         maximum=604_800,
     )
+
+    @property
+    def mode(self) -> str:
+        """Return the way that changes go: rest where a token for it is given, else commands."""
+        return "rest" if self.rest_token or self.rest_token_file else "commands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Declaration of a setting, and the check of its range."""
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
 from datetime import date, time
 from typing import Any
 
@@ -75,9 +76,24 @@ def documented_list(default: str, meaning: str) -> Any:
     return _declared(default, meaning, **{LIST: True})
 
 
+def fixed(default: Any) -> Any:
+    """Declare a figure that is no setting: tests, the demo and `what if` alone give it another."""
+    return field(default=default, metadata={"secret": False, "limits": Limits()})
+
+
+def fixed_path(default: str) -> Any:
+    """Declare a path that is no setting, such as one below the state folder."""
+    return field(default=default, metadata={"secret": False, "limits": Limits(), PATH: True})
+
+
 def documented_rows(kind: type, meaning: str) -> Any:
     """Declare a setting of several rows, each a table of the settings file: none by default."""
     return _declared((), meaning, rows=kind)
+
+
+def settings_in(section: "type[Section] | Section") -> Iterator[Field[Any]]:
+    """Return the settings of a section: its fields that are documented."""
+    return (field for field in fields(section) if "meaning" in field.metadata)
 
 
 def shown_value(value: object) -> str:

@@ -6,7 +6,7 @@ Recipients come from here only, never from a label: who is not listed gets nothi
 from dataclasses import dataclass
 
 from data.base.clock import find_zone
-from data.settings.fields import Section, documented, documented_list, require
+from data.settings.fields import Section, documented, documented_list, fixed, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -48,9 +48,7 @@ class ReportSettings(Section, name="report"):
     """The end of the report's week, its time zone, and the recipients of each edition."""
 
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
-    week_ends: str = documented(
-        "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
-    )
+    week_ends: str = fixed("monday")  # the day at whose beginning the reported week ends
     mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
     teams: str = documented_list(

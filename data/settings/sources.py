@@ -10,6 +10,7 @@ from data.settings.fields import (
     documented_list,
     documented_path,
     documented_rows,
+    fixed,
     require,
 )
 
@@ -175,9 +176,7 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
     """The simulated fleet as a source, for demo, tests and load."""
 
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
-    seed: int = documented(
-        7, "seed of the fleet; same seed, same fleet", minimum=0, maximum=2**32 - 1
-    )
+    seed: int = fixed(7)  # same seed, same fleet
     nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
     state_file: str = documented_path(
         "",
