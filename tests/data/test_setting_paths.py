@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.settings.all_settings import Settings
-from data.settings.fields import PATH
+from data.settings.fields import PATH, settings_in
 from data.settings.load import LoadedSettings, load_settings
 
 PATHS = [
@@ -13,8 +13,7 @@ PATHS = [
     for section, part in {
         name: getattr(Settings(), name) for name in Settings.__dataclass_fields__
     }.items()
-    for field, declared in part.__dataclass_fields__.items()
-    if PATH in declared.metadata
+    for field in (declared.name for declared in settings_in(part) if PATH in declared.metadata)
 ]
 BESIDE = {  # what a setting needs beside it
     "client_key_file": 'client_cert_file = "/cert.pem"\n',
