@@ -221,13 +221,6 @@ class SourceReport:
         return f"{days[0]:.1f} of {days[1]:.1f} d"
 
 
-LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")
-"""Prefixes of live sources' names, for reports of earlier versions, which lack `recorded`.
-
-A new source needs no entry.
-"""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The content of a store without any live source: its imported sources, its newest sample.

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from data.base.errors import SettingsError, scrub, without_password
 from data.base.files import read_small_file, require_own
-from data.base.state_folder import EARLIER, USUAL, state_folder
+from data.base.state_folder import HERE, USUAL, state_folder
 from data.base.units import SLOT_SECONDS
 from data.settings.all_settings import Settings
 from data.settings.fields import LIST, PATH, settings_in, shown_value
@@ -26,15 +26,12 @@ from data.settings.renamed import (
     WITHOUT_EFFECT,
     has_no_effect,
     tell_merged,
-    warn_once,
     with_merged,
 )
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
-_DEFAULT_HERE = "default, found in the working directory"
 _CLUSTERS = "clusters.others"
-_STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
 _MERGED_KINDS = {old: kind for merge in MERGED.values() for old, kind in merge.kinds.items()}
 _MERGED_PATHS = {old for merge in MERGED.values() if merge.are_paths for old in merge.kinds}
@@ -78,11 +75,7 @@ def _marked(mark: str) -> frozenset[str]:
 
 
 def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, tuple[Any, str]]:
-    """Return the settings of a file in `folder` with its relative paths counted from there.
-
-    A store or a stop file that stands in the working directory alone is still found there, where
-    earlier versions kept it.
-    """
+    """Return the settings of a file in `folder` with its relative paths counted from there."""
     if folder == Path.cwd():
         return values
     settings = dict(values)
@@ -91,11 +84,8 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
         path = _relative_path(text)
         if path is None:
             continue
-        placed = folder / path
-        if name in (_STORE, _KILL_SWITCH) and path.exists() and not placed.exists():
-            settings[name] = (text, f"{where}, found in the working directory")
-        else:
-            settings[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+        address = _DUCKDB if text.startswith(_DUCKDB) else ""
+        settings[name] = (f"{address}{folder / path}", where)
     for name, (rows, where) in values.items():
         if name == _CLUSTERS:
             placed_rows = (replace(row, settings=str(folder / row.settings)) for row in rows)
@@ -266,16 +256,25 @@ def _line_of_long_number(path: Path) -> str:
 def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Return the defaults that stand in the state folder, with the path of that folder."""
     folder = state_folder(environ)
-    where = "default"
-    if folder == EARLIER and Path(EARLIER).is_dir():
-        where = _DEFAULT_HERE
-        require_own(Path(EARLIER), group=True)  # people may stop applying there
+    if folder == HERE and Path(HERE).is_dir():
+        require_own(Path(HERE), group=True)  # people may stop applying there
     values: dict[str, tuple[Any, str]] = {}
     for name in _marked(PATH):
         text = _declared()[name][0]
         if USUAL in text:
-            values[name] = (text.replace(USUAL, folder), where)
+            values[name] = (text.replace(USUAL, folder), "default")
     return values
+
+
+def _refuse_earlier(environ: Mapping[str, str]) -> None:
+    """Refuse to begin anew beside the store or the stop file of a version before 0.1."""
+    folder = state_folder(environ)
+    left = [name for name in ("trimtab.duckdb", "STOP") if Path(HERE, name).exists()]
+    if folder != HERE and left:
+        raise SettingsError(
+            f"{HERE} in the working directory holds {' and '.join(left)} of an earlier version",
+            f"Move its files to {folder}, or name them by store.url and apply.stop_file.",
+        )
 
 
 def _variable(name: str) -> str:
@@ -328,11 +327,8 @@ def load_settings(
     for name, text in (overrides or {}).items():
         _require_known(name, kinds, "the command line")
         values[name] = (_from_text(name, text, kinds[name], "the command line"), "command line")
-    if values[_STORE][1] == _DEFAULT_HERE:
-        warn_once(
-            f"the store is that of the folder {EARLIER} in the working directory; "
-            f"moved to {USUAL}, it is found from every directory"
-        )
+    if "default" in (values["store.url"][1], values["apply.stop_file"][1]):
+        _refuse_earlier(environ)
     settings = Settings()
     for section in fields(Settings):
         changed = {

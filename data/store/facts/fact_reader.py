@@ -20,7 +20,7 @@ from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import SAMPLES, XIDS, check_frame
-from data.facts.fleet import LIVE_SOURCES, Cluster, Gpu, Node, Recording, SourceReport, SourceState
+from data.facts.fleet import Cluster, Gpu, Node, Recording, SourceReport, SourceState
 from data.facts.jobs import Job
 from data.store.engine import tables
 from data.store.engine.bulk import frame_of, read_table
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
-
-
-def _was_imported(source: str, report: str) -> bool:
-    """Return whether a report is of an import; one of an earlier version goes by its name."""
-    flag = json.loads(report).get("recorded")
-    return not source.startswith(LIVE_SOURCES) if flag is None else bool(flag)
 
 
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
@@ -427,7 +421,7 @@ class FactReader(QuotaReader, ContradictionReader):
     def recording(self) -> Recording | None:
         """Return the imported recording; None of an empty store and once a live source reported."""
         rows = self._newest_reports()
-        if not rows or not all(_was_imported(row.source, row.report) for row in rows):
+        if not rows or not all(json.loads(row.report).get("recorded") for row in rows):
             return None
         end = self.latest_sample_at()
         if end is None:
