@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
 
@@ -31,7 +30,7 @@ from data.base.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.base.files import read_small_file
+from data.base.files import text_of_setting
 from data.settings.energy import GridSettings
 
 TIMEOUT_SECONDS = 20.0
@@ -106,13 +105,7 @@ class _GridProvider:
 
     def token(self, path: str, setting: str) -> str:
         """Return the content of a secret's file. Errors: SourceNotConfiguredError."""
-        try:
-            text = read_small_file(Path(path).expanduser()).decode().strip()
-        except (OSError, ValueError) as error:
-            raise SourceNotConfiguredError(
-                f"{setting} {path} cannot be read: {getattr(error, 'strerror', error)}",
-                "Write the token alone into it.",
-            ) from error
+        text = text_of_setting(path, setting, "Write the token alone into it.")
         if not text.isprintable() or not text:
             raise SourceNotConfiguredError(
                 f"{setting} {path} holds no token", "Write the token alone into it."

@@ -199,11 +199,11 @@ class SourceReport:
 
     source: str
     state: SourceState
-    reason: str
-    samples: int
-    dropped: tuple[tuple[str, int], ...]
-    completeness_ratio: float | None
-    warnings: tuple[str, ...]
+    reason: str = ""
+    samples: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+    completeness_ratio: float | None = None
+    warnings: tuple[str, ...] = ()
     window_start: datetime | None
     window_end: datetime | None
     complete_until: datetime | None = None

@@ -119,12 +119,7 @@ class PageReader(FactReader):
                 tables.forecasts.c.job_id == job_id,
             )
         )
-        if not rows:
-            return None
-        record = rows[0].record
-        if rows[0].skipped:
-            return from_json(ForecastSkipped, record)
-        return from_json(DemandForecast, record)
+        return forecast_of(rows[0]) if rows else None
 
     def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
         """Return the latest cycle's forecasts with the path and peaks of one quantity alone.
@@ -220,6 +215,11 @@ class PageReader(FactReader):
             .order_by(forecasts.position)
         )
         return (json.loads(row.record) for row in rows)
+
+
+def forecast_of(row: Any) -> DemandForecast | ForecastSkipped:
+    """Return what a row of the forecasts holds."""
+    return from_json(ForecastSkipped if row.skipped else DemandForecast, row.record)
 
 
 def holders_of(jobs: Iterable[Job | sa.Row[Any]]) -> pd.DataFrame:

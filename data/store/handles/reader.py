@@ -23,7 +23,7 @@ from data.store.engine.dialects import as_utc
 from data.store.engine.disk_space import free_mib
 from data.store.engine.record_json import from_json
 from data.store.facts.energy_parts import EnergyReader
-from data.store.facts.page_reader import PageReader, newest_cycle
+from data.store.facts.page_reader import PageReader, forecast_of, newest_cycle
 from data.store.facts.traced_reader import TracedReader
 from data.store.record.finding_log import MIN_PREFIX, FindingReader
 from data.store.record.record_reader import RecordReader
@@ -125,12 +125,7 @@ class StoreReader(
             .where(tables.cycles.c.plan_id == (selected or ""))
             .order_by(tables.forecasts.c.position)
         )
-        return tuple(
-            from_json(ForecastSkipped, row.record)
-            if row.skipped
-            else from_json(DemandForecast, row.record)
-            for row in rows
-        )
+        return tuple(map(forecast_of, rows))
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
         """Return the latest cycle's forecasts of fleet, namespaces, GPU models and racks."""
