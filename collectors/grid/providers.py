@@ -31,6 +31,7 @@ from data.base.errors import (
     scrub,
 )
 from data.base.files import text_of_setting
+from data.catalogue.shipped_rows import shipped_rows
 from data.settings.energy import GridSettings
 
 TIMEOUT_SECONDS = 20.0
@@ -40,12 +41,7 @@ _AHEAD = timedelta(hours=48)
 _RESOLUTION = re.compile(r"PT(\d{1,4})M", re.ASCII)
 _LARGEST = 1e5
 
-ADDRESSES = {
-    "electricity-maps": "https://api.electricitymaps.com",
-    "uk-carbon-intensity": "https://api.carbonintensity.org.uk",
-    "watttime": "https://api.watttime.org",
-    "entsoe": "https://web-api.tp.entsoe.eu/api",
-}
+ADDRESSES = {row["provider"]: row["address"] for row in shipped_rows("grid_providers.csv")}
 Hours = dict[datetime, float]
 """Values by start (UTC): each is valid from its start on."""
 

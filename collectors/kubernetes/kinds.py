@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from collectors.shared.json_parts import part
+from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.gpu_resources import (
     DYNAMO_GROUP,
     MIG_LAYOUT_LABEL,
@@ -89,22 +89,19 @@ def _scheduled_by(name: str) -> "Condition":
     """Return the condition that a pod with devices names this scheduler."""
 
     def is_met(objects: Mapping[str, list[Any]]) -> bool:
-        specs = (pod.get("spec") for pod in objects.get("Pod", ()))
-        return any(isinstance(spec, dict) and spec.get("schedulerName") == name for spec in specs)
+        return any(text_in(pod, "spec", "schedulerName") == name for pod in objects.get("Pod", ()))
 
     return is_met
 
 
 def _has_claims(objects: Mapping[str, list[Any]]) -> bool:
-    specs = (pod.get("spec") for pod in objects.get("Pod", ()))
-    claims = any(isinstance(spec, dict) and spec.get("resourceClaims") for spec in specs)
+    claims = any(part(pod, "spec", "resourceClaims") for pod in objects.get("Pod", ()))
     return claims or bool(objects.get("ResourceClaim") or objects.get("ResourceSlice"))
 
 
 def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
-    specs = (queue.get("spec") for queue in objects.get("ClusterQueue", ()))
-    names = ("cohort", "cohortName")
-    return any(isinstance(spec, dict) and any(map(spec.get, names)) for spec in specs)
+    queues, names = objects.get("ClusterQueue", ()), ("cohort", "cohortName")
+    return any(part(queue, "spec", name) for queue in queues for name in names)
 
 
 def _owns(kind: str) -> "Condition":
@@ -112,19 +109,13 @@ def _owns(kind: str) -> "Condition":
 
     def is_met(objects: Mapping[str, list[Any]]) -> bool:
         return any(
-            isinstance(owner, dict) and owner.get("kind") == kind
+            text_in(owner, "kind") == kind
             for entries in objects.values()
             for entry in entries
-            for owner in _owners_in(entry)
+            for owner in list_in(entry, "metadata", "ownerReferences")
         )
 
     return is_met
-
-
-def _owners_in(entry: Mapping[str, Any]) -> list[Any]:
-    about = entry.get("metadata")
-    owners = about.get("ownerReferences") if isinstance(about, dict) else None
-    return owners if isinstance(owners, list) else []
 
 
 _ABOVE_OTHERS = (

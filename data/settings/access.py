@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from data.records.lifecycle import LifecycleEvent
-from data.settings.fields import Section, documented, documented_list, fixed, require
+from data.settings.fields import Section, documented, documented_list, entries, fixed, require
 from data.settings.reports import require_named_addresses
 
 CHATS: tuple[str, ...] = ("slack", "teams")
@@ -105,11 +105,6 @@ EVENTS = (
 )  # fmt: skip
 """Words of the audit: another that is much like one of them is a slip."""
 _LOCAL = ipaddress.IPv6Network("fc00::/7")
-
-
-def entries(text: str) -> tuple[str, ...]:
-    """Return the entries of a comma-separated list, without blanks."""
-    return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
 def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -8,7 +8,14 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from data.base.state_folder import USUAL
-from data.settings.fields import Section, documented, documented_list, documented_path, fixed
+from data.settings.fields import (
+    Section,
+    documented,
+    documented_list,
+    documented_path,
+    entries,
+    fixed,
+)
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "|".join(_DAYS)
@@ -40,7 +47,7 @@ class ChangeWindow:
 
 def change_windows(text: str) -> tuple[ChangeWindow, ...]:
     """Return the windows of a setting, () of an empty one. Errors: ValueError names the entry."""
-    return tuple(_window(entry.strip()) for entry in text.split(",") if entry.strip())
+    return tuple(map(_window, entries(text)))
 
 
 def _window(entry: str) -> ChangeWindow:
@@ -211,7 +218,7 @@ class GitApplySettings(Section, name="apply_git"):
     @property
     def entries(self) -> tuple[GitPath, ...]:
         """The entries of `paths`, in order."""
-        return tuple(GitPath.of(entry) for entry in self.paths.split(",") if entry.strip())
+        return tuple(map(GitPath.of, entries(self.paths)))
 
     def _check(self) -> None:
         for name in ("repository", "api_url"):

@@ -11,6 +11,7 @@ from data.settings.fields import (
     documented,
     documented_list,
     documented_path,
+    entries,
     fixed_path,
     number_in,
     numbers_in,
@@ -157,7 +158,7 @@ class EnergySettings(Section, name="energy"):
     @property
     def stated_footprints(self) -> dict[str, float]:
         """Return the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
-        pairs = (part.rpartition("=") for part in self.embodied_kgco2e.split(",") if part.strip())
+        pairs = (part.rpartition("=") for part in entries(self.embodied_kgco2e))
         return {name.strip(): number_in(value) for name, _equals, value in pairs}
 
     @property

@@ -1,7 +1,7 @@
 """Declaration of a setting, and the check of its range."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import date, time
 from typing import Any
@@ -144,10 +144,21 @@ class Section:
         require(condition, f"{self.section}.{name}", getattr(self, name), rule)
 
 
+def entries(text: str) -> tuple[str, ...]:
+    """Return the entries of a comma-separated list, without blanks."""
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def require_once(names: Sequence[str], setting: str) -> None:
+    """Refuse a name that stands twice. Errors: SettingsError."""
+    for name in names:
+        require(names.count(name) == 1, setting, name, "named once")
+
+
 def numbers_in(text: str, name: str) -> tuple[float, ...]:
     """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
     try:
-        numbers = tuple(float(part) for part in text.split(",") if part.strip())
+        numbers = tuple(float(part) for part in entries(text))
     except ValueError:
         numbers = (math.nan,)
     require(all(map(math.isfinite, numbers)), name, text, "numbers separated by commas")

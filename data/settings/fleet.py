@@ -6,7 +6,7 @@ Rows (`[[power.domains]]` in the settings file) are frozen dataclasses of their 
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.settings.fields import Section, documented, documented_rows, fixed, require
+from data.settings.fields import Section, documented, documented_rows, fixed, require, require_once
 
 BORROW_PRICE, GUARANTEE_PRICE = 0.05, 20.0
 """Per board and hour, of a borrowed one and of one that a guarantee lacks: the first breaks ties
@@ -227,6 +227,4 @@ class CatalogueSettings(Section, name="catalogue"):
     )
 
     def _check(self) -> None:
-        names = [model.name for model in self.gpu_models]
-        for name in names:
-            require(names.count(name) == 1, "catalogue.gpu_models name", name, "named once")
+        require_once([model.name for model in self.gpu_models], "catalogue.gpu_models name")

@@ -269,10 +269,10 @@ def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
 def _refuse_earlier(environ: Mapping[str, str]) -> None:
     """Refuse to begin anew beside the store or the stop file of a version before 0.1."""
     folder = state_folder(environ)
-    left = [name for name in ("trimtab.duckdb", "STOP") if Path(HERE, name).exists()]
-    if folder != HERE and left:
+    names = [name for name in ("trimtab.duckdb", "STOP") if Path(HERE, name).exists()]
+    if folder != HERE and names:
         raise SettingsError(
-            f"{HERE} in the working directory holds {' and '.join(left)} of an earlier version",
+            f"{HERE} in the working directory holds {' and '.join(names)} of an earlier version",
             f"Move its files to {folder}, or name them by store.url and apply.stop_file.",
         )
 

@@ -10,8 +10,10 @@ from data.settings.fields import (
     documented_list,
     documented_path,
     documented_rows,
+    entries,
     fixed,
     require,
+    require_once,
 )
 
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
@@ -249,13 +251,9 @@ class ClusterSettings(Section, name="clusters"):
     @property
     def patterns(self) -> tuple[str, ...]:
         """The entries of `contexts`."""
-        return tuple(part.strip() for part in self.contexts.split(",") if part.strip())
+        return entries(self.contexts)
 
     def _check(self) -> None:
         has_name = not self.selector or "{name}" in self.selector
         self.require(has_name, "selector", "one with {name}: clusters would count the same boards")
-        names = [other.name for other in self.others]
-        for other in self.others:
-            require(
-                names.count(other.name) == 1, "clusters.others name", other.name, "given only once"
-            )
+        require_once([other.name for other in self.others], "clusters.others name")

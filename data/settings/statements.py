@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from data.base.errors import SettingsError, scrub
-from data.settings.fields import Section, documented, documented_rows, fixed, require
+from data.settings.fields import Section, documented, documented_rows, fixed, require, require_once
 
 PRICE_KINDS = ("internal", "committed", "on-demand")
 """The first kind in force is what tenants pay."""
@@ -104,9 +104,7 @@ class StatementSettings(Section, name="statement"):
             lambda row: " ".join((row.gpu_model, row.kind, row.region)).strip(),
         )
         _require_apart("invoices", self.invoices, lambda _row: "")
-        names = [budget.tenant for budget in self.budgets]
-        for name in names:
-            require(names.count(name) == 1, "statement.budgets tenant", name, "named once")
+        require_once([budget.tenant for budget in self.budgets], "statement.budgets tenant")
 
 
 def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], str]) -> None:

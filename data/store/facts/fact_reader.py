@@ -168,8 +168,8 @@ class FactReader(QuotaReader, ContradictionReader):
 
         A large fleet has seen a hundred thousand, and few of them lately.
         """
-        seen = sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since)
-        return self._completed(self._records(Job, seen))
+        query = sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since)
+        return self._completed(self._records(Job, query))
 
     def jobs_lately(self) -> tuple[Job, ...]:
         """Return those seen in the 14 days before the newest: what tells of those that wait."""

@@ -25,8 +25,8 @@ class SubmissionReader(FactReader):
     def submission(self, submission_id: str) -> Submission:
         """Return the one whose id starts so. Errors: StoreError when none or several do."""
         prefix, rows = submission_id.strip().lower(), tables.submissions.c
-        named = sa.select(rows.record).where(rows.submission_id.startswith(prefix, autoescape=True))
-        matches = self._records(Submission, named) if len(prefix) >= _MIN_PREFIX else ()
+        query = sa.select(rows.record).where(rows.submission_id.startswith(prefix, autoescape=True))
+        matches = self._records(Submission, query) if len(prefix) >= _MIN_PREFIX else ()
         if len(matches) != 1:
             what = f"{len(matches)} submissions" if matches else "no submission"
             raise StoreError(

@@ -59,8 +59,8 @@ class WorkloadReader(FactReader):
 
     def workload_forecast(self, name: str) -> WorkloadForecast | None:
         """Return the forecast of one service or recurring job by its name, None without one."""
-        named = sa.select(_WORKLOADS.c.record).where(_WORKLOADS.c.name == name)
-        return next(iter(self._records(WorkloadForecast, named)), None)
+        query = sa.select(_WORKLOADS.c.record).where(_WORKLOADS.c.name == name)
+        return next(iter(self._records(WorkloadForecast, query)), None)
 
     def workloads_made_at(self) -> datetime | None:
         """Return the time of these forecasts, None where there is none."""
