@@ -164,20 +164,15 @@ def _only(entry: Any, *names: str) -> dict[str, Any]:
 
 
 def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
-    spec, about = pod.get("spec"), pod.get("metadata")
+    spec, notes = pod.get("spec"), part(pod, "metadata", "annotations")
     if not isinstance(spec, dict) or spec.get("resourceClaims"):
         return True
-    notes = about.get("annotations") if isinstance(about, dict) else None
     if isinstance(notes, dict) and any(name in notes for name in _KAI_SHARES):
         return True
-    for place in ("containers", "initContainers"):
-        containers = spec.get(place)
-        for container in containers if isinstance(containers, list) else ():
-            resources = container.get("resources") if isinstance(container, dict) else None
-            limits = resources.get("limits") if isinstance(resources, dict) else None
-            if isinstance(limits, dict) and any(map(is_accelerator, map(str, limits))):
-                return True
-    return False
+    containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
+    limits = (part(container, "resources", "limits") for container in containers)
+    names = (name for limit in limits if isinstance(limit, dict) for name in limit)
+    return any(is_accelerator(str(name)) for name in names)
 
 
 _KEPT = frozenset(

@@ -13,7 +13,15 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from data.records.lifecycle import LifecycleEvent
-from data.settings.fields import Section, documented, documented_list, entries, fixed, require
+from data.settings.fields import (
+    Section,
+    comes_unchanged,
+    documented,
+    documented_list,
+    entries,
+    fixed,
+    require,
+)
 from data.settings.reports import require_named_addresses
 
 CHATS: tuple[str, ...] = ("slack", "teams")
@@ -289,20 +297,10 @@ class AccessSettings(Section, name="access"):
             ):
                 self.require(bool(getattr(self, name)), name, "set when mode is oidc")
             self.require(
-                _comes_unchanged(self.oidc_metadata_url),
+                comes_unchanged(self.oidc_metadata_url),
                 "oidc_metadata_url",
                 "an https:// address (http:// for this machine alone)",
             )
-
-
-def _comes_unchanged(address: str) -> bool:
-    """Return whether nobody on the way can change what is read: it says whose keys sign names."""
-    try:
-        parts = urlsplit(address)
-        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        return bool(parts.hostname) and (local or parts.scheme == "https")
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from data.base.state_folder import USUAL
 from data.settings.fields import (
     Section,
+    comes_unchanged,
     documented,
     documented_list,
     documented_path,
@@ -249,14 +250,8 @@ _SAFE = "an https:// address without a password, ? or # (http:// for this machin
 
 
 def _is_safe(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        has_host = bool(parts.hostname)
-    except ValueError:
-        return False
     plain = address.isascii() and address.isprintable() and not set(" ?#") & set(address)
-    return plain and has_host and "@" not in parts.netloc and (local or parts.scheme == "https")
+    return plain and comes_unchanged(address) and "@" not in urlsplit(address).netloc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import date, time
 from typing import Any
+from urllib.parse import urlsplit
 
 from data.base.errors import SettingsError, scrub
 
@@ -147,6 +148,16 @@ class Section:
 def entries(text: str) -> tuple[str, ...]:
     """Return the entries of a comma-separated list, without blanks."""
     return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def comes_unchanged(address: str) -> bool:
+    """Return whether nobody on the way can change what is read."""
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        return bool(parts.hostname) and (local or parts.scheme == "https")
+    except ValueError:
+        return False
 
 
 def require_once(names: Sequence[str], setting: str) -> None:
