@@ -312,12 +312,14 @@ def load_settings(
     *,
     environ: Mapping[str, str],
     overrides: Mapping[str, str] | None = None,
+    is_main: bool = True,
 ) -> LoadedSettings:
     """Return the settings in force. Errors: SettingsError for an unknown name or a wrong value.
 
     `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
     Relative paths count from the folder of the file that they stand in, those of the environment
-    and the command line from the working directory. Defaults stand in the state folder.
+    and the command line from the working directory. Defaults stand in the state folder. Without
+    `is_main` they are of a further cluster, whose store and stop file nobody uses.
     """
     kinds = _all_kinds()
     every = kinds | _MERGED_KINDS
@@ -327,7 +329,7 @@ def load_settings(
     for name, text in (overrides or {}).items():
         _require_known(name, kinds, "the command line")
         values[name] = (_from_text(name, text, kinds[name], "the command line"), "command line")
-    if "default" in (values["store.url"][1], values["apply.stop_file"][1]):
+    if is_main and "default" in (values["store.url"][1], values["apply.stop_file"][1]):
         _refuse_earlier(environ)
     settings = Settings()
     for section in fields(Settings):
