@@ -8,6 +8,7 @@
 | ENTSO-E | document A44 (day-ahead prices) of a bidding zone, as XML | money/MWh |
 """
 
+import csv
 import json
 import math
 import re
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from typing import Any
 from xml.etree import ElementTree as Xml
 
@@ -31,7 +33,6 @@ from data.base.errors import (
     scrub,
 )
 from data.base.files import text_of_setting
-from data.catalogue.shipped_rows import shipped_rows
 from data.settings.energy import GridSettings
 
 TIMEOUT_SECONDS = 20.0
@@ -41,7 +42,8 @@ _AHEAD = timedelta(hours=48)
 _RESOLUTION = re.compile(r"PT(\d{1,4})M", re.ASCII)
 _LARGEST = 1e5
 
-ADDRESSES = {row["provider"]: row["address"] for row in shipped_rows("grid_providers.csv")}
+_TABLE = files("collectors.grid").joinpath("addresses.csv").read_text(encoding="utf-8")
+ADDRESSES = dict(csv.reader(_TABLE.splitlines()))
 Hours = dict[datetime, float]
 """Values by start (UTC): each is valid from its start on."""
 

@@ -199,7 +199,7 @@ def test_the_applier_takes_what_is_offered(
         ({}, True),
         ({"enabled": True}, False),
         ({"enabled": True, "allow_requeue": True}, True),
-        ({"enabled": True, "allow_requeue": True, "mode": "rest"}, False),
+        ({"enabled": True, "allow_requeue": True, "rest_token": "t"}, False),
         ({"allow_requeue": False}, True),
     ],
 )
