@@ -20,6 +20,7 @@ from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.client import Partition, Records, explained
 from dashboard.apply.slurm.client.requests import COMMANDS, Payload, interface_name
 from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome, answer_of
+from dashboard.apply.slurm.client.time_limits import limit_of_partition
 from data.base.clock import utc_now
 from data.base.errors import CollectorError, scrub
 from data.facts.quotas import Quota
@@ -97,13 +98,11 @@ class SlurmPrograms:
         """Return the facts by which a partition starts a job. Errors: CollectorError."""
         text = self._reading.output("scontrol", "--oneliner", "show", "partition", name)
         state = re.search(r"\bState=(\w+)", text)
-        longest = re.search(r"\bMaxTime=(?:(\d+)-)?(\d+):(\d\d):(\d\d)\b", text)
-        if longest:
-            days, hours, minutes, seconds = (int(part or 0) for part in longest.groups())
+        longest = re.search(r"\bMaxTime=(\S+)", text)
         nodes = re.search(r"\bMaxNodes=(\d+)", text)
         return Partition(
             state=state[1].upper() if state else "",
-            max_seconds=((days * 24 + hours) * 60 + minutes) * 60 + seconds if longest else None,
+            max_seconds=limit_of_partition(longest[1] if longest else ""),
             max_nodes=int(nodes[1]) if nodes else None,
             allowed=_lists(text, "Allow"),
             denied=_lists(text, "Deny"),
