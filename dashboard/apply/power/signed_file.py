@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.base.errors import ApplyError
+from data.base.files import read_small_file
 
 MAX_BYTES = 256 * 1024
 MIN_SECRET_BYTES = 32
@@ -75,23 +76,10 @@ def write_whole(path: Path, text: str, *, mode: int) -> None:
         os.close(folder)
 
 
-def read_small(path: Path) -> str:
-    """Return the text of a plain, small file.
-
-    A link is not followed. Errors: OSError, ValueError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise ValueError(f"{path} is no plain file of at most {MAX_BYTES} bytes")
-        return file.read(MAX_BYTES).decode("utf-8")
-
-
 def read_signed(path: Path, *, purpose: str, secret: bytes) -> dict[str, Any] | None:
     """Return the payload, None when there is no file. Errors: NotTrustedError."""
     try:
-        document = json.loads(read_small(path))
+        document = json.loads(read_small_file(path, max_bytes=MAX_BYTES, linked=False))
         text, signature = document["payload"], document["signature"]
         if not hmac.compare_digest(_signature(text, purpose, secret), str(signature)):
             raise NotTrustedError(
