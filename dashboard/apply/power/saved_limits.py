@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from dashboard.apply.power.signed_file import write_whole
 from data.base.errors import ApplyError
 from data.base.files import read_small_file
+from data.store.engine.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class HeldLimits:
         boards = {uuid: asdict(entry) for uuid, entry in sorted(self.boards.items())}
         text = json.dumps({"sequence": self.sequence, "boards": boards})
         try:
-            write_whole(self._path, text, mode=0o600)
+            write_private(self._path, text.encode())
         except OSError as error:
             raise ApplyError(
                 f"cannot write {self._path}: {error.strerror}",

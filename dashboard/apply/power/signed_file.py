@@ -49,19 +49,14 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_signed(path: Path, payload: dict[str, Any], *, purpose: str, secret: bytes) -> None:
-    """Write a document whole or not at all. Errors: OSError."""
+    """Write a document whole or not at all, and return once the disk has it. Errors: OSError."""
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
     document = json.dumps({"payload": text, "signature": _signature(text, purpose, secret)})
-    write_whole(path, document, mode=0o644)
-
-
-def write_whole(path: Path, text: str, *, mode: int) -> None:
-    """Write a file whole or not at all, and only return when the disk has it. Errors: OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+            file.write(document)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

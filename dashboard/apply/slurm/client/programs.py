@@ -16,7 +16,6 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.quotas import quotas_of_job, slurm_quotas
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in
-from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.client import Partition, Records, explained
 from dashboard.apply.slurm.client.requests import COMMANDS, Payload, interface_name
 from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome, answer_of
@@ -43,30 +42,10 @@ class SlurmPrograms:
         self._reading = reading
 
     def jobs(self, number: str) -> Records:
-        """Return the records of a job and of its array. Errors: CollectorError.
+        """Return the records of a job or of an array. Errors: CollectorError.
 
         22.05 answers `--json` with every job, whatever was asked for.
         """
-        reply = self._jobs(number)
-        arrays = {
-            array
-            for record in reply.records
-            if identifier_of(record.get("job_id")) == number
-            and (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
-        }
-        for array in arrays:
-            further = self._jobs(array).records
-            ids = {identifier_of(record.get("job_id")) for record in reply.records}
-            reply = Records(
-                interface=reply.interface,
-                records=reply.records
-                + tuple(
-                    record for record in further if identifier_of(record.get("job_id")) not in ids
-                ),
-            )
-        return reply
-
-    def _jobs(self, number: str) -> Records:
         try:
             return _records(
                 self._reading.document("squeue", "--json", "--states=all", f"--jobs={number}"),
