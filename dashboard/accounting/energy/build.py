@@ -66,7 +66,8 @@ def make_statement(
     )
     total = _total(amounts, start, end, factors)
     expected = None if since is None else expected_hours(since, start, end)
-    models = {str(model): float(hours) for model, hours in _model_hours(amounts).items()}
+    hours_by_model = amounts.groupby("gpu_model", sort=True)["board_hours"].sum()
+    models = {str(model): float(hours) for model, hours in hours_by_model.items()}
     return EsgStatement(
         start=start,
         end=end,
@@ -261,10 +262,6 @@ def _missing(
                 )
             )
     return gaps
-
-
-def _model_hours(amounts: pd.DataFrame) -> "pd.Series[float]":
-    return amounts.groupby("gpu_model", sort=True)["board_hours"].sum()
 
 
 _HOLDERS = (Holder.JOB, Holder.ANY, Holder.UNATTRIBUTED, Holder.FREE, Holder.MISSING)
