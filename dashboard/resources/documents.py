@@ -15,8 +15,8 @@ from dashboard.accounting.cost.export import statement_document as cost_document
 from dashboard.accounting.cost.focus import PERIODS, VERSION, FocusDocument, focus_rows
 from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
 from dashboard.accounting.cost.statement import asked_cost_statement
+from dashboard.accounting.energy.build import asked_statement
 from dashboard.accounting.energy.export import EnergyDocument, statement_document
-from dashboard.accounting.energy.query import asked_statement
 from dashboard.accounting.energy.score import Score, asked_score
 from dashboard.accounting.savings.daily_savings import (
     SavedSum,
