@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from dashboard.common.threads import Background
 from data.base.clock import utc_now
@@ -79,21 +78,22 @@ class CycleThread(Background):
         while not self._stop.is_set():
             self._state = CycleState(running=True, last_finished_at=self._state.last_finished_at)
             error = ""
-            spent = partial(_seconds_since, time.monotonic())
+            started = time.monotonic()
             try:
                 self._cycle()
             except CycleCutError as told:
-                logger.info("%s, after %.1f s", told.message, spent())
+                logger.info("%s, after %.1f s", told.message, time.monotonic() - started)
             except TrimtabError as failure:
                 error = str(failure)
-                logger.warning("cycle failed after %.1f s: %s", spent(), error)
+                logger.warning("cycle failed after %.1f s: %s", time.monotonic() - started, error)
             except Exception as failure:
+                spent = time.monotonic() - started
                 if lacks_memory(failure):
                     error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
-                    logger.warning("cycle failed after %.1f s: %s", spent(), error)
+                    logger.warning("cycle failed after %.1f s: %s", spent, error)
                 else:
                     error = f"defect in the cycle: {type(failure).__name__}"
-                    logger.exception("cycle failed with an unexpected error after %.1f s", spent())
+                    logger.exception("cycle failed with an unexpected error after %.1f s", spent)
             self._stage = ""
             finished = self._clock() if self._keeps_time else None
             self._state = CycleState(
@@ -118,7 +118,3 @@ class CycleThread(Background):
                 return
             except TrimtabError as failure:
                 logger.warning("could not look between two cycles: %s", failure)
-
-
-def _seconds_since(started: float) -> float:
-    return time.monotonic() - started

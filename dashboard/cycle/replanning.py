@@ -5,13 +5,14 @@ the plan are gone.
 """
 
 import logging
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from dashboard.cycle.context import World
 from dashboard.cycle.memory_outlook import growing_memory
 from dashboard.cycle.run_cycle import collect_and_keep
 from data.base.clock import floor_to_slot
-from data.facts.jobs import Job, JobState
+from data.facts.jobs import JobState
 from data.records.plans import Plan
 from data.store import StoreReader
 from forecasting.jobs.surprises import Surprise, surprises
@@ -38,58 +39,32 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
         for surprise in surprises_since_plan(world, now=now)
     )
     plan = reader.latest_plan()
-    if plan is None:
-        return surprised
+    return surprised if plan is None else (*surprised, *_since(plan, reader))
+
+
+def _since(plan: Plan, reader: StoreReader) -> Iterator[str]:
+    """Yield the jobs that came, lacked memory or soon will, and the nodes that took none any more.
+
+    Of growth the latest cycle said nothing; nodes are those of planned jobs.
+    """
     jobs = reader.jobs(seen_since=plan.created_at)
-    return (
-        *surprised,
-        *_arrivals(plan, jobs, {forecast.job_id for forecast in reader.forecasts()}),
-        *_out_of_memory(plan, jobs),
-        *_growing_memory(reader),
-        *_lost_nodes(world, plan),
-    )
-
-
-def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[str, ...]:
-    """Return the jobs that began to hold GPUs after the plan was made."""
-    return tuple(
-        f"{job.job_id} has come with {job.gpu_count} × {job.gpu_model}"
-        for job in jobs
-        if job.job_id not in forecast
-        and job.first_seen_at > plan.created_at
-        and job.scheduling.state in (JobState.RUNNING, JobState.UNKNOWN)
-    )
-
-
-def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
-    """Return the planned jobs whose scheduler says since the plan that memory ran out."""
+    forecast = {entry.job_id for entry in reader.forecasts()}
     planned = {job.job_id for job in plan.jobs}
-    return tuple(
-        f"{job.job_id} ran out of memory"
-        for job in jobs
-        if job.job_id in planned
-        and job.last_seen_at > plan.created_at
-        and any(word in job.scheduling.reason.upper() for word in _OUT_OF_MEMORY)
-    )
-
-
-def _growing_memory(reader: StoreReader) -> tuple[str, ...]:
-    """Return the jobs whose memory grows to their board, of which the latest cycle said nothing."""
-    return tuple(
-        f"{finding.job_id} may run out of memory at about {finding.at:%H:%M} UTC"
-        for finding in growing_memory(reader)
-    )
-
-
-def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
-    """Return the nodes with planned jobs that stopped taking jobs since the plan."""
+    for job in jobs:
+        came = job.job_id not in forecast and job.first_seen_at > plan.created_at
+        if came and job.scheduling.state in (JobState.RUNNING, JobState.UNKNOWN):
+            yield f"{job.job_id} has come with {job.gpu_count} × {job.gpu_model}"
+    for job in jobs:
+        reason, is_told = job.scheduling.reason.upper(), job.last_seen_at > plan.created_at
+        if job.job_id in planned and is_told and any(word in reason for word in _OUT_OF_MEMORY):
+            yield f"{job.job_id} ran out of memory"
+    for finding in growing_memory(reader):
+        yield f"{finding.job_id} may run out of memory at about {finding.at:%H:%M} UTC"
     names = {stay.node for job in plan.jobs for stay in job.stays}
     busy = {node.node for node in plan.nodes if node.open and node.node in names}
-    return tuple(
-        f"node {node.name} takes no jobs any more: {node.state} {node.reason}".rstrip()
-        for node in world.store.reader.nodes()
-        if node.name in busy and not node.schedulable and node.seen_at > plan.created_at
-    )
+    for node in reader.nodes():
+        if node.name in busy and not node.schedulable and node.seen_at > plan.created_at:
+            yield f"node {node.name} takes no jobs any more: {node.state} {node.reason}".rstrip()
 
 
 def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]:

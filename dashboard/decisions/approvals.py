@@ -7,12 +7,13 @@ bound to exactly one digest. None of these functions calls the planner.
 
 from datetime import datetime
 from pathlib import Path
+from typing import Unpack
 
 from dashboard.apply import applier_for
 from dashboard.apply.contract.applier import Applier, ChangeText
 from dashboard.apply.contract.wording import goes_forward
 from dashboard.apply.worker.change_file import change_for, write_change
-from dashboard.decisions.checks import LOCAL, allowed, allowed_now, log_decision
+from dashboard.decisions.checks import Deciding, allowed, allowed_now, log_decision
 from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.findings import event_about
 from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
@@ -22,7 +23,6 @@ from data.records.commands import AuditEntry, Command, CommandKind, Person, Work
 from data.records.findings import DismissalReason, FindingEventKind, number_of
 from data.records.lifecycle import STANDING, State
 from data.records.recommendations import Approval, Decision, Recommendation
-from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.record.commands import Asked
 
@@ -31,19 +31,16 @@ def approve(
     store: Store,
     id_or_digest: str,
     *,
-    by: str | Person,
-    now: datetime,
     comment: str = "",
     change_digest: str = "",
-    access: AccessSettings = LOCAL,
+    **who: Unpack[Deciding],
 ) -> Approval:
-    """Record that `by` approves exactly this recommendation, and this change when one was shown.
+    """Record that somebody approves this very recommendation, and the change if one was shown.
 
     One that a newer plan proposes again is approved as that plan has it, unless a change of the
     older one was shown. Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
     """
-    wish = WishKind.APPROVE
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed_now(store, id_or_digest, WishKind.APPROVE, **who)
     digest = stored.recommendation.digest
     if stored.recommendation.is_advice:
         raise ChangeRefusedError(
@@ -63,6 +60,7 @@ def approve(
             f"{stored.recommendation.recommendation_id}, which proposes the same",
             "The change that was shown is the older one's: look at the target again.",
         )
+    now = who["now"]
     _decide(store, stored, Decision.APPROVED, person, now, comment, change_digest=change_digest)
     return Approval(
         digest=digest,
@@ -77,34 +75,24 @@ def reject(
     store: Store,
     id_or_digest: str,
     *,
-    by: str | Person,
-    now: datetime,
     comment: str = "",
     reason: DismissalReason | None = None,
-    access: AccessSettings = LOCAL,
+    **who: Unpack[Deciding],
 ) -> AuditEntry:
-    """Record that `by` rejects this recommendation, and why its finding is dismissed.
+    """Record that somebody rejects this recommendation, and why its finding is dismissed.
 
     Errors: StalePlanError, StoreError.
     """
-    wish = WishKind.REJECT
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
-    return _decide(store, stored, Decision.REJECTED, person, now, comment, reason=reason)
+    stored, person = allowed_now(store, id_or_digest, WishKind.REJECT, **who)
+    return _decide(store, stored, Decision.REJECTED, person, who["now"], comment, reason=reason)
 
 
 def keep(
-    store: Store,
-    id_or_digest: str,
-    *,
-    by: str | Person,
-    now: datetime,
-    comment: str = "",
-    access: AccessSettings = LOCAL,
+    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[Deciding]
 ) -> AuditEntry:
     """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
-    wish = WishKind.KEEP
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
-    return _decide(store, stored, Decision.KEPT, person, now, comment)
+    stored, person = allowed_now(store, id_or_digest, WishKind.KEEP, **who)
+    return _decide(store, stored, Decision.KEPT, person, who["now"], comment)
 
 
 def _decide(
@@ -141,11 +129,9 @@ def ask_to_apply(
     store: Store,
     id_or_digest: str,
     *,
-    by: str | Person,
-    now: datetime,
     appliers: tuple[Applier, ...],
-    access: AccessSettings = LOCAL,
     approval: Approval | None = None,
+    **who: Unpack[Deciding],
 ) -> Asked:
     """Write the command that applies an approved recommendation; a second time gives the first.
 
@@ -154,8 +140,7 @@ def ask_to_apply(
     Errors: ApprovalMissingError, StalePlanError when expired or superseded, ChangeRefusedError
     without the right or an applier.
     """
-    wish = WishKind.APPLY
-    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed(store, id_or_digest, WishKind.APPLY, **who)
     recommendation = stored.recommendation
     digest = recommendation.digest
     if not any(entry.command.kind is CommandKind.APPLY for entry in store.reader.commands(digest)):
@@ -175,20 +160,14 @@ def ask_to_apply(
         target=recommendation.job_id,
         change_digest=(row.change_digest or "") if row else "",
         person=person,
-        at=now,
+        at=who["now"],
     )
     log_decision("apply asked for", stored, person)
     return command
 
 
 def ask_to_roll_back(
-    store: Store,
-    id_or_digest: str,
-    *,
-    by: str | Person,
-    now: datetime,
-    access: AccessSettings = LOCAL,
-    again: bool = False,
+    store: Store, id_or_digest: str, *, again: bool = False, **who: Unpack[Deciding]
 ) -> Asked:
     """Write the command that goes back to what was there before the apply, from every state of it.
 
@@ -197,7 +176,7 @@ def ask_to_roll_back(
     with `again` when it is not.
     """
     wish = WishKind.MAKE_AGAIN if again else WishKind.ROLL_BACK
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed_now(store, id_or_digest, wish, **who)
     if stored.recommendation.cancels_job and stored.state in STANDING:
         raise StalePlanError(
             f"{stored.recommendation.target} was cancelled: Slurm brings no cancelled job back",
@@ -210,7 +189,7 @@ def ask_to_roll_back(
         subject=_undone_by_rollback(store.reader, digest, State(stored.state)),
         target=stored.recommendation.job_id,
         person=person,
-        at=now,
+        at=who["now"],
     )
     log_decision("rollback asked for", stored, person)
     return command
@@ -300,13 +279,7 @@ def preview(reader: StoreReader, recommendation: Recommendation) -> ChangeText:
 
 
 def write_approved(
-    store: Store,
-    id_or_digest: str,
-    *,
-    by: str | Person,
-    now: datetime,
-    folder: Path,
-    access: AccessSettings = LOCAL,
+    store: Store, id_or_digest: str, *, folder: Path, **who: Unpack[Deciding]
 ) -> Path:
     """Write the change file of an approved recommendation and record it; give its path.
 
@@ -314,13 +287,12 @@ def write_approved(
     changed since, ChangeRefusedError when the change cannot be expressed, ApplyError on disk
     trouble. Writing twice gives the same file and no second record.
     """
-    wish = WishKind.WRITE
-    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed(store, id_or_digest, WishKind.WRITE, **who)
     recommendation = stored.recommendation
     _require_approved(stored)
     change = preview(store.reader, recommendation)
     require_unchanged(store.reader, recommendation)
     path = write_change(change, folder)
     if stored.state == State.APPROVED:
-        _decide(store, stored, Decision.WRITTEN, person, now, change.file_name)
+        _decide(store, stored, Decision.WRITTEN, person, who["now"], change.file_name)
     return path

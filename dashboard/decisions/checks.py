@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from datetime import datetime
+from typing import NotRequired, TypedDict, Unpack
 
 from dashboard.common.replay_clock import require_live
 from dashboard.common.rights import owns, require_right, role_of
@@ -16,6 +17,14 @@ from data.store.handles.reader import unknown_recommendation
 
 logger = logging.getLogger(__name__)
 LOCAL = AccessSettings()
+
+
+class Deciding(TypedDict):
+    """Who decides, when, and under which access settings: `LOCAL` unless told otherwise."""
+
+    by: str | Person
+    now: datetime
+    access: NotRequired[AccessSettings]
 
 
 def require_person(by: str | Person) -> Person:
@@ -50,20 +59,14 @@ def log_decision(
 
 
 def allowed(
-    store: Store,
-    id_or_digest: str,
-    wish: WishKind,
-    *,
-    by: str | Person,
-    now: datetime,
-    access: AccessSettings,
+    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[Deciding]
 ) -> tuple[StoredRecommendation, Person]:
     """Return the recommendation and the person, who has the right to this decision about it.
 
     Errors: StoreError, ChangeRefusedError.
     """
-    stored = as_proposed_now(store, id_or_digest, now)
-    person = require_person(by)
+    stored = as_proposed_now(store, id_or_digest, who["now"])
+    person, access = require_person(who["by"]), who.get("access", LOCAL)
     recommendation = stored.recommendation
     job = store.reader.job(recommendation.job_id)
     if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):
@@ -75,16 +78,10 @@ def allowed(
 
 
 def allowed_now(
-    store: Store,
-    id_or_digest: str,
-    wish: WishKind,
-    *,
-    by: str | Person,
-    now: datetime,
-    access: AccessSettings,
+    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[Deciding]
 ) -> tuple[StoredRecommendation, Person]:
     """Return what `allowed` does, of a recommendation in a state for it. Errors: StalePlanError."""
-    stored, person = allowed(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed(store, id_or_digest, wish, **who)
     row = DECISIONS[wish]
     if stored.state not in row.states | row.again:
         raise StalePlanError(

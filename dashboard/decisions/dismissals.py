@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 from dashboard.common.rights import role_of
-from dashboard.decisions.checks import LOCAL
+from dashboard.decisions.checks import LOCAL, require_person
 from data.base.errors import ChangeRefusedError, NotAllowedError, NotKnownError
 from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.actions import Action
@@ -103,8 +103,4 @@ def _require_decider(person: Person, access: AccessSettings) -> None:
             f"{person.name} is {role}: only approvers and admins dismiss by pattern",
             "Ask one of them, or dismiss findings of your own jobs one by one.",
         )
-    if not person.name.strip():
-        raise ChangeRefusedError(
-            "a decision needs the name of who makes it",
-            "Give --by NAME; in a request the header X-Trimtab-By.",
-        )
+    require_person(person)

@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Unpack
 
-from dashboard.decisions.checks import LOCAL, allowed_now, log_decision
+from dashboard.decisions.checks import Deciding, allowed_now, log_decision
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import ChangeRefusedError, StalePlanError
@@ -19,7 +20,6 @@ from data.records.findings import (
     FindingEventKind,
 )
 from data.records.lifecycle import State
-from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
 MAX_SNOOZE = timedelta(days=366)
@@ -105,12 +105,12 @@ def findings_now(
             status,
             apply_first=tuple(
                 references[name]
-                for name in (
-                    status.revision.recommendation.applied_first if status.revision else ()
-                )
+                for name in status.revision.recommendation.applied_first
                 if name in references
             ),
         )
+        if status.revision
+        else status
         for status in statuses
     )
 
@@ -206,18 +206,16 @@ def snooze(
     store: Store,
     id_or_digest: str,
     *,
-    by: str | Person,
-    now: datetime,
     until: datetime,
     comment: str = "",
-    access: AccessSettings = LOCAL,
+    **who: Unpack[Deciding],
 ) -> FindingEvent:
     """Record that a finding is not to be proposed before a time.
 
     Errors: StalePlanError when it is not proposed, ChangeRefusedError, StoreError.
     """
-    wish = WishKind.SNOOZE
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed_now(store, id_or_digest, WishKind.SNOOZE, **who)
+    now = who["now"]
     if not now < until <= now + MAX_SNOOZE:
         raise ChangeRefusedError(
             f"a finding cannot be snoozed until {until:%Y-%m-%d %H:%M} UTC",
@@ -231,26 +229,20 @@ def snooze(
 
 
 def reopen(
-    store: Store,
-    id_or_digest: str,
-    *,
-    by: str | Person,
-    now: datetime,
-    comment: str = "",
-    access: AccessSettings = LOCAL,
+    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[Deciding]
 ) -> FindingEvent:
     """Record that what was snoozed, rejected or undone may be proposed again from now on.
 
     Errors: StalePlanError when nothing holds it back, ChangeRefusedError, StoreError.
     """
-    wish = WishKind.REOPEN
-    stored, person = allowed_now(store, id_or_digest, wish, by=by, now=now, access=access)
+    stored, person = allowed_now(store, id_or_digest, WishKind.REOPEN, **who)
     events = store.reader.finding_events(stored.finding)
     if stored.state != State.SNOOZED and _reopened(stored, events[-1] if events else None):
         raise StalePlanError(
             f"{stored.reference} was reopened already", "The next cycle may propose it again."
         )
-    event = event_about(stored, FindingEventKind.REOPENED, by=person, at=now, comment=comment)
+    kind = FindingEventKind.REOPENED
+    event = event_about(stored, kind, by=person, at=who["now"], comment=comment)
     store.finding_log.append(event)
     log_decision("reopened", stored, person, comment)
     return event

@@ -25,7 +25,7 @@ from dashboard.apply.contract.shared_kill_switch import (
 from dashboard.apply.worker.prepare import change_of
 from dashboard.common.rights import may_look, require_admin, role_of, why_not
 from dashboard.decisions import approvals, findings
-from dashboard.decisions.checks import allowed
+from dashboard.decisions.checks import Deciding, allowed
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.clock import utc_now
@@ -74,30 +74,19 @@ class DecisionService:
         reason: DismissalReason | None = None,
     ) -> str:
         """Approve, reject for a reason, or keep; give the digest that it was about."""
-        access, now = self.settings().access, self.clock()
+        who = self._deciding(person)
         if decision is Decision.APPROVED:
             return approvals.approve(
-                self.store,
-                digest,
-                by=person,
-                now=now,
-                comment=comment,
-                change_digest=change_digest,
-                access=access,
+                self.store, digest, comment=comment, change_digest=change_digest, **who
             ).digest
         if decision is Decision.REJECTED:
             return approvals.reject(
-                self.store,
-                digest,
-                by=person,
-                now=now,
-                comment=comment,
-                reason=reason,
-                access=access,
+                self.store, digest, comment=comment, reason=reason, **who
             ).digest
-        return approvals.keep(
-            self.store, digest, by=person, now=now, comment=comment, access=access
-        ).digest
+        return approvals.keep(self.store, digest, comment=comment, **who).digest
+
+    def _deciding(self, person: Person) -> Deciding:
+        return {"by": person, "now": self.clock(), "access": self.settings().access}
 
     def stored(self, digest: str) -> StoredRecommendation:
         """Return a recommendation as it stands now. Errors: NotKnownError."""
@@ -107,38 +96,18 @@ class DecisionService:
         self, digest: str, until: datetime, person: Person, comment: str = ""
     ) -> FindingEvent:
         """Keep the finding of a recommendation from being proposed before a time."""
-        return findings.snooze(
-            self.store,
-            digest,
-            by=person,
-            now=self.clock(),
-            until=until,
-            comment=comment,
-            access=self.settings().access,
-        )
+        who = self._deciding(person)
+        return findings.snooze(self.store, digest, until=until, comment=comment, **who)
 
     def reopen(self, digest: str, person: Person, comment: str = "") -> FindingEvent:
         """Let what was snoozed, rejected or undone be proposed again."""
-        return findings.reopen(
-            self.store,
-            digest,
-            by=person,
-            now=self.clock(),
-            comment=comment,
-            access=self.settings().access,
-        )
+        return findings.reopen(self.store, digest, comment=comment, **self._deciding(person))
 
     def apply(self, digest: str, person: Person, approval: Approval | None = None) -> Asked:
         """Ask for an approved change to be made; `approval` is one of the same transaction."""
-        settings = self.settings()
+        appliers, who = self.appliers(self.settings()), self._deciding(person)
         return approvals.ask_to_apply(
-            self.store,
-            digest,
-            by=person,
-            now=self.clock(),
-            appliers=self.appliers(settings),
-            access=settings.access,
-            approval=approval,
+            self.store, digest, appliers=appliers, approval=approval, **who
         )
 
     def approve_and_apply(
@@ -147,9 +116,8 @@ class DecisionService:
         """Approve what is still only proposed, and ask for it: the second of two clicks too."""
         stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
-            access = self.settings().access
-            wish = WishKind.APPROVE_AND_APPLY
-            allowed(self.store, digest, wish, by=person, now=self.clock(), access=access)
+            who = self._deciding(person)
+            allowed(self.store, digest, WishKind.APPROVE_AND_APPLY, **who)
             if not self.can_apply(stored.recommendation):
                 raise ChangeRefusedError(
                     "no applier that is switched on makes this change",
@@ -158,13 +126,7 @@ class DecisionService:
             try:
                 with self.store.together():
                     approval = approvals.approve(
-                        self.store,
-                        digest,
-                        by=person,
-                        now=self.clock(),
-                        comment=comment,
-                        change_digest=change_digest,
-                        access=access,
+                        self.store, digest, comment=comment, change_digest=change_digest, **who
                     )
                     return self.apply(approval.digest, person, approval)
             except StalePlanError:
@@ -175,26 +137,13 @@ class DecisionService:
 
     def roll_back(self, digest: str, person: Person, *, again: bool = False) -> Asked:
         """Ask for the change to be undone, with `again` for its rollback to be undone."""
-        return approvals.ask_to_roll_back(
-            self.store,
-            digest,
-            by=person,
-            now=self.clock(),
-            access=self.settings().access,
-            again=again,
-        )
+        who = self._deciding(person)
+        return approvals.ask_to_roll_back(self.store, digest, again=again, **who)
 
     def write_change(self, digest: str, person: Person) -> Path:
         """Write the change file of an approved recommendation; give its path."""
-        settings = self.settings()
-        return approvals.write_approved(
-            self.store,
-            digest,
-            by=person,
-            now=self.clock(),
-            folder=Path(settings.apply.directory),
-            access=settings.access,
-        )
+        folder, who = Path(self.settings().apply.directory), self._deciding(person)
+        return approvals.write_approved(self.store, digest, folder=folder, **who)
 
     def change_text(self, digest: str) -> str:
         """Return the text of the change file, from the store alone."""
@@ -244,24 +193,14 @@ class DecisionService:
     ) -> tuple[StoredRecommendation, ...]:
         """Return those of the recommendations that the person may see."""
         access = self.settings().access
-        if role_of(person, access) != "owner":
-            return tuple(
-                recommendation
-                for recommendation in revisions
-                if may_look(person, access, recommendation.recommendation, None)
-            )
-        jobs = self.store.reader.jobs_of(
-            {recommendation.recommendation.job_id for recommendation in revisions}
-        )
+        is_owner = role_of(person, access) == "owner"
+        ids = {revision.recommendation.job_id for revision in revisions if is_owner}
+        jobs = self.store.reader.jobs_of(ids) if ids else {}
         return tuple(
-            recommendation
-            for recommendation in revisions
-            if may_look(
-                person,
-                access,
-                recommendation.recommendation,
-                jobs.get(recommendation.recommendation.job_id),
-            )
+            revision
+            for revision in revisions
+            for proposal in (revision.recommendation,)
+            if may_look(person, access, proposal, jobs.get(proposal.job_id))
         )
 
     def make_token(

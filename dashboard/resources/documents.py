@@ -15,8 +15,8 @@ from dashboard.accounting.cost.export import statement_document as cost_document
 from dashboard.accounting.cost.focus import PERIODS, VERSION, FocusDocument, focus_rows
 from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
 from dashboard.accounting.cost.statement import asked_cost_statement
+from dashboard.accounting.energy.build import asked_statement
 from dashboard.accounting.energy.export import EnergyDocument, statement_document
-from dashboard.accounting.energy.query import asked_statement
 from dashboard.accounting.energy.score import Score, asked_score
 from dashboard.accounting.savings.daily_savings import (
     SavedSum,
@@ -47,19 +47,7 @@ class EnergyQuery(RangeQuery):
 
 
 def _energy(view: View, query: EnergyQuery) -> EnergyDocument:
-    statement = asked_statement(
-        view.reader,
-        view.settings,
-        by=query.by,
-        every=query.every,
-        start=query.start,
-        end=query.end,
-    )
-    return statement_document(statement)
-
-
-def _score(view: View, query: RangeQuery) -> Score:
-    return asked_score(view.reader, view.settings, start=query.start, end=query.end)
+    return statement_document(asked_statement(view.reader, view.settings, **query.model_dump()))
 
 
 class StatementQuery(RangeQuery):
@@ -124,17 +112,6 @@ class ReportQuery(NoQuery):
     last_week: bool = False
 
 
-def _weekly(view: View, query: ReportQuery) -> WeeklyDocument:
-    report = asked_report(
-        view.reader,
-        view.settings,
-        end=query.end,
-        last_week=query.last_week,
-        edition=view.edition,
-    )
-    return weekly_document(report)
-
-
 Count = Annotated[int | None, Field(ge=1, le=65_536)]
 Word = Annotated[str, Field(max_length=100)]
 
@@ -182,7 +159,7 @@ SCORE = Resource(
     about="The share of bought GPU-hours that did work, with its parts, interval and trend",
     kind=Score,
     query=RangeQuery,
-    read=_score,
+    read=lambda view, query: asked_score(view.reader, view.settings, **query.model_dump()),
     anyone=False,
 )
 STATEMENT = Resource(
@@ -205,7 +182,9 @@ WEEKLY = Resource(
     about="The weekly report, to an owner that of their own jobs",
     kind=WeeklyDocument,
     query=ReportQuery,
-    read=_weekly,
+    read=lambda view, query: weekly_document(
+        asked_report(view.reader, view.settings, edition=view.edition, **query.model_dump())
+    ),
 )
 ESTIMATE = Resource(
     name="estimate",

@@ -66,7 +66,8 @@ def selected(
         if not (job_column or {*sources, name} & {*has}):
             raise _not_of(f"the selector {name}", has)
     time = next((name for name in _TIMES if name in has), "")
-    if selection.since is not None and not time:
+    since = selection.since
+    if since is not None and not time:
         raise _not_of("the selector since", has)
     rows = [(key, entry, row_of(entry)) for key, entry in ordered]
     needs_jobs = job_column and any(column_of.get(name) not in has for name in wishes)
@@ -79,7 +80,7 @@ def selected(
             value in _values(row, name, column_of, jobs.get(getattr(row, job_column, "")))
             for name, value in wishes.items()
         )
-        and _is_recent(getattr(row, time, None), selection.since)
+        and (since is None or ((at := getattr(row, time, None)) is not None and at >= since))
     ]
     if not selection.sort:
         return [(key, entry) for key, entry, _row in matches]
@@ -109,10 +110,6 @@ def _values(row: object, name: str, column_of: Mapping[str, str], job: Job | Non
         return set()
     of_job = {"namespace": job.namespace, "owner": job.owner, "model": job.gpu_model}
     return {*job.scheduling.nodes} if name == "node" else {of_job[name]}
-
-
-def _is_recent(at: datetime | None, since: datetime | None) -> bool:
-    return since is None or (at is not None and at >= since)
 
 
 def _sort_key(value: object, falls: bool) -> tuple[int, float, str | list[int]]:

@@ -151,7 +151,7 @@ def month_row(
         over_ratio=month_end.central / per_month if month_end and per_month else None,
         over_chance=_chance(month_end, per_month, money.so_far or 0.0),
         next_over_chance=_chance(next_month, per_month, 0.0),
-        spent_at=_spent_at(costs, money.ahead, per_month, at=statement.end, zone=days.zone),
+        spent_at=_spent_at(costs, money.ahead, per_month, days, at=statement.end),
         last_week=week,
         week_before=before,
         # 0.0 is added as a week that cost a little less is no change of -0.
@@ -182,12 +182,14 @@ class _Days:
         past = [start + timedelta(days=n) for n in range(1, (today - start).days)]
         month = (at - timedelta(microseconds=1)).astimezone(zone).date().replace(day=1)
         following = (month + timedelta(days=32)).replace(day=1)
+        begun, ends = midnight(today, zone), midnight(today + timedelta(days=1), zone)
         return cls(
             zone=zone,
             today=today,
             month=month,
             past=tuple(past[-HISTORY_DAYS:]),
-            to_come=_days_left(at, zone),
+            # A day on which the clocks change is one day, however long.
+            to_come=(following - today).days - (at - begun) / (ends - begun),
             in_next=monthrange(following.year, following.month)[1],
         )
 
@@ -268,22 +270,21 @@ def _spent_at(
     costs: Mapping[date, float | None],
     ahead: DaysAhead | None,
     per_month: float | None,
+    days: _Days,
     *,
     at: datetime,
-    zone: ZoneInfo,
 ) -> datetime | None:
     """Return when the costs of the month reach the budget, each day's spread evenly over it."""
     if per_month is None:
         return None
-    month = (at - timedelta(microseconds=1)).astimezone(zone).date().replace(day=1)
+    zone = days.zone
     spent = [
         (midnight(day, zone), min(at, midnight(day + timedelta(days=1), zone)), cost or 0.0)
         for day, cost in sorted(costs.items())
-        if day >= month
+        if day >= days.month
     ]
-    today = at.astimezone(zone).date()
     for number, cost in enumerate(ahead.days if ahead else ()):
-        day = today + timedelta(days=number)
+        day = days.today + timedelta(days=number)
         spent.append((max(at, midnight(day, zone)), midnight(day + timedelta(days=1), zone), cost))
     total = 0.0
     for start, end, cost in spent:
@@ -302,15 +303,3 @@ def _week(days: Sequence[float | None], back: int) -> float | None:
     """Return the cost of the seven days before the last `back` ones, None where one is unknown."""
     week = [cost for cost in days[len(days) - back - 7 : len(days) - back] if cost is not None]
     return sum(week) if len(week) == 7 and len(days) >= back + 7 else None
-
-
-def _days_left(at: datetime, zone: ZoneInfo) -> float:
-    """Return the days of the zone from a time to the end of its month, with the part of its own.
-
-    A day on which the clocks change is one day, however long.
-    """
-    last = (at - timedelta(microseconds=1)).astimezone(zone).date()
-    following = (last.replace(day=1) + timedelta(days=32)).replace(day=1)
-    today = at.astimezone(zone).date()
-    start, end = midnight(today, zone), midnight(today + timedelta(days=1), zone)
-    return (following - today).days - (at - start) / (end - start)

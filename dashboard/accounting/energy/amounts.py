@@ -4,6 +4,7 @@ Two frames: `priced` gives every part its energy, emissions and money; `row_of` 
 parts into one row. Sums are linear, so rows add up to their total in every central amount.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -88,9 +89,12 @@ def row_of(
     """Return a row of sums: a mapping of the columns of `priced`."""
     kwh = known(sums["kwh_joules"])
     energy = location = None
+    pues = tuple(pue / factors.pue[1] for pue in factors.pue)
     if kwh is not None:
         energy = _spread(sums, "kwh", "kWh", (1.0, 1.0, 1.0))
-        location = _spread(sums, "kg", "kgCO2e", _location_ratios(factors))
+        bounds = (factors.carbon_low_ratio, 1.0, factors.carbon_high_ratio)
+        carbon = tuple(pue * bound for pue, bound in zip(pues, bounds, strict=True))
+        location = _spread(sums, "kg", "kgCO2e", carbon)
     gpu_hours = None if holder is Holder.MISSING else known(sums["held_hours"]) or 0.0
     site = energy and _times(energy, factors.pue, "kWh")
     market = factors.market
@@ -112,9 +116,7 @@ def row_of(
         if site is None or market is None
         else _times(site, (market / GRAMS_PER_KILOGRAM,) * 3, "kgCO2e"),
         embodied_kgco2e=embodied,
-        electricity_cost=None
-        if energy is None
-        else _spread(sums, "cost", factors.currency, _pue_ratios(factors)),
+        electricity_cost=None if energy is None else _spread(sums, "cost", factors.currency, pues),
         sci_gco2e=_sci(sums, location),
         embodied_hours=known(sums["embodied_hours"]) or 0.0,
         scored_hours=known(sums["scored_hours"]) or 0.0,
@@ -122,40 +124,23 @@ def row_of(
     )
 
 
-def _pue_ratios(factors: Factors) -> tuple[float, float, float]:
-    low, central, high = factors.pue
-    return low / central, 1.0, high / central
+def _around(low: float, central: float, high: float, unit: str) -> Range:
+    """Return the range of bounds that rounding may have moved beyond its middle."""
+    return Range(low=min(low, central), central=central, high=max(high, central), unit=unit)
 
 
-def _location_ratios(factors: Factors) -> tuple[float, float, float]:
-    low, central, high = _pue_ratios(factors)
-    return low * factors.carbon_low_ratio, central, high * factors.carbon_high_ratio
-
-
-def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, float]) -> Range:
+def _spread(sums: Any, quantity: str, unit: str, ratios: Sequence[float]) -> Range:
     """Return a quantity of the three rules with the sensor's error, times further ratios."""
-    central = float(sums[f"{quantity}_joules"])
     rules = [known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
     amounts = [rule for rule in rules if rule is not None]
     low = min(amounts) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
     high = max(amounts) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
-    return Range(
-        low=min(low, central * ratios[1]),
-        central=central * ratios[1],
-        high=max(high, central * ratios[1]),
-        unit=unit,
-    )
+    return _around(low, float(sums[f"{quantity}_joules"]) * ratios[1], high, unit)
 
 
 def _times(value: Range, factors: tuple[float, float, float], unit: str) -> Range:
     low, central, high = factors
-    middle = value.central * central
-    return Range(
-        low=min(value.low * low, middle),
-        central=middle,
-        high=max(value.high * high, middle),
-        unit=unit,
-    )
+    return _around(value.low * low, value.central * central, value.high * high, unit)
 
 
 def _embodied(sums: Any, name: str) -> Range | None:
@@ -181,10 +166,9 @@ def _sci(sums: Any, location: Range | None) -> Range | None:
         else (1.0, 1.0)
     )
     per_work = GRAMS_PER_KILOGRAM / work
-    middle = (kg + making.central) * per_work
-    return Range(
-        low=min((kg * widths[0] + making.low) * per_work, middle),
-        central=middle,
-        high=max((kg * widths[1] + making.high) * per_work, middle),
-        unit="gCO2e/GPU-h",
+    return _around(
+        (kg * widths[0] + making.low) * per_work,
+        (kg + making.central) * per_work,
+        (kg * widths[1] + making.high) * per_work,
+        "gCO2e/GPU-h",
     )

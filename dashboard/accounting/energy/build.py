@@ -1,7 +1,7 @@
 """Makes the energy and ESG statement from the store: the one place that does."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import pandas as pd
 
 from dashboard.accounting.energy.amounts import NOTHING, priced, row_of, sums_of
 from dashboard.accounting.energy.factors import Factors, factors_from
-from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar, Every
+from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar, Every, require_whole_slots
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.accounting.energy.work_units import UnitScore, finished_runs, unit_scores
-from data.base.clock import ceil_to_slot, stretches_of_offset
+from data.base.clock import ceil_to_slot, stretches_of_offset, utc_now
+from data.base.errors import BadRangeError
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
 from data.facts.cluster_names import MAIN, cluster_in
@@ -27,6 +28,41 @@ from data.store.facts.energy_parts import NO_NAME, EnergyKey
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)
 _NOT_WHOLE = 1e-6
+_RANGE = timedelta(days=7)
+_PERIODS = frozenset(Every) - {Every.TOTAL}
+
+
+def asked_statement(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    by: str,
+    every: str,
+    start: datetime | None,
+    end: datetime | None,
+) -> EsgStatement:
+    """Return the statement by a group, or by a period of the whole fleet.
+
+    It begins 7 days before its end, and ends with the newest sample, unless told otherwise. Errors:
+    BadRangeError, also for times within five minutes.
+    """
+    require_whole_slots(start, end)
+    end = end or min(utc_now(), reader.latest_sample_at() or utc_now())
+    start = start or ceil_to_slot(end - _RANGE, SLOT_SECONDS)
+    if start >= end:
+        raise BadRangeError(
+            f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
+            "Give an earlier `from`; `to` is the newest sample unless it is given.",
+        )
+    group = GroupBy.FLEET if by in _PERIODS else GroupBy(by)
+    return make_statement(
+        reader,
+        start=start,
+        end=end,
+        settings=settings,
+        by=group,
+        calendar=calendar_of(settings, Every(by if by in _PERIODS else every)),
+    )
 
 
 def make_statement(
@@ -66,7 +102,8 @@ def make_statement(
     )
     total = _total(amounts, start, end, factors)
     expected = None if since is None else expected_hours(since, start, end)
-    models = {str(model): float(hours) for model, hours in _model_hours(amounts).items()}
+    hours_by_model = amounts.groupby("gpu_model", sort=True)["board_hours"].sum()
+    models = {str(model): float(hours) for model, hours in hours_by_model.items()}
     return EsgStatement(
         start=start,
         end=end,
@@ -261,10 +298,6 @@ def _missing(
                 )
             )
     return gaps
-
-
-def _model_hours(amounts: pd.DataFrame) -> "pd.Series[float]":
-    return amounts.groupby("gpu_model", sort=True)["board_hours"].sum()
 
 
 _HOLDERS = (Holder.JOB, Holder.ANY, Holder.UNATTRIBUTED, Holder.FREE, Holder.MISSING)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboard.accounting.energy.query import asked_statement
+from dashboard.accounting.energy.build import asked_statement
 from dashboard.accounting.energy.statement import EsgStatement, Holder
 from data.base.clock import ceil_to_slot
 from data.base.units import SLOT_SECONDS

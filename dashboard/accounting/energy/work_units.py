@@ -6,7 +6,7 @@ tokens of its whole run (`data.tokens`): when it finished, that many were done.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,14 +58,8 @@ def unit_scores(
             UnitScore(
                 job_id=job_id,
                 tokens=count,
-                sci_gco2e=None
-                if emitted is None
-                else Range(
-                    low=emitted.low * factor,
-                    central=emitted.central * factor,
-                    high=emitted.high * factor,
-                    unit="gCO2e per million tokens",
-                ),
+                sci_gco2e=emitted
+                and replace(emitted.times(factor), unit="gCO2e per million tokens"),
             )
         )
     return tuple(scores)

@@ -22,7 +22,7 @@ from dashboard.common.figures import range_text
 from data.base.clock import floor_to_slot
 from data.base.counts import count_text
 from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.commands import JournalRow, Measurement, Work
 from data.records.lifecycle import LifecycleEvent
 from data.records.recommendations import Range, Recommendation
@@ -269,26 +269,16 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
     rows: dict[str, list[JournalRow]] = defaultdict(list)
     for row in reader.journal(events=(str(Work.SENDING), *STOOD, *_UNDONE)):
         rows[row.digest].append(row)
-    day_rows = []
+    day_rows: list[DaySaved] = []
     stood = {digest: times for digest in rows if (times := list(standing_times(rows[digest])))}
     stored_by_digest = reader.recommendations_of(stood, now=now)
     for digest, times in stood.items():
         stored = stored_by_digest[digest]
         if not stored.recommendation.job_id:
             continue
-        measured = _MeasuredDays(reader, stored.recommendation, settings)
+        measured = _MeasuredDays(reader, stored.reference, stored.recommendation, settings)
         for standing in times:
-            day_rows += [
-                DaySaved(
-                    reference=stored.reference,
-                    recommendation=stored.recommendation,
-                    start=start,
-                    until=until,
-                    measurement=measurement,
-                    money=money,
-                )
-                for start, until, measurement, money in measured.days(standing)
-            ]
+            day_rows += measured.days(standing)
     return tuple(sorted(day_rows, key=lambda row: (row.day, row.reference)))
 
 
@@ -297,6 +287,7 @@ class _MeasuredDays:
     """Measurement of the days of one change."""
 
     reader: StoreReader
+    reference: str
     recommendation: Recommendation
     settings: Settings
 
@@ -327,10 +318,8 @@ class _MeasuredDays:
             ends.append(job.last_seen_at)
         return start, self._floor(min(ends, default=start))
 
-    def days(
-        self, standing: StandingTime
-    ) -> Iterator[tuple[datetime, datetime, Measurement, Range | None]]:
-        """Yield start and end of each day, with what was measured and the money saved."""
+    def days(self, standing: StandingTime) -> Iterator[DaySaved]:
+        """Yield each day, with what was measured and the money saved."""
         start, end = self._window(standing)
         if end <= start:
             return
@@ -345,28 +334,25 @@ class _MeasuredDays:
             midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
             until = min(end, max(start + self._slot, self._floor(midnight)))
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
-            measurement = self._one(before, alike[there], (start, until), catalogue)
-            yield start, until, measurement, self._money(measurement, (start, until))
+            measurement = compare(
+                before,
+                alike[there],
+                recommendation=self.recommendation,
+                slots=round((until - start) / self._slot),
+                is_over=True,
+                split_kwh=split_energy(self.reader, self.recommendation, start, until),
+                catalogue=catalogue,
+                settings=self.settings,
+            )
+            yield DaySaved(
+                reference=self.reference,
+                recommendation=self.recommendation,
+                start=start,
+                until=until,
+                measurement=measurement,
+                money=self._money(measurement, (start, until)),
+            )
             start = until
-
-    def _one(
-        self,
-        before: pd.DataFrame,
-        rows: pd.DataFrame,
-        window: tuple[datetime, datetime],
-        catalogue: GpuCatalogue,
-    ) -> Measurement:
-        start, until = window
-        return compare(
-            before,
-            rows,
-            recommendation=self.recommendation,
-            slots=round((until - start) / self._slot),
-            is_over=True,
-            split_kwh=split_energy(self.reader, self.recommendation, start, until),
-            catalogue=catalogue,
-            settings=self.settings,
-        )
 
     def _money(self, measurement: Measurement, window: tuple[datetime, datetime]) -> Range | None:
         """Return rent and electricity saved; None where a part is unknown."""

@@ -269,11 +269,9 @@ class GitCopy:
             if process.returncode or len(written) > _MAX_OUTPUT:
                 output = b"\n".join((complaint.read(_MAX_COMPLAINT), written[:_MAX_COMPLAINT]))
                 text = output.decode("utf-8", "replace")
-                raise GitFailedError(words[0], self._without_token(text))
+                text = text.replace(self._token, "***").replace(_basic(self._token), "***")
+                raise GitFailedError(words[0], text)
         return written
-
-    def _without_token(self, text: str) -> str:
-        return text.replace(self._token, "***").replace(_basic(self._token), "***")
 
     def _environment(self, at: int) -> dict[str, str]:
         settings = self._settings

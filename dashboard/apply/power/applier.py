@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dashboard.apply.power.cap_steps import CappedBoard, boards_of, cap_of, cap_step
+from dashboard.apply.power.cap_steps import boards_of, cap_of, cap_step
 from dashboard.apply.power.orders import BoardReport, Cap, NodeReport
 from dashboard.apply.power.shared_folder import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
@@ -22,8 +22,8 @@ from data.records.changes import (
     StepOutcome,
     StepResult,
     Target,
-    VerificationResult,
 )
+from data.records.changes import VerificationResult as Verdict
 from data.records.recommendations import Recommendation
 from data.settings.apply import PowerApplySettings
 
@@ -75,15 +75,13 @@ class PowerCapApplier:
                 f"plan saw {plan_now.describe()}",
                 "Run a new cycle and approve its recommendation.",
             )
-        target = self._target(
-            recommendation.job_id, {board.gpu_uuid: board.node for board in boards}
-        )
+        target = self._target(recommendation.job_id, boards)
         planned = "" if plan_now.power_cap_watts is None else str(round(plan_now.power_cap_watts))
-        for board in boards:
-            target_cap = dict(target.state)[f"wanted {board.gpu_uuid}"]
+        for uuid in boards:
+            target_cap = dict(target.state)[f"wanted {uuid}"]
             if target_cap != planned:
                 raise StalePlanError(
-                    f"{board.gpu_uuid} is asked to hold {target_cap or 'no cap'}, the plan saw "
+                    f"{uuid} is asked to hold {target_cap or 'no cap'}, the plan saw "
                     f"{planned or 'none'}",
                     "Run a new cycle and approve its recommendation.",
                 )
@@ -165,12 +163,12 @@ class PowerCapApplier:
         """Look once at what the agents report of the boards. Never raises."""
         steps = change.steps[:done]
         if not steps:
-            return ReadBack(seen=VerificationResult.UNTOUCHED, detail="nothing was asked for")
+            return ReadBack(seen=Verdict.UNTOUCHED, detail="nothing was asked for")
         try:
             exchange = self._exchange()
             readings = [self._of_board(exchange, step) for step in steps]
         except ApplyError as error:
-            return ReadBack(seen=VerificationResult.UNREADABLE, detail=str(error))
+            return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
         worst = min(readings, key=lambda pair: _WORST_FIRST.index(pair[0]))
         observed = tuple((step.field, pair[2]) for step, pair in zip(steps, readings, strict=True))
         return ReadBack(seen=worst[0], detail=worst[1], observed=observed)
@@ -245,62 +243,46 @@ class PowerCapApplier:
             )
         return report
 
-    def _of_board(
-        self, exchange: SignedFolder, step: ChangeStep
-    ) -> tuple[VerificationResult, str, str]:
+    def _of_board(self, exchange: SignedFolder, step: ChangeStep) -> tuple[Verdict, str, str]:
         """Return the state of a step's board as verdict, in words, and its limit."""
         sent = json.loads(step.payload)
         node, uuid = sent["node"], sent["gpu_uuid"]
         target = self._target_of(exchange, node, uuid)
         if target != step.after:
-            verdict = (
-                VerificationResult.UNTOUCHED
-                if target == step.before
-                else VerificationResult.DIFFERENT
-            )
+            verdict = Verdict.UNTOUCHED if target == step.before else Verdict.DIFFERENT
             return verdict, f"{uuid} is asked to hold {target or 'no cap'}", ""
         order, report = exchange.order(node), exchange.report(node)
         if report is None or order is None or report.sequence < order.sequence:
-            return VerificationResult.NOT_YET, f"the agent of {node} has not read the order yet", ""
+            return Verdict.NOT_YET, f"the agent of {node} has not read the order yet", ""
         if abs(self._clock() - report.at) > _FRESH:
-            return (
-                VerificationResult.UNREADABLE,
-                f"the agent of {node} is silent since {report.at}",
-                "",
-            )
+            return Verdict.UNREADABLE, f"the agent of {node} is silent since {report.at}", ""
         board = next((entry for entry in report.boards if entry.gpu_uuid == uuid), None)
         if board is None:
-            return VerificationResult.GONE, f"{uuid} does not answer on {node}", ""
+            return Verdict.GONE, f"{uuid} does not answer on {node}", ""
         return _of_report(board, step, uuid)
 
 
 _WORST_FIRST = (
-    VerificationResult.UNREADABLE,
-    VerificationResult.GONE,
-    VerificationResult.FAILING,
-    VerificationResult.DIFFERENT,
-    VerificationResult.UNTOUCHED,
-    VerificationResult.NOT_YET,
-    VerificationResult.AS_INTENDED,
+    Verdict.UNREADABLE,
+    Verdict.GONE,
+    Verdict.FAILING,
+    Verdict.DIFFERENT,
+    Verdict.UNTOUCHED,
+    Verdict.NOT_YET,
+    Verdict.AS_INTENDED,
 )
 
 
-def _of_report(
-    board: BoardReport, step: ChangeStep, uuid: str
-) -> tuple[VerificationResult, str, str]:
+def _of_report(board: BoardReport, step: ChangeStep, uuid: str) -> tuple[Verdict, str, str]:
     limit = "" if board.limit_watts is None else f"{board.limit_watts:g}"
     if board.error:
-        return VerificationResult.FAILING, f"{uuid}: {board.error}", limit
+        return Verdict.FAILING, f"{uuid}: {board.error}", limit
     if step.after is None:
-        verdict = (
-            VerificationResult.AS_INTENDED
-            if board.held_watts is None
-            else VerificationResult.NOT_YET
-        )
+        verdict = Verdict.AS_INTENDED if board.held_watts is None else Verdict.NOT_YET
         return verdict, f"{uuid} is at {limit} W, without a cap of ours", limit
     if limit != step.after:
-        return VerificationResult.DIFFERENT, f"{uuid} is at {limit or 'an unknown limit'} W", limit
-    return VerificationResult.AS_INTENDED, f"{uuid} is at {limit} W", limit
+        return Verdict.DIFFERENT, f"{uuid} is at {limit or 'an unknown limit'} W", limit
+    return Verdict.AS_INTENDED, f"{uuid} is at {limit} W", limit
 
 
 def _board_in(report: NodeReport, gpu_uuid: str) -> BoardReport:
@@ -322,12 +304,9 @@ def _change(digest: str, target: Target, caps: Mapping[str, int | None]) -> Chan
     steps, undo = [], []
     for uuid, watts in caps.items():
         now = state[f"wanted {uuid}"]
-        before = int(now) if now else None
-        node = state[f"node {uuid}"]
-        here = CappedBoard(node=node, gpu_uuid=uuid, wanted_watts=before)
-        then = CappedBoard(node=node, gpu_uuid=uuid, wanted_watts=watts)
-        steps.append(cap_step(here, watts, job_id=target.name))
-        undo.append(cap_step(then, before, job_id=target.name))
+        before, node = int(now) if now else None, state[f"node {uuid}"]
+        steps.append(cap_step(uuid, node, before, watts, job_id=target.name))
+        undo.append(cap_step(uuid, node, watts, before, job_id=target.name))
     return Change(
         recommendation_digest=digest,
         target=target,

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from data.base.errors import ChangeRefusedError, scrub
 from data.facts.fleet import Gpu
@@ -14,17 +13,8 @@ _UUID = re.compile(r"GPU-[0-9A-Za-z-]{4,64}")
 FIELD = "power_limit_watts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CappedBoard:
-    """A board of the job: where it is, and the cap that Trimtab wants there now (None: none)."""
-
-    node: str
-    gpu_uuid: str
-    wanted_watts: int | None
-
-
-def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
-    """Return the boards of a job in the order of nodes.
+def boards_of(gpus: Iterable[Gpu]) -> dict[str, str]:
+    """Return the node of each board of a job by its UUID, in the order of nodes.
 
     Errors: ChangeRefusedError for MIG instances, whose board others use, and for what is no UUID.
     """
@@ -40,8 +30,8 @@ def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
                 f"{gpu.gpu_uuid!r} is no GPU UUID that nvidia-smi takes",
                 "The source did not report the board; set the cap by hand.",
             )
-        boards[gpu.gpu_uuid] = CappedBoard(node=gpu.node, gpu_uuid=gpu.gpu_uuid, wanted_watts=None)
-    return tuple(boards.values())
+        boards[gpu.gpu_uuid] = gpu.node
+    return boards
 
 
 def cap_of(recommendation: Recommendation) -> int:
@@ -54,21 +44,18 @@ def cap_of(recommendation: Recommendation) -> int:
     return round(cap)
 
 
-def cap_step(board: CappedBoard, watts: int | None, *, job_id: str) -> ChangeStep:
-    """Return the step from the cap that is wanted on a board to another, None: to none."""
-    payload = {
-        "node": board.node,
-        "gpu_uuid": board.gpu_uuid,
-        "watts": watts,
-        "job_id": job_id,
-    }
+def cap_step(
+    gpu_uuid: str, node: str, before: int | None, watts: int | None, *, job_id: str
+) -> ChangeStep:
+    """Return the step from the cap that is wanted on a board to another, None for none."""
+    payload = {"node": node, "gpu_uuid": gpu_uuid, "watts": watts, "job_id": job_id}
     return ChangeStep(
         verb="cap" if watts is not None else "uncap",
-        target=board.gpu_uuid,
-        field=f"{FIELD} {board.gpu_uuid}",
-        before=None if board.wanted_watts is None else str(board.wanted_watts),
+        target=gpu_uuid,
+        field=f"{FIELD} {gpu_uuid}",
+        before=None if before is None else str(before),
         after=None if watts is None else str(watts),
         payload=json.dumps(payload, sort_keys=True, separators=(",", ":")),
         # UUIDs hold nothing that a shell would read.
-        text=f"nvidia-smi -i {board.gpu_uuid} -pl {'DEFAULT' if watts is None else watts}",
+        text=f"nvidia-smi -i {gpu_uuid} -pl {'DEFAULT' if watts is None else watts}",
     )

@@ -2,11 +2,14 @@
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter
 
 from data.base.clock import require_utc
 
 MAX_WATTS = 10_000
+Watts = Annotated[float, Field(ge=0, le=MAX_WATTS, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,12 +17,8 @@ class Cap:
     """A limit that is wanted on one board, for one job."""
 
     gpu_uuid: str
-    watts: int
+    watts: Annotated[int, Field(gt=0, le=MAX_WATTS)]
     job_id: str
-
-    def __post_init__(self) -> None:
-        if not 0 < self.watts <= MAX_WATTS:
-            raise ValueError(f"{self.watts} W is no power limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +52,10 @@ class BoardReport:
 
     gpu_uuid: str
     index: str
-    limit_watts: float | None
-    default_watts: float | None
-    least_watts: float | None
-    most_watts: float | None
+    limit_watts: Watts | None
+    default_watts: Watts | None
+    least_watts: Watts | None
+    most_watts: Watts | None
     held_watts: int | None
     error: str
 
@@ -72,61 +71,17 @@ class NodeReport:
     boards: tuple[BoardReport, ...]
 
 
-def order_payload(order: CapOrder) -> dict[str, Any]:
-    """Return the order as plain values."""
-    return asdict(order) | {
-        "issued_at": order.issued_at.isoformat(),
-        "expires_at": order.expires_at.isoformat(),
+Record = TypeVar("Record", CapOrder, NodeReport)
+
+
+def payload_of(record: CapOrder | NodeReport) -> dict[str, Any]:
+    """Return a record as plain values."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(record).items()
     }
 
 
-def order_from(payload: dict[str, Any]) -> CapOrder:
-    """Read an order. Errors: ValueError, KeyError, TypeError."""
-    return CapOrder(
-        node=str(payload["node"]),
-        sequence=int(payload["sequence"]),
-        issued_at=datetime.fromisoformat(payload["issued_at"]),
-        expires_at=datetime.fromisoformat(payload["expires_at"]),
-        caps=tuple(
-            Cap(gpu_uuid=str(cap["gpu_uuid"]), watts=int(cap["watts"]), job_id=str(cap["job_id"]))
-            for cap in payload["caps"]
-        ),
-    )
-
-
-def report_payload(report: NodeReport) -> dict[str, Any]:
-    """Return the report as plain values."""
-    return asdict(report) | {"at": report.at.isoformat()}
-
-
-def report_from(payload: dict[str, Any]) -> NodeReport:
-    """Read a report. Errors: ValueError, KeyError, TypeError."""
-    return NodeReport(
-        node=str(payload["node"]),
-        at=datetime.fromisoformat(payload["at"]),
-        sequence=int(payload["sequence"]),
-        note=str(payload["note"]),
-        boards=tuple(_board(board) for board in payload["boards"]),
-    )
-
-
-def _board(board: dict[str, Any]) -> BoardReport:
-    return BoardReport(
-        gpu_uuid=str(board["gpu_uuid"]),
-        index=str(board["index"]),
-        limit_watts=_watts(board["limit_watts"]),
-        default_watts=_watts(board["default_watts"]),
-        least_watts=_watts(board["least_watts"]),
-        most_watts=_watts(board["most_watts"]),
-        held_watts=None if board["held_watts"] is None else int(board["held_watts"]),
-        error=str(board["error"]),
-    )
-
-
-def _watts(value: Any) -> float | None:
-    if value is None:
-        return None
-    watts = float(value)
-    if not 0 <= watts <= MAX_WATTS:  # nor is NaN
-        raise ValueError(f"{watts} W of a board")
-    return watts
+def record_from(kind: type[Record], payload: dict[str, Any]) -> Record:
+    """Read a record. Errors: ValueError, which names what does not fit."""
+    return TypeAdapter(kind).validate_python(payload)

@@ -5,11 +5,14 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from dashboard.apply.power.signed_file import read_small, write_whole
+from pydantic import TypeAdapter
+
 from data.base.errors import ApplyError
+from data.base.files import read_small_file
+from data.store.engine.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +59,10 @@ class HeldLimits:
             self._save()
 
     def _save(self) -> None:
-        text = json.dumps(
-            {
-                "sequence": self.sequence,
-                "boards": {
-                    uuid: {"original": entry.original, "ours": list(entry.ours)}
-                    for uuid, entry in sorted(self.boards.items())
-                },
-            }
-        )
+        boards = {uuid: asdict(entry) for uuid, entry in sorted(self.boards.items())}
+        text = json.dumps({"sequence": self.sequence, "boards": boards})
         try:
-            write_whole(self._path, text, mode=0o600)
+            write_private(self._path, text.encode())
         except OSError as error:
             raise ApplyError(
                 f"cannot write {self._path}: {error.strerror}",
@@ -75,18 +71,12 @@ class HeldLimits:
 
     def _load(self) -> None:
         try:
-            document = json.loads(read_small(self._path))
+            document = json.loads(read_small_file(self._path, linked=False))
             self.sequence = int(document["sequence"])
-            self.boards = {
-                str(uuid): HeldLimit(
-                    original=int(board["original"]),
-                    ours=tuple(int(value) for value in board["ours"]),
-                )
-                for uuid, board in document["boards"].items()
-            }
+            self.boards = TypeAdapter(dict[str, HeldLimit]).validate_python(document["boards"])
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ApplyError(
                 f"the state file {self._path} cannot be read: {error}",
                 "Set the limits by hand (`nvidia-smi -q -d POWER` shows the defaults), then remove "

@@ -16,10 +16,9 @@ from dashboard.apply.power.orders import (
     Cap,
     CapOrder,
     NodeReport,
-    order_from,
-    order_payload,
-    report_from,
-    report_payload,
+    Record,
+    payload_of,
+    record_from,
 )
 from dashboard.apply.power.signed_file import NotTrustedError, read_signed, write_signed
 from data.base.errors import ApplyError, scrub
@@ -27,8 +26,6 @@ from data.base.errors import ApplyError, scrub
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _ORDER = "trimtab power caps v1"
 _REPORT = "trimtab power report v1"
-_ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-"""Errors that reading a document of another form raises."""
 
 
 class SignedFolder:
@@ -40,17 +37,7 @@ class SignedFolder:
 
     def order(self, node: str) -> CapOrder | None:
         """Return the newest order for a node. Errors: NotTrustedError."""
-        path = self._path("caps", node)
-        payload = read_signed(path, purpose=_ORDER, secret=self._secret)
-        if payload is None:
-            return None
-        try:
-            order = order_from(payload)
-        except _ODD as error:
-            raise NotTrustedError(f"{path} is no order of caps: {error!r}") from error
-        if order.node != node:
-            raise NotTrustedError(f"{path} is an order for node {scrub(order.node)!r}")
-        return order
+        return self._read(CapOrder, self._path("caps", node), node, purpose=_ORDER)
 
     def nodes(self) -> list[str]:
         """Return the nodes of which a report lies here, in order."""
@@ -58,22 +45,24 @@ class SignedFolder:
 
     def report(self, node: str) -> NodeReport | None:
         """Return the latest report of a node. Errors: NotTrustedError."""
-        path = self._path("reports", node)
-        payload = read_signed(path, purpose=_REPORT, secret=self._secret)
+        return self._read(NodeReport, self._path("reports", node), node, purpose=_REPORT)
+
+    def _read(self, kind: type[Record], path: Path, node: str, *, purpose: str) -> Record | None:
+        payload = read_signed(path, purpose=purpose, secret=self._secret)
         if payload is None:
             return None
+        noun = "order" if kind is CapOrder else "report"
         try:
-            report = report_from(payload)
-        except _ODD as error:
-            raise NotTrustedError(f"{path} is no report: {error!r}") from error
-        if report.node != node:
-            raise NotTrustedError(f"{path} is a report of node {scrub(report.node)!r}")
-        return report
+            record = record_from(kind, payload)
+        except ValueError as error:
+            raise NotTrustedError(f"{path} is no {noun}: {scrub(str(error))}") from error
+        if record.node != node:
+            raise NotTrustedError(f"{path} is the {noun} for node {scrub(record.node)!r}")
+        return record
 
     def write_report(self, report: NodeReport) -> None:
         """Write the report of a node. Errors: ApplyError."""
-        path = self._path("reports", report.node)
-        self._written(path, report_payload(report), _REPORT)
+        self._write(self._path("reports", report.node), report, _REPORT)
 
     def set_cap(
         self, node: str, gpu_uuid: str, cap: Cap | None, *, now: datetime, lease: timedelta
@@ -124,13 +113,13 @@ class SignedFolder:
             expires_at=now + lease,
             caps=tuple(sorted(caps, key=lambda cap: cap.gpu_uuid)),
         )
-        self._written(self._path("caps", node), order_payload(order), _ORDER)
+        self._write(self._path("caps", node), order, _ORDER)
         return order
 
-    def _written(self, path: Path, payload: dict[str, object], purpose: str) -> None:
+    def _write(self, path: Path, record: CapOrder | NodeReport, purpose: str) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_signed(path, payload, purpose=purpose, secret=self._secret)
+            write_signed(path, payload_of(record), purpose=purpose, secret=self._secret)
         except OSError as error:
             raise ApplyError(
                 f"cannot write {path}: {error.strerror}",

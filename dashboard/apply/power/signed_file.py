@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.base.errors import ApplyError
+from data.base.files import read_small_file
 
 MAX_BYTES = 256 * 1024
 MIN_SECRET_BYTES = 32
@@ -48,19 +49,14 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_signed(path: Path, payload: dict[str, Any], *, purpose: str, secret: bytes) -> None:
-    """Write a document whole or not at all. Errors: OSError."""
+    """Write a document whole or not at all, and return once the disk has it. Errors: OSError."""
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
     document = json.dumps({"payload": text, "signature": _signature(text, purpose, secret)})
-    write_whole(path, document, mode=0o644)
-
-
-def write_whole(path: Path, text: str, *, mode: int) -> None:
-    """Write a file whole or not at all, and only return when the disk has it. Errors: OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+            file.write(document)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
@@ -75,23 +71,10 @@ def write_whole(path: Path, text: str, *, mode: int) -> None:
         os.close(folder)
 
 
-def read_small(path: Path) -> str:
-    """Return the text of a plain, small file.
-
-    A link is not followed. Errors: OSError, ValueError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise ValueError(f"{path} is no plain file of at most {MAX_BYTES} bytes")
-        return file.read(MAX_BYTES).decode("utf-8")
-
-
 def read_signed(path: Path, *, purpose: str, secret: bytes) -> dict[str, Any] | None:
     """Return the payload, None when there is no file. Errors: NotTrustedError."""
     try:
-        document = json.loads(read_small(path))
+        document = json.loads(read_small_file(path, max_bytes=MAX_BYTES, linked=False))
         text, signature = document["payload"], document["signature"]
         if not hmac.compare_digest(_signature(text, purpose, secret), str(signature)):
             raise NotTrustedError(

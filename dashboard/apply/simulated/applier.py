@@ -23,8 +23,8 @@ from data.records.changes import (
     StepOutcome,
     StepResult,
     Target,
-    VerificationResult,
 )
+from data.records.changes import VerificationResult as Verdict
 from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 
@@ -124,16 +124,16 @@ class SimulatedApplier:
         try:
             job = self._cluster.job(name, self._clock())
         except (CollectorError, OSError) as error:
-            return ReadBack(seen=VerificationResult.UNREADABLE, detail=f"{_WHERE}: {error}")
+            return ReadBack(seen=Verdict.UNREADABLE, detail=f"{_WHERE}: {error}")
         if job is None:
-            return ReadBack(seen=VerificationResult.GONE, detail=f"{_WHERE}: {name} has ended")
+            return ReadBack(seen=Verdict.GONE, detail=f"{_WHERE}: {name} has ended")
         has = job.configuration
         before, after = _sent(change.steps[0])
-        verdict = VerificationResult.DIFFERENT
+        verdict = Verdict.DIFFERENT
         if done and same_allocation(has, after):
-            verdict = VerificationResult.AS_INTENDED
+            verdict = Verdict.AS_INTENDED
         elif same_allocation(has, before):
-            verdict = VerificationResult.UNTOUCHED
+            verdict = Verdict.UNTOUCHED
         places = f" on {', '.join(job.places)}" if job.places else ""
         return ReadBack(
             seen=verdict,

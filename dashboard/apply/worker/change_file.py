@@ -3,9 +3,7 @@
 It never talks to a cluster. The preview on the page and the file come from `change_for`.
 """
 
-import os
 import shlex
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from data.base.errors import ApplyError, ChangeRefusedError
 from data.facts.fleet import Gpu
 from data.facts.jobs import Job, Platform
 from data.records.recommendations import Recommendation
-from data.store.engine.private_files import make_folder
+from data.store.engine.private_files import make_folder, write_private
 
 
 def change_for(
@@ -55,12 +53,7 @@ def write_change(change: ChangeText, folder: Path) -> Path:
     target = folder / change.file_name
     try:
         make_folder(folder)
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".change-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(change.text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
+        write_private(target, change.text.encode())
     except OSError as error:
         raise ApplyError(
             f"cannot write the change file {target}: {error.strerror}",
@@ -91,9 +84,9 @@ def power_cap_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> C
         "# `nvidia-smi -q -d POWER` shows.",
         "set -eu",
     ]
-    for board in boards:
-        lines.append(f"# node {shlex.quote(board.node)}")
-        lines.append(cap_step(board, cap, job_id=recommendation.job_id).text)
+    for uuid, node in boards.items():
+        lines.append(f"# node {shlex.quote(node)}")
+        lines.append(cap_step(uuid, node, None, cap, job_id=recommendation.job_id).text)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.power-cap.sh", text="\n".join(lines) + "\n"
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dashboard.apply.worker.progress import Progress
-from data.records.changes import ReadBack, StepOutcome, StepResult, VerificationResult
+from data.records.changes import ReadBack, StepOutcome, StepResult
+from data.records.changes import VerificationResult as Verdict
 from data.records.lifecycle import LifecycleEvent
 
 RETRIES = 5
@@ -20,10 +21,10 @@ _MIN_PAUSE, _MAX_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
 _ARRIVED = frozenset(
     {
-        VerificationResult.AS_INTENDED,
-        VerificationResult.NOT_YET,
-        VerificationResult.FAILING,
-        VerificationResult.DECLINED,
+        Verdict.AS_INTENDED,
+        Verdict.NOT_YET,
+        Verdict.FAILING,
+        Verdict.DECLINED,
     }
 )
 _WATCHED = frozenset(
@@ -151,15 +152,15 @@ def _resolve(
     if done == step + 1:
         if answer.seen in _ARRIVED:
             return Note(step=step, detail=answer.detail)
-        if answer.seen is VerificationResult.GONE:
+        if answer.seen is Verdict.GONE:
             return Conclude(
                 event=LifecycleEvent.UNKNOWN, detail=f"the target is gone: {answer.detail}"
             )
-        if answer.seen is VerificationResult.UNREADABLE:
+        if answer.seen is Verdict.UNREADABLE:
             return _again_or_unknown(progress, answer, now, pace)
         if step > 0:
             return ReadBackMove(done=step)
-        if answer.seen is VerificationResult.DIFFERENT:
+        if answer.seen is Verdict.DIFFERENT:
             return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     elif answer.seen not in _ARRIVED:
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
@@ -196,7 +197,7 @@ def _after_a_no(
     if step and (not busy or result.wait_within_seconds is not None):
         if fresh is None:
             return ReadBackMove(done=step)
-        if fresh[1].seen is VerificationResult.FAILING:
+        if fresh[1].seen is Verdict.FAILING:
             return Conclude(event=LifecycleEvent.FAILING, detail=_short(progress, fresh[1].detail))
         again = min(again, now + pace.poll)
     if busy:
@@ -237,31 +238,27 @@ def _settle(
     if fresh is None:
         return ReadBackMove(done=progress.done)
     answer = fresh[1]
-    if answer.seen is VerificationResult.AS_INTENDED:
+    if answer.seen is Verdict.AS_INTENDED:
         return Conclude(event=None, detail=answer.detail)
-    if answer.seen is VerificationResult.DIFFERENT:
+    if answer.seen is Verdict.DIFFERENT:
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
-    if answer.seen is VerificationResult.DECLINED:
+    if answer.seen is Verdict.DECLINED:
         return Conclude(event=LifecycleEvent.REFUSED, detail=answer.detail)
-    if answer.seen is VerificationResult.GONE:
+    if answer.seen is Verdict.GONE:
         return Conclude(event=LifecycleEvent.UNKNOWN, detail=f"the target is gone: {answer.detail}")
-    if answer.seen is VerificationResult.FAILING:  # the applier has been patient itself
+    if answer.seen is Verdict.FAILING:  # the applier has been patient itself
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     if not _overdue(progress, now, pace):
         return WaitMove(until=now + pace.poll, reason=answer.detail)
     minutes = pace.rollout_timeout / timedelta(minutes=1)
-    late = (
-        f"set, and not there after {minutes:g} min: "
-        if answer.seen is VerificationResult.NOT_YET
-        else ""
-    )
+    late = f"set, and not there after {minutes:g} min: " if answer.seen is Verdict.NOT_YET else ""
     return Conclude(event=_LATE[answer.seen], detail=f"{late}{answer.detail}")
 
 
-_LATE: dict[VerificationResult, LifecycleEvent | None] = {
-    VerificationResult.NOT_YET: None,
-    VerificationResult.UNTOUCHED: LifecycleEvent.REFUSED,
-    VerificationResult.UNREADABLE: LifecycleEvent.UNKNOWN,
+_LATE: dict[Verdict, LifecycleEvent | None] = {
+    Verdict.NOT_YET: None,
+    Verdict.UNTOUCHED: LifecycleEvent.REFUSED,
+    Verdict.UNREADABLE: LifecycleEvent.UNKNOWN,
 }
 """What a sight means after the rollout timeout. NOT_YET: the value is set; the watch goes on.
 UNTOUCHED: it was answered by done, and nothing happened."""
@@ -314,7 +311,7 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
     if progress.outcome is LifecycleEvent.UNKNOWN:
         return _known_at_last(progress, answer)
     stands = progress.outcome in _MEASURED
-    if answer.seen is VerificationResult.GONE:
+    if answer.seen is Verdict.GONE:
         detail = f"the target has ended or was deleted: {answer.detail}"
         return Conclude(event=LifecycleEvent.TARGET_GONE, detail=detail) if stands else Finish()
     if stands and pace.lasting and progress.done:
@@ -324,11 +321,7 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
     if progress.outcome is LifecycleEvent.FAILING:
         return _recovered(progress, answer)
     since = progress.failing_since
-    if (
-        answer.seen is VerificationResult.FAILING
-        and since is not None
-        and now - since >= pace.rollout_timeout
-    ):
+    if answer.seen is Verdict.FAILING and since is not None and now - since >= pace.rollout_timeout:
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     return None
 
@@ -339,8 +332,8 @@ def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) ->
     Where the target stored something else from the beginning, another value says nothing new.
     """
     events = {
-        VerificationResult.UNTOUCHED: LifecycleEvent.UNDONE_OUTSIDE,
-        VerificationResult.DIFFERENT: LifecycleEvent.CHANGED_OUTSIDE,
+        Verdict.UNTOUCHED: LifecycleEvent.UNDONE_OUTSIDE,
+        Verdict.DIFFERENT: LifecycleEvent.CHANGED_OUTSIDE,
     }
     event = events.get(answer.seen)
     changed = event is LifecycleEvent.CHANGED_OUTSIDE
@@ -359,7 +352,7 @@ def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) ->
 
 def _recovered(progress: Progress, answer: ReadBack) -> Move | None:
     """Return the move once the work is well: its next step, or the outcome after the last."""
-    if answer.seen is not VerificationResult.AS_INTENDED:
+    if answer.seen is not Verdict.AS_INTENDED:
         return None
     step = progress.done
     if progress.change is None or step >= len(progress.change.steps):
@@ -371,12 +364,12 @@ def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
     """An unknown outcome is decided by the first look that gets an answer."""
     steps = len(progress.change.steps) if progress.change else 0
     partial = progress.sent_steps < steps
-    if answer.seen is VerificationResult.UNTOUCHED:
+    if answer.seen is Verdict.UNTOUCHED:
         return Conclude(event=LifecycleEvent.REFUSED, detail=f"it never arrived: {answer.detail}")
-    if answer.seen is VerificationResult.DECLINED:
+    if answer.seen is Verdict.DECLINED:
         return Conclude(event=LifecycleEvent.REFUSED, detail=answer.detail)
-    if answer.seen is VerificationResult.FAILING:
+    if answer.seen is Verdict.FAILING:
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
-    if answer.seen is VerificationResult.DIFFERENT or (partial and answer.seen in _ARRIVED):
+    if answer.seen is Verdict.DIFFERENT or (partial and answer.seen in _ARRIVED):
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     return Conclude(event=None, detail=answer.detail) if answer.seen in _ARRIVED else None

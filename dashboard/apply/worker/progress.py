@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from data.records.changes import Change, StepOutcome, StepResult, VerificationResult
+from data.records.changes import Change, StepOutcome, StepResult
+from data.records.changes import VerificationResult as Verdict
 from data.records.commands import JournalRow, Work
 from data.records.lifecycle import LifecycleEvent
 from data.store.engine.record_json import from_json
@@ -40,7 +41,7 @@ class Progress:
     since: datetime | None = None
     sent: Counter[int] = field(default_factory=Counter)
     answers: dict[int, tuple[datetime, StepResult]] = field(default_factory=dict)
-    looks: list[tuple[datetime, VerificationResult]] = field(default_factory=list)
+    looks: list[tuple[datetime, Verdict]] = field(default_factory=list)
     outcome: LifecycleEvent | None = None
     concluded_at: datetime | None = None
     measured: bool = False
@@ -72,7 +73,7 @@ class Progress:
         """Since when every look finds the work suffering; None when the last did not."""
         at = None
         for looked_at, verdict in reversed(self.looks):
-            if verdict is not VerificationResult.FAILING:
+            if verdict is not Verdict.FAILING:
                 break
             at = looked_at
         return at
@@ -97,7 +98,7 @@ def _take_in(progress: Progress, row: JournalRow) -> None:
         progress.answers[row.step] = (row.at, from_json(StepResult, row.record))
         progress.looks, progress.since = [], row.at
     elif row.event == Work.LOOKED:
-        progress.looks.append((row.at, VerificationResult(row.record)))
+        progress.looks.append((row.at, Verdict(row.record)))
     elif row.event in MEASURED:
         progress.measured = True
     elif row.event in _OUTCOMES:

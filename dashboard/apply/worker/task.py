@@ -130,13 +130,10 @@ class Task:
             )
         return maker
 
-    def undone_command(self) -> Command:
-        """Return the command that this rollback undoes."""
-        return self.store.reader.command(self.command.subject.partition(":")[0])
-
     def undone_journal(self) -> tuple[JournalRow, ...]:
         """Return the journal of the command that this rollback undoes."""
-        return self.store.reader.journal(command_id=self.undone_command().command_id)
+        undone = self.store.reader.command(self.command.subject.partition(":")[0])
+        return self.store.reader.journal(command_id=undone.command_id)
 
     def is_followed(self) -> bool:
         """Return whether a later command was asked for: that one decides what happens."""

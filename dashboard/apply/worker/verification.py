@@ -66,16 +66,13 @@ def _window(task: Task, progress: Progress) -> tuple[datetime, datetime]:
     settings, reader = task.settings(), task.store.reader
     start, end = measured_window(settings, progress.concluded_at or task.clock())
     latest = reader.latest_sample_at()
-    if not _takes_share(task.recommendation) or latest is None or latest < end:
+    shares = task.recommendation.action.spec.shares and task.recommendation.job_id
+    if not shares or latest is None or latest < end:
         return start, end
     last = start + _WATCHES
     newest = min(last, floor_to_slot(latest, settings.planning.slot_minutes * 60))
     sides = _served_sides(reader, task.recommendation, progress.since or start, start, newest)
     return start, last if watches_on(*sides, 1 - settings.apply.throughput_loss_ratio) else newest
-
-
-def _takes_share(recommendation: Recommendation) -> bool:
-    return recommendation.action.spec.shares and bool(recommendation.job_id)
 
 
 def _served_sides(

@@ -261,7 +261,9 @@ def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | 
         result = StepResult(outcome=StepOutcome.DONE, detail=f"found by looking: {move.detail}")
         task.write(Work.ANSWERED, step=move.step, detail=result.detail, record=to_json(result))
     elif isinstance(move, MeasureMove):
-        _measure(task, progress)
+        event, measurement = measure(task, progress)
+        task.write(event, detail="; ".join(measurement.reasons), record=to_json(measurement))
+        _undo_by_rule(task)
     elif isinstance(move, Conclude):
         refused = move.event is LifecycleEvent.REFUSED
         event = task.refusal() if refused else move.event or task.success()
@@ -341,12 +343,6 @@ def _look(task: Task, progress: Progress, done: int) -> tuple[int, ReadBack]:
         task.write(Work.LOOKED, step=done, detail=reading.detail, record=str(reading.seen))
         progress.looks.append((task.clock(), reading.seen))
     return done, reading
-
-
-def _measure(task: Task, progress: Progress) -> None:
-    event, measurement = measure(task, progress)
-    task.write(event, detail="; ".join(measurement.reasons), record=to_json(measurement))
-    _undo_by_rule(task)
 
 
 def _undo_by_rule(task: Task) -> None:

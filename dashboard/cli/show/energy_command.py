@@ -4,9 +4,9 @@ import argparse
 import sys
 from dataclasses import asdict
 
+from dashboard.accounting.energy.build import asked_statement
 from dashboard.accounting.energy.export import statement_csv, statement_document
 from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar
-from dashboard.accounting.energy.query import asked_statement
 from dashboard.accounting.energy.statement import StatementRow, covered
 from dashboard.cli.terminal.ask import answer_of, print_document
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of

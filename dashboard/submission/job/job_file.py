@@ -6,7 +6,7 @@ and no YAML could read more into it than a value.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,22 +71,22 @@ class Table:
         self.read_names.add(key)
         return self.values.get(key)
 
+    def _stated(self, key: str, wanted: str, is_right: Callable[[Any], bool]) -> Any:
+        value = self.value(key)
+        if value is not None and not is_right(value):
+            raise refused(self._what(key), value, wanted)
+        return value
+
     def table(self, key: str) -> "Table":
         """Return an inner table, empty when it is not stated."""
-        value = self.value(key)
-        if value is None:
-            value = {}
-        if not isinstance(value, Mapping):
-            raise refused(self._what(key), value, "a table")
-        return Table(self._what(key), value)
+        value = self._stated(key, "a table", lambda value: isinstance(value, Mapping))
+        return Table(self._what(key), value or {})
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None, *, wanted: str = "") -> str:
         """Return a text that matches, '' when it is not stated."""
-        value = self.value(key)
+        value: str | None = self._stated(key, "a text", lambda value: isinstance(value, str))
         if value is None:
             return ""
-        if not isinstance(value, str):
-            raise refused(self._what(key), value, "a text")
         plain_text(self._what(key), value)
         if pattern is not None and (pattern.fullmatch(value) is None or ".." in value.split("/")):
             raise refused(self._what(key), value, wanted)
@@ -94,16 +94,12 @@ class Table:
 
     def number(self, key: str, *, low: float, high: float) -> float | None:
         """Return a number in its range, None when it is not stated."""
-        value = self.value(key)
-        if value is None:
-            return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not low <= value <= high
-        ):
-            raise refused(self._what(key), value, f"a number from {low:g} to {high:g}")
-        return float(value)
+        value = self._stated(
+            key,
+            f"a number from {low:g} to {high:g}",
+            lambda value: type(value) in (int, float) and low <= value <= high,
+        )
+        return None if value is None else float(value)
 
     def whole(self, key: str, *, low: int = 1, high: int = 10**9) -> Whole | None:
         """Return a whole number in its range, None when it is not stated."""
@@ -125,9 +121,9 @@ class Table:
 
     def flag(self, key: str) -> bool | None:
         """Return true or false, None when it is not stated."""
-        value = self.value(key)
-        if value is not None and not isinstance(value, bool):
-            raise refused(self._what(key), value, "true or false")
+        value: bool | None = self._stated(
+            key, "true or false", lambda value: isinstance(value, bool)
+        )
         return value
 
     def word(self, key: str, choices: Iterable[str]) -> str:
@@ -140,12 +136,12 @@ class Table:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts, empty when it is not stated."""
-        value = self.value(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-            raise refused(self._what(key), value, "a list of texts")
-        return tuple(plain_text(self._what(key), entry) for entry in value)
+        value = self._stated(
+            key,
+            "a list of texts",
+            lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+        )
+        return tuple(plain_text(self._what(key), entry) for entry in value or ())
 
     def refuse_others(self) -> None:
         """Refuse keys that nobody asked for: a misspelt limit must not be ignored."""
@@ -268,8 +264,6 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         raise ChangeRefusedError("the job file lacks name", 'Add name = "my-job".')
     model_name, config = model_table.text("name"), model_table.text("config")
     read = model or read_model(name=model_name, config=config, folder=folder, place="[model]")
-    environment = _environment(top)
-    deadline = _deadline(top)
     job = JobFile(
         name=name,
         shape=read.shape,
@@ -279,10 +273,10 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         supports=_choices(top, "supports", SUPPORTS, default=SUPPORTS),
         reads=_choices(top, "reads", KNOBS),
         image=top.text("image", IMAGE, wanted="an image reference such as registry/train:1"),
-        environment=environment,
+        environment=_environment(top),
         workdir=top.text("workdir", PATH, wanted="an absolute path of plain characters"),
         log=top.text("log", PATH, wanted="an absolute path of plain characters"),
-        deadline=deadline,
+        deadline=_deadline(top),
         time_limit_hours=top.number("time_limit_hours", low=0.01, high=24 * 365),
         data_path=data.text("path", PATH, wanted="an absolute path of plain characters"),
         data_claim=data.text("claim", CLAIM, wanted="the name of a PersistentVolumeClaim"),

@@ -16,12 +16,12 @@ from dashboard.submission.launchers.command_line import (
 from dashboard.submission.launchers.fields import (
     SERVING,
     TRUE,
+    Told,
     dialect,
     model_names,
     translated,
 )
 from dashboard.submission.launchers.parallelism import spread_of
-from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
 from planner.memory.models.model_config import ReadModel, shape_from_config
 from planner.memory.models.model_sizes import known_model, known_models
@@ -202,6 +202,7 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
     layout = spread_of(flags, shape, gpus=options.gpus)
     quantization = _quantization(flags, method)
     word = flags.stated("attention")
+    recompute = "full" if flags.stated("wrapped_recompute") else flags.value("recompute")
     return TrainingJob(
         shape=shape,
         framework=_framework(flags, options, layout.parallelism.sharding),
@@ -216,7 +217,7 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
         optimizer=_optimizer(flags),
         optimizer_rank=_optimizer_rank(flags),
         quantization=quantization,
-        recompute=_recompute(flags),
+        recompute=None if recompute is None else Recompute(recompute),
         flash_attention=None if word is None else not str(word).startswith("eager"),
         compiled=flags.value("compiled"),
         chunked_loss=bool(flags.value("chunked_loss")),
@@ -355,13 +356,6 @@ def _optimizer_rank(flags: Told) -> int | None:
         return None
     written = re.search(r"\brank\s*=\s*(\d+)", str(flags.stated("optimizer_arguments")))
     return int(written[1]) if written else flags.value("optimizer_rank")
-
-
-def _recompute(flags: Told) -> Recompute | None:
-    if flags.stated("wrapped_recompute"):
-        return Recompute.FULL
-    word = flags.value("recompute")
-    return None if word is None else Recompute(word)
 
 
 def _offload(flags: Told) -> frozenset[str]:

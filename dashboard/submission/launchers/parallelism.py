@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.submission.launchers.fields import SERVING, translated
-from dashboard.submission.launchers.told import Told
+from dashboard.submission.launchers.fields import SERVING, Told, translated
 from data.base.errors import ChangeRefusedError
 from planner.memory.models.model_shape import ModelShape
 from planner.memory.step.training_job import Parallelism, Sharding
@@ -35,8 +34,9 @@ def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
     if total is None:
         total = _from_replicas(flags, inner, sharded=sharding is not Sharding.NONE)
     if total % inner:
+        spread = " x ".join(f"{name} {value}" for name, value in degrees.items() if value > 1)
         raise ChangeRefusedError(
-            f"{total} GPUs over {_degrees_text(degrees)}",
+            f"{total} GPUs over {spread}",
             f"Give a number of GPUs that {inner} divides, or other degrees.",
         )
     data = total // inner
@@ -63,10 +63,6 @@ def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
         micro_batch=batch,
         accumulation=accumulation,
     )
-
-
-def _degrees_text(degrees: dict[str, int]) -> str:
-    return " x ".join(f"{name} {value}" for name, value in degrees.items() if value > 1)
 
 
 def _sharding(flags: Told) -> tuple[Sharding, bool]:

@@ -17,6 +17,7 @@ from collectors.kubernetes.objects import requests_of
 from collectors.kubernetes.workload_state import is_suspended
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from dashboard.apply.kubernetes.state.json_patch import value_at
+from dashboard.apply.slurm.client.time_limits import seconds_of_limit
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
 from data.base.units import SECONDS_PER_HOUR
@@ -35,8 +36,6 @@ _READS = re.compile(r"\bTRIMTAB_([A-Z_]+)\b")
 _SHELL = re.compile(r"(?:/\w+)*/?(?:ba|da)?sh")
 _ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=[\"']?(\S*?)[\"']?")
 _MAX_COMMANDS, _MAX_CHARACTERS = 20, 200_000
-_MAX_HOURS = 24 * 366
-"""A longer limit is sbatch's word for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +99,7 @@ def read_script(text: str) -> ScheduledJob:
         each=each,
         gpu=gpu,
         queue=options.get("partition", ""),
-        limit_hours=hours_of_slurm(options.get("time", "")),
+        limit_hours=_hours(options.get("time", "")),
         consents=consent == CONSENT,
         options=options,
     )
@@ -252,17 +251,10 @@ def _gpus(options: Mapping[str, str], nodes: int) -> tuple[str, int | None]:
     return match[1] or "", each
 
 
-def hours_of_slurm(text: str) -> float | None:
-    """Return a time of Slurm in hours: minutes[:seconds], h:m:s, days-h[:m[:s]].
-
-    None, for no limit, for other words, such as UNLIMITED, and for more than a year.
-    """
-    match = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9}(?::\d{1,9}){0,2})", text, re.ASCII)
-    if match is None:
-        return None
-    parts = [int(number) for number in match[2].split(":")]
-    if match[1] is None and len(parts) < 3:
-        parts.insert(0, 0)
-    hours, minutes, seconds = (*parts, 0, 0)[:3]
-    total = 24 * int(match[1] or 0) + hours + minutes / 60 + seconds / SECONDS_PER_HOUR
-    return total if 0 < total < _MAX_HOURS else None
+def _hours(text: str) -> float | None:
+    try:
+        seconds = seconds_of_limit(text)
+    except ValueError as error:
+        word = scrub(text, limit=40)
+        raise ChangeRefusedError(f"--time={word}", "Give one that sbatch takes.") from error
+    return seconds and seconds / SECONDS_PER_HOUR

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -164,11 +164,8 @@ def size_of(
 
     if "model" in asked.recipe:
         described = _job_of(asked)
-        most, correction = (
-            min(settings.submit.max_gpus, fleet.gpus),
-            calibration(described.training_job),
-        )
-        plans = _plans(described, types, most, correction)
+        most = min(settings.submit.max_gpus, fleet.gpus)
+        plans = _plans(described, types, most, calibration(described.training_job))
         sized = _Sized(plans=plans, job=described, tokens=described.tokens)
     else:
         sized = _launched(asked, types, fleet, calibration)
@@ -208,9 +205,9 @@ def size_of(
         finish_earliest=_later(now, wait[0], hours[0]) if wait and hours else None,
         finish_latest=_later(now, wait[2], latest) if wait and latest else None,
         plan={} if job is None else plan_values(job, placement),
-        patch=change.patch,
-        options=change.options,
-        unchanged=change.unchanged,
+        patch=change if isinstance(change, list) else [],
+        options=change if isinstance(change, dict) else {},
+        unchanged=change if isinstance(change, str) else "",
         warnings=[
             text for text in (*sized.warnings, why_unlikely(plan.job, plan.estimate), late) if text
         ],
@@ -353,15 +350,6 @@ def _wait(asked: ScheduledJob, placement: Placement, reader: CachedReader) -> li
     return [wait.low, wait.median, wait.high] if wait is not None and wait.known else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SizeChange:
-    """The change that gives a job its size; `unchanged` says why there is none."""
-
-    patch: list[Operation] = field(default_factory=list)
-    options: dict[str, str] = field(default_factory=dict)
-    unchanged: str = ""
-
-
 def _change_of(
     asked: ScheduledJob,
     job: JobFile | None,
@@ -369,14 +357,14 @@ def _change_of(
     store: _StoredFleet,
     settings: Settings,
     limit: float | None,
-) -> _SizeChange:
-    """Return the change that may be made to a job that still waits for admission."""
+) -> list[Operation] | dict[str, str] | str:
+    """Return the patch or options for a job that still waits, or why it stays as it is."""
     if not asked.is_open:
-        return _SizeChange(unchanged="it is not suspended")
+        return "it is not suspended"
     if not asked.consents:
-        return _SizeChange(unchanged=f"its owner does not consent ({SIZE_ANNOTATION}: apply)")
+        return f"its owner does not consent ({SIZE_ANNOTATION}: apply)"
     if not placement.plan.fits:
-        return _SizeChange(unchanged="no plan is likely enough to fit")
+        return "no plan is likely enough to fit"
     if asked.document:
         return _patch_of(asked, job, placement, store.labels.get(placement.plan.gpu_type), limit)
     return _options_of(asked, job, placement, gpu_models_of(settings.slurm.gpu_models), limit)
@@ -388,7 +376,7 @@ def _options_of(
     placement: Placement,
     models: Mapping[str, str],
     limit: float | None,
-) -> _SizeChange:
+) -> dict[str, str] | str:
     """Return the options of sbatch. The type of its GPUs is this Slurm's word for it."""
     model, each, count = placement.plan.gpu_type, placement.gpus_per_node, placement.node_count
     words = [word for word, name in models.items() if name == model]
@@ -396,9 +384,7 @@ def _options_of(
         words = [asked.gpu]
     name = next((name for name in GPU_OPTIONS if name in asked.options), "gres")
     if not words or "," in asked.options.get(name, ""):
-        return _SizeChange(
-            unchanged=f"slurm.gpu_models names no type of {model}, or --{name} has more"
-        )
+        return f"slurm.gpu_models names no type of {model}, or --{name} has more"
     total = each * count if name == "gpus" else each
     options = {name: "gpu:" * (name == "gres") + f"{words[0]}:{total}"}
     if limit is not None:
@@ -408,7 +394,7 @@ def _options_of(
         variables = (f"TRIMTAB_{name.upper()}={plan[name]}" for name in job.reads)
         export = asked.options.get("export", "ALL")
         options |= {"nodes": str(count), "export": ",".join((export, *variables))}
-    return _SizeChange(options=options)
+    return options
 
 
 def _patch_of(
@@ -417,7 +403,7 @@ def _patch_of(
     placement: Placement,
     label: str | None,
     limit: float | None,
-) -> _SizeChange:
+) -> list[Operation] | str:
     """Return the patch of a suspended object, which tests that it is still as it was read.
 
     Of a Job or JobSet every server lets the nodes and the limit be changed, and few the GPUs.
@@ -427,9 +413,9 @@ def _patch_of(
     selector = value_at(document, f"{place}/spec/nodeSelector") or {}
     others = not isinstance(selector, Mapping) or set(selector) - {PRODUCT_LABEL}
     if others or any(value_at(document, at) for at in (f"{place}/spec/affinity", _OVERRIDES)):
-        return _SizeChange(unchanged="its owner chose nodes, and which these are is not read")
+        return "its owner chose nodes, and which these are is not read"
     if not label or not isinstance(version, str):
-        return _SizeChange(unchanged="its GPUs have no one label, or the object no resourceVersion")
+        return "its GPUs have no one label, or the object no resourceVersion"
     each, count = placement.gpus_per_node, placement.node_count
     fields: dict[str, Any] = {f"{place}/spec/nodeSelector{pointer(PRODUCT_LABEL)}": label}
     if document["kind"] == "TrainJob":
@@ -449,15 +435,13 @@ def _patch_of(
                 ],
             }
     elif job is not None and (count, each) != (asked.nodes, asked.each):
-        return _SizeChange(unchanged="a Job takes other nodes, and no other number of GPUs")
+        return "a Job takes other nodes, and no other number of GPUs"
     if limit is not None and document["kind"] == "Job":
         fields[f"/spec/{DEADLINE}"] = round(limit * SECONDS_PER_HOUR)
     tests = {"/metadata/resourceVersion": version, "/spec/suspend": True}
     checks = [{"op": "test", "path": at, "value": value} for at, value in tests.items()]
     changes = list(_operations(document, fields))
-    if not changes:
-        return _SizeChange(unchanged="it has this size already")
-    return _SizeChange(patch=[*checks, *changes])
+    return [*checks, *changes] if changes else "it has this size already"
 
 
 def _operations(document: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[Operation]:

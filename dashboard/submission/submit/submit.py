@@ -7,7 +7,7 @@ from dashboard.submission.job.manifest import Manifest
 from dashboard.submission.submit.proposal import SubmissionProposal
 from dashboard.submission.targets.target import SubmissionTarget
 from data.base.counts import count_text
-from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, TrimtabError, scrub
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, scrub
 from data.records.submissions import Attempt, Submission, SubmissionState
 from data.settings.all_settings import Settings
 from data.store import Store
@@ -41,14 +41,8 @@ def submit(
     if not by.strip():
         raise ChangeRefusedError("a submission needs the name of who makes it", "Give --by NAME.")
     attempt = replace(proposal.submission.latest, sent_at=now)
-    written = with_latest(proposal.submission, attempt)
-    store.keep_submission(
-        written,
-        at=now,
-        actor=by,
-        event="submission-sending",
-        detail=_what(proposal),
-        new=attempt.number == 1,
+    written = keep_latest(
+        store, proposal.submission, attempt, "submission-sending", _what(proposal), by=by, now=now
     )
     return deliver(written, proposal.manifest, target, store, by=by, now=now)
 
@@ -65,46 +59,34 @@ def deliver(
     """Send what is written down, and keep what the cluster answered."""
     try:
         job_id = target.send(manifest)
-    except ChangeRefusedError as error:
-        _keep_failure(store, submission, SubmissionState.REFUSED, error, by=by, now=now)
+    except (ChangeRefusedError, CollectorError) as error:
+        reason, event = scrub(str(error)), "submission-unconfirmed"
+        attempt = replace(submission.latest, state=SubmissionState.SENDING, reason=reason)
+        if isinstance(error, ChangeRefusedError):
+            event = "submission-refused"
+            attempt = replace(attempt, state=SubmissionState.REFUSED, ended_at=now)
+        keep_latest(store, submission, attempt, event, reason, by=by, now=now)
         raise
-    except CollectorError as error:
-        _keep_failure(store, submission, SubmissionState.SENDING, error, by=by, now=now)
-        raise
-    sent = with_latest(
-        submission, replace(submission.latest, state=SubmissionState.PENDING, job_id=job_id)
-    )
-    store.keep_submission(
-        sent, at=now, actor=by, event="submitted", detail=f"{sent.name} as {job_id}"
-    )
-    return sent
+    attempt = replace(submission.latest, state=SubmissionState.PENDING, job_id=job_id)
+    detail = f"{submission.name} as {job_id}"
+    return keep_latest(store, submission, attempt, "submitted", detail, by=by, now=now)
 
 
-def with_latest(submission: Submission, attempt: Attempt) -> Submission:
-    """Return the submission with its latest attempt replaced."""
-    return replace(submission, attempts=(*submission.attempts[:-1], attempt))
-
-
-def _keep_failure(
+def keep_latest(
     store: Store,
     submission: Submission,
-    state: SubmissionState,
-    error: TrimtabError,
+    attempt: Attempt,
+    event: str,
+    detail: str,
     *,
     by: str,
     now: datetime,
-) -> None:
-    reason = scrub(str(error))
-    latest = replace(
-        submission.latest,
-        state=state,
-        reason=reason,
-        ended_at=None if state.is_open else now,
-    )
-    event = "submission-unconfirmed" if state.is_open else "submission-refused"
-    store.keep_submission(
-        with_latest(submission, latest), at=now, actor=by, event=event, detail=reason
-    )
+) -> Submission:
+    """Keep a submission with its latest attempt replaced, and return it."""
+    latest = replace(submission, attempts=(*submission.attempts[:-1], attempt))
+    new = event == "submission-sending" and attempt.number == 1
+    store.keep_submission(latest, at=now, actor=by, event=event, detail=detail, new=new)
+    return latest
 
 
 def _what(proposal: SubmissionProposal) -> str:

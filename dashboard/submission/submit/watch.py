@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.submit.proposal import Lessons, propose
-from dashboard.submission.submit.submit import deliver, submit, why_not, with_latest
+from dashboard.submission.submit.submit import deliver, keep_latest, submit, why_not
 from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_of
-from dashboard.submission.targets.target import SentJobState, SubmissionTarget
+from dashboard.submission.targets.target import SubmissionTarget
 from data.base.errors import TrimtabError, scrub
 from data.base.units import BYTES_PER_MIB, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -84,8 +84,8 @@ def look(
         return _confirm(submission, target, store, settings=settings, now=now)
     attempt = submission.latest
     standing = target.standing(attempt, job)
-    if _too_early(standing, attempt, now):
-        return submission
+    if standing.state is SubmissionState.LOST and now - attempt.sent_at < _LOST_AFTER:
+        return submission  # its cluster may only be slow to show it
     if standing.state is attempt.state and standing.reason == attempt.reason:
         return submission
     peak = measured_peak(store.reader, attempt, until=now)
@@ -96,14 +96,9 @@ def look(
         ended_at=attempt.ended_at if standing.state.is_open else now,
         peak_bytes=attempt.peak_bytes if peak is None else peak,
     )
-    latest = with_latest(submission, attempt_now)
-    store.keep_submission(
-        latest,
-        at=now,
-        actor=ACTOR,
-        event=f"submission-{attempt_now.state}",
-        detail=f"{attempt.job_id}: {attempt_now.reason or attempt_now.state}",
-    )
+    event = f"submission-{attempt_now.state}"
+    detail = f"{attempt.job_id}: {attempt_now.reason or attempt_now.state}"
+    latest = keep_latest(store, submission, attempt_now, event, detail, by=ACTOR, now=now)
     _learn(store, latest, now)
     return _again(latest, job, target, store, settings=settings, now=now)
 
@@ -124,12 +119,6 @@ def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> 
     if history["sample_count"].sum() < _MIN_SAMPLES or largest != largest:
         return None
     return float(largest) * BYTES_PER_MIB
-
-
-def _too_early(standing: SentJobState, attempt: Attempt, now: datetime) -> bool:
-    """Return whether a job counts as lost only because its cluster is slow to show it."""
-    lost = standing.state is SubmissionState.LOST
-    return lost and now - attempt.sent_at < _LOST_AFTER
 
 
 def _confirm(
@@ -160,9 +149,7 @@ def _confirm(
         detail = attempt.reason or "the cluster never confirmed it"
         attempt_now = replace(attempt, state=SubmissionState.LOST, reason=detail, ended_at=now)
         event = "submission-lost"
-    latest = with_latest(submission, attempt_now)
-    store.keep_submission(latest, at=now, actor=ACTOR, event=event, detail=detail)
-    return latest
+    return keep_latest(store, submission, attempt_now, event, detail, by=ACTOR, now=now)
 
 
 def _manifest_of(submission: Submission) -> Manifest:

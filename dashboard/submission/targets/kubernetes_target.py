@@ -228,7 +228,10 @@ class KubernetesTarget:
         items = list_in(pods or {}, "items")
         standing = standing_of(workload, items)
         if standing.state is SubmissionState.PENDING and not standing.reason:
-            return replace(standing, reason=self._last_warning(namespace, waiting_on(name, items)))
+            # A pod that waits tells why nothing runs, else the workload.
+            waiting = (pod for pod in items if text_in(pod, "status", "phase") == "Pending")
+            about = next((text_in(pod, "metadata", "name") for pod in waiting), name)
+            return replace(standing, reason=self._last_warning(namespace, about))
         return standing
 
     def _last_warning(self, namespace: str, name: str) -> str:
@@ -398,12 +401,6 @@ def _ends(pods: list[Any]) -> Iterator[Any]:
             end = part(status, "state", "terminated")
             if end is not None:
                 yield end
-
-
-def waiting_on(workload: str, pods: list[Any]) -> str:
-    """Name the object whose events tell why nothing runs: a pod that waits, else the workload."""
-    waiting = (pod for pod in pods if text_in(pod, "status", "phase") == "Pending")
-    return next((text_in(pod, "metadata", "name") for pod in waiting), workload)
 
 
 def last_warning(events: list[Any]) -> str:

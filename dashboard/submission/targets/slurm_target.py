@@ -24,6 +24,7 @@ from collectors.slurm.commands import TIMEOUT_SECONDS, SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
 from collectors.slurm.values import job_state_of, words_of
+from dashboard.apply.slurm.client.time_limits import limit_of_partition
 from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.launch import (
@@ -36,7 +37,6 @@ from dashboard.submission.job.launch import (
 )
 from dashboard.submission.job.manifest import JobOrder, Manifest
 from dashboard.submission.job.placement import Placement
-from dashboard.submission.launchers.scheduled_job import hours_of_slurm
 from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
 from data.base.clock import utc_now
 from data.base.errors import (
@@ -48,6 +48,7 @@ from data.base.errors import (
     UnexpectedAnswerError,
     scrub,
 )
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.jobs import JobState
 from data.records.submissions import Attempt, SubmissionState
@@ -229,6 +230,7 @@ _GONE = "Invalid job id"
 _DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _LEAST_MEMORY = 1024
 """A node that says less has no RealMemory in slurm.conf: Slurm then takes it to be 1 MiB."""
+_LIMITS = ("MaxTime", "DefaultTime")
 _UP = "UP"
 """The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
 
@@ -274,10 +276,13 @@ class SlurmTarget:
             if len(node.gpus) == 1 and partition in node.partitions
         ]
         source = f"Slurm's partition {partition}"
-        longest = hours_of_slurm(facts.get("MaxTime", ""))
+        longest, usual = (
+            seconds and seconds / SECONDS_PER_HOUR
+            for seconds in (limit_of_partition(facts.get(name, "")) for name in _LIMITS)
+        )
         return replace(
             fleet_of(_of_one_name(nodes), self._catalogue, source=source),
-            default_hours=hours_of_slurm(facts.get("DefaultTime", "")) or longest,
+            default_hours=usual or longest,
             max_hours=longest,
             closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
             default_memory=_memory_in(facts)

@@ -10,8 +10,7 @@ from beds.slurm_apply import MODEL, proposal
 from dashboard.apply.contract.applier import Left
 from dashboard.apply.slurm.change.closing import closing_of
 from dashboard.apply.slurm.change.moves import Move, Moves, moves_for, same_value, type_key
-from dashboard.apply.slurm.change.steps import steps_of
-from dashboard.apply.slurm.change.ways_back import moves_back
+from dashboard.apply.slurm.change.steps import moves_back, steps_of
 from dashboard.apply.slurm.client.gres_text import GresRequest, gpu_request, one_spelling, with_gpus
 from dashboard.apply.slurm.client.requests import payload_of
 from data.base.errors import ChangeRefusedError, StalePlanError

@@ -13,7 +13,8 @@ from beds.published_schemas import schema_refusal
 from factories import make_collected, make_job
 from starlette.testclient import TestClient
 
-from dashboard.submission.launchers.scheduled_job import hours_of_slurm, read_script
+from dashboard.apply.slurm.client.time_limits import seconds_of_limit
+from dashboard.submission.launchers.scheduled_job import read_script
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError
 from data.facts.fleet import Node
@@ -213,13 +214,25 @@ def test_names_of_a_deepspeed_file_say_what_they_say(ask: Ask) -> None:
     ("text", "hours"),
     [
         ("90", 1.5), ("90:30", 1.5 + 30 / 3600), ("01:30:00", 1.5), ("2-0", 48.0),
-        ("1-12:30", 36.5), ("1-12:30:36", 36.51), ("UNLIMITED", None), ("", None), ("0", None),
-        ("2982616-04:14:00", None), ("1:2:3:4", None), ("-1", None),
+        ("1-12:30", 36.5), ("1-12:30:36", 36.51), ("400-0", 9600.0), ("UNLIMITED", None),
+        ("infinite", None), ("", None), ("0", None), ("2982616-04:14:00", None), ("-1", None),
     ],
 )  # fmt: skip
 def test_a_time_of_slurm(text: str, hours: float | None) -> None:
     """As sbatch(1) defines --time; what sbatch holds for no limit is none."""
-    assert hours_of_slurm(text) == (None if hours is None else pytest.approx(hours))
+    assert seconds_of_limit(text) == (None if hours is None else pytest.approx(3600 * hours))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NONE", "foo", "2h", "1.5", "1:2:3:4", "1-2-3", ":30", "30:", "1-", "-5", "1 h", "$LIMIT"],
+)
+def test_what_is_no_time_of_slurm_is_not_taken_for_no_limit(ask: Ask, text: str) -> None:
+    """What sbatch refuses is refused, with the option and its value."""
+    with pytest.raises(ValueError, match="no time limit"):
+        seconds_of_limit(text)
+    refused = ask(SCRIPT.replace("--time=02:00:00", f"--time='{text}'"), 422)
+    assert f"--time={text}" in refused["detail"]
 
 
 @pytest.mark.parametrize("text", ["--gres=gpu", "-G 4", "--gpus=a100:4", "--gpus-per-node=a100:4"])

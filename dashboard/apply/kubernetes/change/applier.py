@@ -44,13 +44,31 @@ class KubernetesApplier:
         return "kubernetes"
 
     def access(self) -> tuple[bool, str]:
-        """Return whether the account may change workloads."""
-        return access_of(self._api)
+        """Return whether changes can be made, and what was found. Errors: CollectorError.
+
+        An account that may change some namespaces is told from one without any right by an approved
+        change alone: the API answers for one namespace at a time.
+        """
+        answer = self._api.create(
+            _PATH,
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": _ASKED},
+            },
+        )
+        if not answer.ok:
+            message = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
+            return False, f"the API server answers {answer.status}: {sentence(message)} {_FIX}"
+        if answer.found.get("status", {}).get("allowed") is True:
+            return True, "the account may change Deployments in all namespaces"
+        bound = "the account may not change Deployments of all namespaces: only bound ones"
+        return True, f"{bound}. {_FIX}"
 
     def covers(self, recommendation: Recommendation) -> bool:
         """Return whether this applier makes changes of this kind."""
         on_kubernetes = recommendation.platform is Platform.KUBERNETES
-        allowed = self._cuts_nodes or not node_layouts.is_cut(recommendation)
+        allowed = self._cuts_nodes or not recommendation.action.spec.cuts
         makes = self.name in recommendation.action.spec.appliers and not recommendation.is_advice
         return on_kubernetes and allowed and makes
 
@@ -105,70 +123,43 @@ class KubernetesApplier:
         return node_layouts.between_steps(change, sent) if cut else ""
 
     def note(self, change: Change, *, actor: str, outcome: str) -> str:
-        """Write an Event on the object; give '' or a warning."""
-        return note_event(self._api, change, actor=actor, outcome=outcome)
-
-
-def access_of(api: KubernetesWriter) -> tuple[bool, str]:
-    """Return whether changes can be made, and what was found. Errors: CollectorError.
-
-    An account that may change some namespaces is told from one without any right by an approved
-    change alone: the API answers for one namespace at a time.
-    """
-    answer = api.create(
-        _PATH,
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": _ASKED},
-        },
-    )
-    if not answer.ok:
-        message = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
-        return False, f"the API server answers {answer.status}: {sentence(message)} {_FIX}"
-    if answer.found.get("status", {}).get("allowed") is True:
-        return True, "the account may change Deployments in all namespaces"
-    return (
-        True,
-        f"the account may not change Deployments of all namespaces: only bound ones. {_FIX}",
-    )
-
-
-def note_event(api: KubernetesWriter, change: Change, *, actor: str, outcome: str) -> str:
-    """Write the Event; give '' when it is there, else why it is not. Never raises."""
-    view = seen_of(change.target)
-    names = view.path.split("/")
-    namespace = view.place.namespace or "default"  # an Event of a node lives there
-    path = f"api/v1/namespaces/{namespace}/events"
-    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    steps = "; ".join(f"{step.field}: {step.before} -> {step.after}" for step in change.steps)
-    note = (
-        f"{scrub(actor, limit=100)}: {scrub(outcome, limit=100)}. {steps} "
-        f"(recommendation {change.recommendation_digest[:SHORT_ID_LENGTH]})"
-    )
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{view.place.name[:200]}.trimtab-", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": "/".join(names[1:3]) if names[0] == "apis" else names[1],
-            "kind": view.place.kind,
-            "namespace": view.place.namespace,
-            "name": view.place.name,
-            "uid": change.target.identity,
-        },
-        "type": "Normal",
-        "reason": "Trimtab",
-        "message": scrub(note, limit=_MAX_NOTE),
-        "source": {"component": "trimtab"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
-    try:
-        answer = api.create(path, event)
-    except CollectorError as error:
-        return f"no Event was written: {error.message}"
-    if answer.ok:
-        return ""
-    return f"no Event was written: {meaning_of(answer, path, verb='create')}"
+        """Write an Event on the object; give '' when it is there, else why it is not."""
+        view = seen_of(change.target)
+        names = view.path.split("/")
+        namespace = view.place.namespace or "default"  # an Event of a node lives there
+        path = f"api/v1/namespaces/{namespace}/events"
+        now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        steps = "; ".join(f"{step.field}: {step.before} -> {step.after}" for step in change.steps)
+        note = (
+            f"{scrub(actor, limit=100)}: {scrub(outcome, limit=100)}. {steps} "
+            f"(recommendation {change.recommendation_digest[:SHORT_ID_LENGTH]})"
+        )
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "generateName": f"{view.place.name[:200]}.trimtab-",
+                "namespace": namespace,
+            },
+            "involvedObject": {
+                "apiVersion": "/".join(names[1:3]) if names[0] == "apis" else names[1],
+                "kind": view.place.kind,
+                "namespace": view.place.namespace,
+                "name": view.place.name,
+                "uid": change.target.identity,
+            },
+            "type": "Normal",
+            "reason": "Trimtab",
+            "message": scrub(note, limit=_MAX_NOTE),
+            "source": {"component": "trimtab"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            answer = self._api.create(path, event)
+        except CollectorError as error:
+            return f"no Event was written: {error.message}"
+        if answer.ok:
+            return ""
+        return f"no Event was written: {meaning_of(answer, path, verb='create')}"

@@ -8,7 +8,7 @@ from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.placement_rules import floors_of
 from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
 from collectors.shared.json_parts import part, text_in, whole_number
-from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.change.observe import edits_in, seen_of
 from dashboard.apply.kubernetes.change.steps import (
     StepCommand,
     StepWait,
@@ -26,7 +26,7 @@ from dashboard.apply.kubernetes.state.free_capacity import (
     waits_for_a_node,
 )
 from dashboard.apply.kubernetes.state.immutable_fields import difference
-from dashboard.apply.kubernetes.state.json_patch import Edit, as_text, leaves, patched, value_at
+from dashboard.apply.kubernetes.state.json_patch import as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.state.object_paths import AUTOSCALERS
 from dashboard.apply.kubernetes.state.pod_spec import holders, pods_of, roles_of
 from dashboard.apply.kubernetes.state.quotas import (
@@ -141,13 +141,8 @@ def _before(change: Change, at: str) -> str:
 
 
 def _recreate(change: Change, document: Document) -> str:
-    edits = [
-        Edit(at=at, before=before, after=after, what="")
-        for step in change.steps
-        for at, (before, after) in command_of(step).edits.items()
-    ]
-    place = seen_of(change.target).place
-    return f"needs recreate, with this manifest:\n{difference(place, document, edits)}"
+    text = difference(seen_of(change.target).place, document, edits_in(change))
+    return f"needs recreate, with this manifest:\n{text}"
 
 
 def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:

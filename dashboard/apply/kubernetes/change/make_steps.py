@@ -41,9 +41,9 @@ from data.records.recommendations import Recommendation
 def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
     view = seen_of(target)
-    if node_layouts.is_cut(recommendation):
-        layout = dict(recommendation.details).get("mig_layout")
-        layout = layout or node_layouts.shared_layout(recommendation)
+    if recommendation.action.spec.cuts:
+        details = dict(recommendation.details)
+        layout = details.get("mig_layout") or details.get("layout", "")
         return _cut(recommendation.digest, target, view, layout)
     edits = edits_for(recommendation, view.place.kind, view.document, view.facts)
     require_possible(view.place, view.document, edits, view.facts)

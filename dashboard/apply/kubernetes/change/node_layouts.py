@@ -103,11 +103,6 @@ class CutPlan:
         return offer is not None and gpu_resources(document) == offer
 
 
-def is_cut(recommendation: Recommendation) -> bool:
-    """Return whether a change names another layout of a node."""
-    return recommendation.action.spec.cuts
-
-
 def cut_fact(
     api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommendation, node: Document
 ) -> str:
@@ -143,7 +138,7 @@ def cut_fact(
     )
     if shares:
         _require_alone(api, name)
-        config = shared_layout(recommendation)
+        config = details.get("layout", "")
         if before == config:
             why = f"bears {label}={config} and offers whole boards: its device plugin is deaf to it"
             raise StalePlanError(f"node {name} {why}", "See the log of its config manager.")
@@ -194,11 +189,6 @@ def _config_map(api: KubernetesApi, source: str) -> Document:
             "See deploy/kubernetes-mig-layouts.yaml for the role.",
         )
     return answer.found
-
-
-def shared_layout(recommendation: Recommendation) -> str:
-    """Return the name of the device plugin's configuration that shares the boards of a node."""
-    return dict(recommendation.details).get("layout", "")
 
 
 def _shares(api: KubernetesApi, plan: CutPlan, name: str) -> dict[str, int]:

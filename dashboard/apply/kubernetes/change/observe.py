@@ -119,7 +119,7 @@ def look(
         pods = reading.pods(api, fieldSelector=f"spec.nodeName={place.name}")
         _require_nothing_new(place, pods or [], recommendation.created_at)
         facts[PODS_FACT] = _pods_text(pods)
-        if node_layouts.is_cut(recommendation):
+        if recommendation.action.spec.cuts:
             _require_free(place, facts[PODS_FACT])
             facts[node_layouts.CUT_FACT] = node_layouts.cut_fact(
                 api, catalogue, recommendation, document
@@ -153,7 +153,7 @@ def look_again(
     A change that needs no room is not asked for room again, and pods that left a node are no
     reason not to cordon it: what was approved holds all the more.
     """
-    view = seen_of(change.target)
+    view, edits = seen_of(change.target), edits_in(change)
     path, document = reading.fetch(api, view.place, view.path)
     if text_in(document, "metadata", "uid") != change.target.identity:
         raise StalePlanError(
@@ -182,8 +182,8 @@ def look_again(
     if ROOM_FACT in view.facts:
         facts[ROOM_FACT] = view.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
-            facts[ROOM_FACT] = _room(api, view.place, document, _edits(change))
-    owners = _owners(api, view.place, document, _edits(change))
+            facts[ROOM_FACT] = _room(api, view.place, document, edits)
+    owners = _owners(api, view.place, document, edits)
     if against := [name for name in owners if name not in carried_by]:
         raise ChangeRefusedError(
             f"{view.place.word} in {view.place.namespace}: {' and '.join(against)} would undo the "
@@ -334,7 +334,7 @@ def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[
     return room_for(pod_spec, nodes, pods)
 
 
-def _edits(change: Change) -> list[Edit]:
+def edits_in(change: Change) -> list[Edit]:
     """Return every edit of a change."""
     return [
         Edit(at=at, before=before, after=after, what="")

@@ -47,7 +47,9 @@ def execute(
         answer = reading.asking(api, view.path)
         document = reading.object_in(answer, view.path, view.place)
     except TrimtabError as error:
-        return _no_look(error)
+        if type(error) is ApplyError:  # nothing answers: nothing was sent, and a later try may do
+            return StepResult(outcome=StepOutcome.BUSY, detail=f"no look: {error}")
+        return _refused(str(error))
     why = _moved(command, view, change, document)
     if why:
         return _refused(why)
@@ -68,22 +70,15 @@ def _moved(command: StepCommand, view: ObservedTarget, change: Change, document:
     owners = () if view.place.kind == "Node" else owners_of(view.place, document, command.edits)
     if owners:
         return f"{' and '.join(owners)} would undo the change of {change.target.name}"
+    tested = {entry["path"] for entry in command.operations if entry["op"] == "test"}
     for operation in command.operations:
         now = value_at(document, operation["path"])
         expected = operation.get("value") if operation["op"] in ("test", "replace") else None
         if operation["op"] == "test" and as_text(now) != as_text(expected):
             return f"{operation['path']} is {as_text(now)}, not {as_text(expected)} as approved"
-        if (
-            operation["op"] == "add"
-            and operation["path"] not in _tested(command)
-            and now is not None
-        ):
+        if operation["op"] == "add" and operation["path"] not in tested and now is not None:
             return f"{operation['path']} is {as_text(now)}, where nothing was"
     return ""
-
-
-def _tested(command: StepCommand) -> set[str]:
-    return {operation["path"] for operation in command.operations if operation["op"] == "test"}
 
 
 def _not_yet(
@@ -179,12 +174,6 @@ def _not_done(answer: ApiAnswer, path: str) -> StepResult:
 
 def _text(different: list[tuple[str, str, str]]) -> str:
     return "; ".join(f"{at} is {value}, not {target}" for at, target, value in different)
-
-
-def _no_look(error: TrimtabError) -> StepResult:
-    if type(error) is ApplyError:  # nothing answers: nothing was sent, and a later try may do
-        return StepResult(outcome=StepOutcome.BUSY, detail=f"no look: {error}")
-    return _refused(str(error))
 
 
 def _refused(detail: str) -> StepResult:

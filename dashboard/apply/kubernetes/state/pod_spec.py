@@ -150,18 +150,7 @@ def _kubeflow(document: Document) -> Iterator[Role]:
             for name in roles:
                 at = pointer("spec", field, name)
                 role = _role(document, str(name), f"{at}/replicas", f"{at}/template/spec")
-                yield role if name == "Worker" else _fixed(role)
-
-
-def _fixed(role: Role) -> Role:
-    return Role(
-        name=role.name,
-        count_at="",
-        count=role.count,
-        gpus_each=role.gpus_each,
-        template_at=role.template_at,
-        pods_each=role.pods_each,
-    )
+                yield role if name == "Worker" else replace(role, count_at="")
 
 
 def _job_set(document: Document) -> Iterator[Role]:

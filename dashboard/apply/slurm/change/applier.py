@@ -35,14 +35,13 @@ from dashboard.apply.slurm.change.observe import (
     require_touchable,
 )
 from dashboard.apply.slurm.change.send import StepSender, is_later_run, is_same_job
-from dashboard.apply.slurm.change.steps import moves_of, steps_of, undo_steps
+from dashboard.apply.slurm.change.steps import moves_back, moves_of, steps_of, undo_steps
 from dashboard.apply.slurm.change.submitted_options import (
     environment_refusals,
     lost_output,
     sets_size,
 )
 from dashboard.apply.slurm.change.verify import read_back_job
-from dashboard.apply.slurm.change.ways_back import moves_back
 from dashboard.apply.slurm.client.client import (
     JobReading,
     SlurmClient,

@@ -32,14 +32,7 @@ def capacity_refusals(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (refusals, warnings) about what the job would ask for after the moves."""
     target = {move.field: move.after for move in moves if move.verb == "update"}
-    if not target.keys() & {
-        "Gres",
-        "TresPerJob",
-        "TresPerTask",
-        "NumNodes",
-        "Partition",
-        "Features",
-    }:
+    if not target.keys() & {*GPU_FIELDS.values(), "NumNodes", "Partition", "Features"}:
         return (), ()
     partition = target.get("Partition", facts.job.partition)
     features = target.get("Features", facts.features)
@@ -50,10 +43,9 @@ def capacity_refusals(
     need = _nodes_needed(facts, target, fit)
     ready = sum(1 for node in fit if node.schedulable)
     if len(fit) < need:
-        return (
-            (_too_few(need, len(fit), _request(facts, target), partition),),
-            (),
-        )
+        request = f"{need} node(s) with {_request(facts, target)}"
+        has = f"partition {partition} has {len(fit)}: the job would be stuck with BadConstraints"
+        return (f"{request} are needed, {has}",), ()
     if ready < need:
         return (), (f"only {ready} of the {need} node(s) needed can take jobs now",)
     return (), ()
@@ -94,9 +86,9 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
         short = ready < count
         reason = f"{count} node(s) with {each} free GPU(s) are needed, {ready} have them"
     else:
-        tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-        short = sum(free) < each * tasks
-        reason = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
+        needed = each * _tasks(facts, target)
+        short = sum(free) < needed
+        reason = f"{needed} free GPU(s) are needed, there are {sum(free)}"
     if short and unknown:
         return f"{reason}, and GPUs in use of {', '.join(unknown)} are not known: it might wait"
     return f"{reason}: the requeued job would wait for others to end" if short else ""
@@ -127,8 +119,12 @@ def full_limits(
 def _total(facts: JobFacts, target: dict[str, str]) -> int:
     """Return the GPUs that a job asks for in all after the moves."""
     nodes = _node_count(facts, target) if dict(facts.gpus_by).get("node") else 1
-    tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-    return gpu_request(_request(facts, target)).count * nodes * tasks
+    return gpu_request(_request(facts, target)).count * nodes * _tasks(facts, target)
+
+
+def _tasks(facts: JobFacts, target: dict[str, str]) -> int:
+    """Return the tasks of which each asks for GPUs, 1 where none does by itself."""
+    return int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
 
 
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
@@ -217,13 +213,6 @@ def missed_deadline(facts: JobFacts) -> tuple[str, ...]:
     return (why,)
 
 
-def _too_few(need: int, fit: int, request: str, partition: str) -> str:
-    return (
-        f"{need} node(s) with {request} are needed, partition {partition} has {fit}: the job would "
-        "be stuck with BadConstraints"
-    )
-
-
 def _eligible(
     facts: JobFacts, partition: str, features: str, nodes: tuple[SlurmNode, ...]
 ) -> list[SlurmNode]:
@@ -255,9 +244,7 @@ def _fits(facts: JobFacts, target: dict[str, str], node: SlurmNode) -> bool:
     except ChangeRefusedError:
         return False
     per_node = request.count if dict(facts.gpus_by).get("node") else 1
-    has = sum(
-        gpu.count for gpu in node.gpus if not request.gpu_type or gpu.gpu_type == request.gpu_type
-    )
+    has = _gpus_of_type(node, request.gpu_type)
     cpus = -(-facts.cpus // count) if "NumTasks" not in target else 1
     memory = max(facts.memory_mib_per_node, facts.memory_mib_per_cpu * cpus)
     return (
@@ -267,25 +254,18 @@ def _fits(facts: JobFacts, target: dict[str, str], node: SlurmNode) -> bool:
     )
 
 
+def _gpus_of_type(node: SlurmNode, gpu_type: str) -> int:
+    return sum(gpu.count for gpu in node.gpus if gpu_type in ("", gpu.gpu_type))
+
+
 def _nodes_needed(facts: JobFacts, target: dict[str, str], fit: list[SlurmNode]) -> int:
     """Return the number of nodes that must fit: as asked, or enough for the total of the job."""
     count = _node_count(facts, target)
     if dict(facts.gpus_by).get("node"):
         return count
     request = gpu_request(_request(facts, target))
-    tasks = int(target.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-    total = request.count * tasks
-    sizes = sorted(
-        (
-            sum(
-                gpu.count
-                for gpu in node.gpus
-                if not request.gpu_type or gpu.gpu_type == request.gpu_type
-            )
-            for node in fit
-        ),
-        reverse=True,
-    )
+    total = request.count * _tasks(facts, target)
+    sizes = sorted((_gpus_of_type(node, request.gpu_type) for node in fit), reverse=True)
     if sum(sizes) < total:
         return len(fit) + 1
     return max(count, next(n for n in range(len(sizes) + 1) if sum(sizes[:n]) >= total))

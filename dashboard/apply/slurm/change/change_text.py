@@ -12,7 +12,7 @@ from collectors.slurm.records import GPU_FIELDS
 from dashboard.apply.contract.applier import ChangeText
 from dashboard.apply.slurm.change.moves import Move, moves_for, type_key
 from dashboard.apply.slurm.change.nodes import drain_reason
-from dashboard.apply.slurm.change.ways_back import moves_back
+from dashboard.apply.slurm.change.steps import moves_back
 from dashboard.apply.slurm.client.gres_text import GresRequest, gpu_request, one_spelling
 from dashboard.apply.slurm.client.requests import COMMANDS, by_hand
 from data.base.errors import ChangeRefusedError

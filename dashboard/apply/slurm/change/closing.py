@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dashboard.apply.contract.applier import Left
 from dashboard.apply.slurm.change.moves import Move, State, pending_update, same_value
-from dashboard.apply.slurm.change.ways_back import left_held_by, restored
+from dashboard.apply.slurm.change.steps import left_held_by, restored
 from data.records.changes import Change
 
 

@@ -9,7 +9,7 @@ on hold, changed while it waits, and released.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from collectors.slurm.records import COUNTS_CPUS_BY_GPU, GPU_FIELDS
@@ -114,7 +114,8 @@ def arranged(
     if where == "PENDING":
         updates = tuple(pending_update(*change) for change in changes)
         if len(updates) > 1 and state.get("Hold") == "no":
-            return Moves(moves=_on_hold(updates))
+            hold = Move(verb="hold", field="Hold", before="no", after="user")
+            updates = (hold, *updates, replace(hold, verb="release", before="user", after="no"))
         return Moves(moves=updates)
     if where not in ("RUNNING", "SUSPENDED"):
         raise refuse(f"the job is {where}", "Wait until it runs or waits, then run a new cycle.")
@@ -166,14 +167,6 @@ def pending_update(field: str, before: str, after: str) -> Move:
     if field == "NumNodes":
         return _update(field, pending_nodes(before), pending_nodes(after))
     return _update(field, before, after)
-
-
-def _on_hold(updates: tuple[Move, ...]) -> tuple[Move, ...]:
-    return (
-        Move(verb="hold", field="Hold", before="no", after="user"),
-        *updates,
-        Move(verb="release", field="Hold", before="user", after="no"),
-    )
 
 
 def is_in_place(change: tuple[str, str, str]) -> bool:

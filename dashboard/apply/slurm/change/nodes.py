@@ -22,8 +22,8 @@ from data.records.changes import (
     StepOutcome,
     StepResult,
     Target,
-    VerificationResult,
 )
+from data.records.changes import VerificationResult as Verdict
 from data.records.recommendations import Recommendation
 
 KIND = "slurm-node"
@@ -190,13 +190,13 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
     try:
         target = node_target(client, change.target.name)
     except StalePlanError as error:
-        return ReadBack(seen=VerificationResult.GONE, detail=str(error))
+        return ReadBack(seen=Verdict.GONE, detail=str(error))
     except (CollectorError, ApplyError) as error:
-        return ReadBack(seen=VerificationResult.UNREADABLE, detail=explained(error))
+        return ReadBack(seen=Verdict.UNREADABLE, detail=explained(error))
     now = dict(target.state)["NodeState"]
     step = change.steps[0]
     if done and now == step.after:
-        state = VerificationResult.AS_INTENDED
+        state = Verdict.AS_INTENDED
     else:
-        state = VerificationResult.UNTOUCHED if now == step.before else VerificationResult.DIFFERENT
+        state = Verdict.UNTOUCHED if now == step.before else Verdict.DIFFERENT
     return ReadBack(seen=state, detail=_state_text(now), observed=(("NodeState", now),))

@@ -120,10 +120,7 @@ class StepSender:
         if needed and facts.state not in needed:
             why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
             return result(StepOutcome.REFUSED, f"step not sent: the job {why} meanwhile")
-        moved = (
-            _moved_on(change, reading) or _not_alone(step, facts) or _held_by_others(step, facts)
-        )
-        if moved:
+        if moved := _moved_on(change, reading) or _not_alone(step, facts):
             return result(StepOutcome.REFUSED, f"step not sent: {moved}")
         # From 24.11 on a job that gave up nodes and is requeued shows both numbers, such as 2-3.
         span = f"{before.partition('-')[0]}-{after.rpartition('-')[2]}"
@@ -153,11 +150,8 @@ class StepSender:
         if step.verb == "hold" and facts.state != "PENDING":
             return self._take_hold_back(change, facts)
         if holds(step, facts):
-            reply = (
-                ""
-                if answer.outcome is CommandOutcome.YES
-                else f", though Slurm said: {answer.words}"
-            )
+            reply = f", though Slurm said: {answer.words}"
+            reply *= answer.outcome is not CommandOutcome.YES
             return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{reply}")
         if not same_value(step.field, facts.value(step.field), step.before or ""):
             value = facts.value(step.field)
@@ -265,11 +259,6 @@ def _not_alone(step: ChangeStep, facts: JobFacts) -> str:
         return "it is a component of a heterogeneous job"
     if facts.array_state == "mixed" and step.verb not in CONTROL:
         return "other tasks of its array run by now"
-    return ""
-
-
-def _held_by_others(step: ChangeStep, facts: JobFacts) -> str:
-    """Return the reason not to begin a requeue, '' for none."""
     if step.verb == "requeuehold" and facts.held != "no":
         return "somebody holds the job: released after its requeue, it would start against that"
     return ""

@@ -10,7 +10,8 @@ from dashboard.apply.slurm.client.client import SlurmClient, explained, find_job
 from dashboard.apply.slurm.client.gres_text import gpu_request
 from dashboard.apply.slurm.client.job_state import JobFacts
 from data.base.errors import ApplyError, CollectorError
-from data.records.changes import Change, ChangeStep, ReadBack, VerificationResult
+from data.records.changes import Change, ChangeStep, ReadBack
+from data.records.changes import VerificationResult as Verdict
 
 STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
 """Reasons with which a job never starts, though Slurm took its request with return code 0."""
@@ -36,24 +37,22 @@ def read_back_job(
     try:
         reading = find_job(client, dict(change.target.state)["number"], now)
     except (CollectorError, ApplyError) as error:
-        return _look(VerificationResult.UNREADABLE, explained(error))
+        return _look(Verdict.UNREADABLE, explained(error))
     steps = change.steps[:done]
     # A change that is under way goes on with the run it began with; one that stands may outlast it.
     later = reading and done == len(change.steps) and is_later_run(change, reading.facts)
     if reading is None or not (later or is_same_job(change, reading.facts)):
         if any(step.verb == "cancel" for step in steps) and reading is None:
-            return _look(
-                VerificationResult.AS_INTENDED, "Slurm no longer knows the job: it has ended"
-            )
-        return _look(VerificationResult.GONE, "the job is gone, or its number names another one")
+            return _look(Verdict.AS_INTENDED, "Slurm no longer knows the job: it has ended")
+        return _look(Verdict.GONE, "the job is gone, or its number names another one")
     facts = reading.facts
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(step.field for step in change.steps)
     )
     result = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
-    if result.seen is VerificationResult.AS_INTENDED:
+    if result.seen is Verdict.AS_INTENDED:
         result = _of_model(change, facts) or result
-    if result.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
+    if result.seen is Verdict.AS_INTENDED and done == len(change.steps):
         result = _of_snapshot(change, facts) or result
     return ReadBack(seen=result.seen, detail=result.detail, observed=observed)
 
@@ -81,8 +80,8 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
     ]
     if not other and facts.state == "PENDING" and was.get("JobState", "PENDING") != "PENDING":
         text = "the job has its request back, but it ran then and waits now"
-        return _look(VerificationResult.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
-    return _look(VerificationResult.DIFFERENT, "; ".join(other)) if other else None
+        return _look(Verdict.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
+    return _look(Verdict.DIFFERENT, "; ".join(other)) if other else None
 
 
 def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
@@ -96,12 +95,10 @@ def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
     requeued = any(step.verb == "requeuehold" for step in change.steps)
     if facts.state != "RUNNING" or not requeued or not target or not types or WAS in state:
         return None
-    return _look(
-        VerificationResult.DIFFERENT, f"the job runs on {', '.join(types)} instead of {target}"
-    )
+    return _look(Verdict.DIFFERENT, f"the job runs on {', '.join(types)} instead of {target}")
 
 
-def _look(verdict: VerificationResult, detail: str) -> ReadBack:
+def _look(verdict: Verdict, detail: str) -> ReadBack:
     return ReadBack(seen=verdict, detail=detail)
 
 
@@ -122,12 +119,12 @@ def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | Non
     """
     last = _last_by_field(steps)
     if not last:
-        return _look(VerificationResult.UNTOUCHED, "nothing was sent")
+        return _look(Verdict.UNTOUCHED, "nothing was sent")
     missing = [step for step in last.values() if not _in_force(step, facts)]
     if not missing:
         return None
     if facts.state == "OVER":
-        return _look(VerificationResult.GONE, f"the job has ended ({facts.job.state_word})")
+        return _look(Verdict.GONE, f"the job has ended ({facts.job.state_word})")
     other = [
         step
         for step in missing
@@ -138,7 +135,7 @@ def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | Non
     nothing_set = bool(values) and all(step in missing for step in values)
     not_reached = missing == [list(last.values())[-1]] or nothing_set
     return _look(
-        VerificationResult.UNTOUCHED if not_reached and not other else VerificationResult.DIFFERENT,
+        Verdict.UNTOUCHED if not_reached and not other else Verdict.DIFFERENT,
         text,
     )
 
@@ -158,26 +155,22 @@ def _of_effect(
     """Return the effect of values that are in force."""
     if any(step.verb == "cancel" for step in steps):
         if facts.state == "COMPLETING":
-            return _look(VerificationResult.NOT_YET, "the job is ending")
-        return _look(VerificationResult.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
+            return _look(Verdict.NOT_YET, "the job is ending")
+        return _look(Verdict.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
     if facts.state == "PENDING":
         requeued = any(step.verb == "requeuehold" for step in steps)
         return _of_waiting(facts, may_wait if requeued else None)
     if facts.state in ("OVER", "COMPLETING"):
         if facts.job.started_at is None and any(step.verb == "requeuehold" for step in steps):
             word = facts.job.state_word
-            return _look(
-                VerificationResult.GONE, f"requeued, the job ended before it started again ({word})"
-            )
+            return _look(Verdict.GONE, f"requeued, the job ended before it started again ({word})")
         if (why := _failed_soon(steps, facts)) and facts.state == "OVER":
-            return _look(VerificationResult.FAILING, why)
-        return _look(VerificationResult.AS_INTENDED, f"set; the job is {facts.state}")
+            return _look(Verdict.FAILING, why)
+        return _look(Verdict.AS_INTENDED, f"set; the job is {facts.state}")
     target, gpus = _total(change, steps, facts), sum(gpu.count for gpu in facts.job.gpus)
     if target is not None and gpus != target:
-        return _look(
-            VerificationResult.DIFFERENT, f"the job runs with {gpus} GPUs instead of {target}"
-        )
-    return _look(VerificationResult.AS_INTENDED, f"the job is {facts.state} with {gpus} GPUs")
+        return _look(Verdict.DIFFERENT, f"the job runs with {gpus} GPUs instead of {target}")
+    return _look(Verdict.AS_INTENDED, f"the job is {facts.state} with {gpus} GPUs")
 
 
 def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
@@ -199,12 +192,12 @@ def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
     """Return the effect on a waiting job; `may_wait` is None where it waited before the change."""
     reason = facts.job.reason
     if any(reason.startswith(word) for word in STUCK):
-        return _look(VerificationResult.FAILING, f"the job never starts like this: Reason={reason}")
+        return _look(Verdict.FAILING, f"the job never starts like this: Reason={reason}")
     if may_wait is not None:
         return _of_requeued(facts, may_wait)
     if reason in _NOT_LOOKED_AT:
-        return _look(VerificationResult.NOT_YET, "the scheduler has not looked at the job since")
-    return _look(VerificationResult.AS_INTENDED, f"the job waits: Reason={reason}")
+        return _look(Verdict.NOT_YET, "the scheduler has not looked at the job since")
+    return _look(Verdict.AS_INTENDED, f"the job waits: Reason={reason}")
 
 
 def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
@@ -212,7 +205,7 @@ def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     reason = facts.job.reason
     if reason.startswith("BeginTime"):
         return _look(
-            VerificationResult.NOT_YET,
+            Verdict.NOT_YET,
             "the requeued job is not eligible before cred_expire is over",
         )
     since = facts.eligible_at
@@ -221,8 +214,8 @@ def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     text = "the job ran before the change, and waits since its requeue"
     text += f": Reason={reason}" if reason not in _NOT_LOOKED_AT else ""
     if waited < may_wait:
-        return _look(VerificationResult.NOT_YET, text)
-    return _look(VerificationResult.FAILING, f"{text}, for {minutes:.0f} min since it may start")
+        return _look(Verdict.NOT_YET, text)
+    return _look(Verdict.FAILING, f"{text}, for {minutes:.0f} min since it may start")
 
 
 def _total(change: Change, steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:

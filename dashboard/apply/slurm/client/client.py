@@ -51,7 +51,7 @@ class SlurmClient(Protocol):
     """One way to talk to one cluster. Reading raises CollectorError; sending never raises."""
 
     def jobs(self, number: str) -> Records:
-        """Return the records of a job, and of every task when it is an array; maybe more."""
+        """Return the records of a job or of an array; maybe more."""
         ...
 
     def queue(self) -> Records:
@@ -105,8 +105,12 @@ def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | No
     if not matches:
         return None
     array = _number(matches[0], "array_job_id")
+    records = {identifier_of(record.get("job_id")): record for record in answered.records}
+    if array not in ("", number):
+        further = client.jobs(array).records
+        records |= {identifier_of(record.get("job_id")): record for record in further}
     others = [
-        record for record in answered.records if array and _number(record, "array_job_id") == array
+        record for record in records.values() if array and _number(record, "array_job_id") == array
     ]
     try:
         facts = read_job(matches[0], others, now)

@@ -96,14 +96,14 @@ class JobFacts:
 
     def value(self, field: str) -> str:
         """Return the value of a field as `scontrol update` and the steps call it."""
-        per = dict(self.gpus_by)
+        per, limit = dict(self.gpus_by), self.job.time_limit_seconds
         values = {
             "Gres": per.get("node", ""),
             "TresPerJob": per.get("job", ""),
             "TresPerTask": per.get("task", ""),
             "NumNodes": self.node_count,
             "NumTasks": str(self.tasks),
-            "TimeLimit": _minutes(self.job.time_limit_seconds),
+            "TimeLimit": "" if limit is None else f"{limit / 60:g}",
             "StartTime": self.starts_not_before,
             "Partition": self.job.partition,
             "Features": self.features,
@@ -126,10 +126,6 @@ class JobFacts:
         total = sum(gpu.count for gpu in gpus_of(self.tres_asked))
         expected = sum(entry.count for entry in each) * self.nodes_asked
         return self.state == "PENDING" and bool(each and total) and total != expected
-
-
-def _minutes(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds / 60:g}"
 
 
 def _state(words: tuple[str, ...]) -> str:

@@ -16,10 +16,10 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.quotas import quotas_of_job, slurm_quotas
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in
-from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.client import Partition, Records, explained
 from dashboard.apply.slurm.client.requests import COMMANDS, Payload, interface_name
 from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome, answer_of
+from dashboard.apply.slurm.client.time_limits import limit_of_partition
 from data.base.clock import utc_now
 from data.base.errors import CollectorError, scrub
 from data.facts.quotas import Quota
@@ -42,30 +42,10 @@ class SlurmPrograms:
         self._reading = reading
 
     def jobs(self, number: str) -> Records:
-        """Return the records of a job and of its array. Errors: CollectorError.
+        """Return the records of a job or of an array. Errors: CollectorError.
 
         22.05 answers `--json` with every job, whatever was asked for.
         """
-        reply = self._jobs(number)
-        arrays = {
-            array
-            for record in reply.records
-            if identifier_of(record.get("job_id")) == number
-            and (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
-        }
-        for array in arrays:
-            further = self._jobs(array).records
-            ids = {identifier_of(record.get("job_id")) for record in reply.records}
-            reply = Records(
-                interface=reply.interface,
-                records=reply.records
-                + tuple(
-                    record for record in further if identifier_of(record.get("job_id")) not in ids
-                ),
-            )
-        return reply
-
-    def _jobs(self, number: str) -> Records:
         try:
             return _records(
                 self._reading.document("squeue", "--json", "--states=all", f"--jobs={number}"),
@@ -97,13 +77,11 @@ class SlurmPrograms:
         """Return the facts by which a partition starts a job. Errors: CollectorError."""
         text = self._reading.output("scontrol", "--oneliner", "show", "partition", name)
         state = re.search(r"\bState=(\w+)", text)
-        longest = re.search(r"\bMaxTime=(?:(\d+)-)?(\d+):(\d\d):(\d\d)\b", text)
-        if longest:
-            days, hours, minutes, seconds = (int(part or 0) for part in longest.groups())
+        longest = re.search(r"\bMaxTime=(\S+)", text)
         nodes = re.search(r"\bMaxNodes=(\d+)", text)
         return Partition(
             state=state[1].upper() if state else "",
-            max_seconds=((days * 24 + hours) * 60 + minutes) * 60 + seconds if longest else None,
+            max_seconds=limit_of_partition(longest[1] if longest else ""),
             max_nodes=int(nodes[1]) if nodes else None,
             allowed=_lists(text, "Allow"),
             denied=_lists(text, "Deny"),

@@ -81,7 +81,10 @@ def payload_of(
         # By number it would reach tasks as well that have a record of their own.
         raise _cannot(kind, "change the tasks of an array that wait together")
     if verb == "cancel":
-        return {"method": "DELETE", "path": f"/job/{_cancelled(kind, address, number)}", "body": {}}
+        if address != number and kind == _OLD_API:
+            # Its raw number is answered with 200 and ignored.
+            raise _cannot(kind, "cancel one task of an array")
+        return {"method": "DELETE", "path": f"/job/{address}", "body": {}}
     if verb in ("drain", "resume"):
         if kind == _OLD_API:
             raise _cannot(kind, "change nodes")
@@ -89,13 +92,6 @@ def payload_of(
         body = {"state": ["DRAIN" if verb == "drain" else "RESUME"]} | reason
         return {"method": "POST", "path": f"/node/{address}", "body": body}
     return {"method": "POST", "path": f"/job/{number}", "body": _body(kind, verb, field, value)}
-
-
-def _cancelled(kind: str, address: str, number: str) -> str:
-    if address != number and kind == _OLD_API:
-        # Its raw number is answered with 200 and ignored.
-        raise _cannot(kind, "cancel one task of an array")
-    return address
 
 
 def _body(kind: str, verb: str, field: str, value: str) -> Body:
@@ -126,16 +122,6 @@ def _number(value: str) -> Body:
     return {"set": True, "infinite": False, "number": int(float(value))}
 
 
-def _old_nodes(value: str) -> Body | None:
-    # [1,1] is answered with 200 and ignored; a running job cannot be shrunk by this version.
-    return {"nodes": value} if "-" in value else None
-
-
-def _old_gpus(value: str) -> Body | None:
-    # `gpus` is the total of the job, and only GPUs fit into it.
-    return None if "," in value else {"gpus": value.removeprefix("gpu:")}
-
-
 def _new_nodes(value: str) -> Body:
     low, _, high = value.partition("-")
     return {"minimum_nodes": int(low), "maximum_nodes": int(high or low)}
@@ -155,8 +141,10 @@ def _tres(key: str) -> Callable[[str], Body]:
 
 _OLD_BODIES: dict[str, Callable[[str], Body | None]] = {
     "Gres": lambda value: {"gres": value},
-    "TresPerJob": _old_gpus,
-    "NumNodes": _old_nodes,
+    # `gpus` is the total of the job, and only GPUs fit into it.
+    "TresPerJob": lambda value: None if "," in value else {"gpus": value.removeprefix("gpu:")},
+    # [1,1] is answered with 200 and ignored; a running job cannot be shrunk by this version.
+    "NumNodes": lambda value: {"nodes": value} if "-" in value else None,
     "TimeLimit": lambda value: {"time_limit": int(float(value))},
     "StartTime": lambda value: {"begin_time": f"uts{_start(value)}" if value else "now"},
     "Partition": lambda value: {"partition": value},

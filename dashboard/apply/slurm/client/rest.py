@@ -10,10 +10,10 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
+from collectors.shared import json_parts
 from collectors.slurm.backend import errors_in, list_in, release_in
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.rest import SlurmRest
-from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.client import Partition, Records, explained
 from dashboard.apply.slurm.client.programs import TIMEOUT_SECONDS
 from dashboard.apply.slurm.client.requests import Payload, interface_name
@@ -37,32 +37,13 @@ class SlurmRestWriter(SlurmRest):
         return self._version
 
     def jobs(self, number: str) -> Records:
-        """Return the records of a job and of its array. Errors: CollectorError."""
-        version = self.api_version()
-        answer = self._job(version, number)
-        arrays = {
-            array
-            for record in answer.records
-            if (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
-        }
-        records = {str(record.get("job_id")): record for record in answer.records}
-        for array in arrays:
-            records |= {
-                str(record.get("job_id")): record for record in self._job(version, array).records
-            }
-        return Records(interface=answer.interface, records=tuple(records.values()))
-
-    def _job(self, version: str, number: str) -> Records:
+        """Return the records of a job or of an array. Errors: CollectorError."""
         try:
-            document = self.document(f"/slurm/{version}/job/{number}")
+            return self._all("jobs", f"job/{number}")
         except CollectorError as error:
             if any(word in error.message for word in _UNKNOWN_JOB):
-                return Records(interface=interface_name(version, (0, 0)), records=())
+                return Records(interface=interface_name(self.api_version(), (0, 0)), records=())
             raise
-        return Records(
-            interface=interface_name(version, release_in(document)),
-            records=tuple(list_in(document, "jobs", source=f"{self.name} /job/{number}")),
-        )
 
     def queue(self) -> Records:
         """Return the records of all jobs that slurmctld still knows. Errors: CollectorError."""
@@ -76,12 +57,12 @@ class SlurmRestWriter(SlurmRest):
         """Return the records of all nodes. Errors: CollectorError."""
         return self._all("nodes")
 
-    def _all(self, kind: str) -> Records:
-        version = self.api_version()
-        document = self.document(f"/slurm/{version}/{kind}")
+    def _all(self, kind: str, path: str = "") -> Records:
+        version, path = self.api_version(), path or kind
+        document = self.document(f"/slurm/{version}/{path}")
         return Records(
             interface=interface_name(version, release_in(document)),
-            records=tuple(list_in(document, kind, source=f"{self.name} /{kind}")),
+            records=tuple(list_in(document, kind, source=f"{self.name} /{path}")),
         )
 
     def partition(self, name: str) -> Partition:
@@ -138,7 +119,7 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswe
         document: Any = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    wrong = errors_in(document) + _warnings_in(document)
+    wrong = errors_in(document) + [str(entry) for entry in json_parts.list_in(document, "warnings")]
     if status == 200 and isinstance(document, dict) and not wrong:
         return CommandAnswer(outcome=CommandOutcome.YES, words="")
     words = f"{status}: {scrub('; '.join(wrong) or text)}"
@@ -148,8 +129,3 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswe
     if status in (502, 504) or (status == 200 and not isinstance(document, dict)):
         return CommandAnswer(outcome=CommandOutcome.NOTHING, words=words)
     return answer_of(words)
-
-
-def _warnings_in(document: Any) -> list[str]:
-    entries = document.get("warnings") if isinstance(document, dict) else None
-    return [str(entry) for entry in entries] if isinstance(entries, list) else []
