@@ -21,6 +21,7 @@ from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import SolvedPlan
 
+pytestmark = pytest.mark.usefixtures("short_search")
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
