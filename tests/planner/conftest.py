@@ -10,7 +10,7 @@ from planner.slots import exact_program
 
 @pytest.fixture(scope="module")
 def short_search() -> Iterator[None]:
-    """Exact programs search a tenth of their tree, as properties have a tenth of their examples.
+    """Exact programs search a twentieth of their tree, as properties have of their examples.
 
     For what holds of every plan, the cheapest or not. `make test-all` searches all of it.
     """
