@@ -32,7 +32,7 @@ assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb
 
 
 # The same draws in every run of the same code: a red run is then a defect that anybody sees again.
-# `make test-all` draws anew and ten times as much (--hypothesis-profile=drawn); a test that
+# `make test-all` draws anew and twenty times as much (--hypothesis-profile=drawn); a test that
 # states its number takes `drawn.examples`, which follows. Constants of the modules that a process
 # has loaded so far are left out, as they depend on which tests ran before. How fast a machine draws
 # or runs an example is no property of the code.
@@ -44,7 +44,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("same", settings.get_profile("drawn"), derandomize=True, max_examples=10)
+settings.register_profile("same", settings.get_profile("drawn"), derandomize=True, max_examples=5)
 settings.load_profile("same")
 
 

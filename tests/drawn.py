@@ -1,4 +1,4 @@
-"""How many examples of a property are drawn: all by `make test-all`, a tenth in every run."""
+"""How many examples of a property are drawn: all by `make test-all`, a twentieth in every run."""
 
 from hypothesis import settings
 

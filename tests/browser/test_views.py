@@ -42,6 +42,8 @@ VIEWS = [
     ("Admin", "Settings", r"\d+ of \d+ settings changed from the default", 0),
 ]
 """Each page with each of its tabs: its sentence, and how many plots it has at least."""
+FIRST_VIEWS = list({view[0]: view for view in reversed(VIEWS)}.values())[::-1]
+"""Each page with the first of its tabs."""
 
 
 def texts_alone() -> list[str]:
@@ -82,21 +84,26 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
         widths = widths[::-1]
 
 
-def test_every_former_address_leads_on(server: Server, visitor: Visitor) -> None:
+@pytest.mark.parametrize("former", MOVED)
+def test_a_former_address_leads_on(server: Server, visitor: Visitor, former: str) -> None:
     """To the page and the tab or drawer that have its content now, with its own words kept."""
-    for former, (view, words) in MOVED.items():
-        visitor.open(f"{server.base}/{former}?days=30&namespace=search")
-        address = urlsplit(visitor.page.url)
-        assert address.path == f"/{view}", former
-        query = dict(parse_qsl(address.query))
-        assert query.items() >= words.items(), former
-        if visitor.page.get_by_test_id("stMain").get_by_role("button", name="search").count():
-            assert query["namespace"] == "search", former
-        assert visitor.page.locator('[data-testid="stException"]').count() == 0, former
-        if "tab" in words:
-            tabs = visitor.page.locator(".st-key-tabs")
-            (open_tab,) = tabs.locator("strong").all_text_contents()
-            assert open_tab in [tab.title for row in PAGES for tab in row.tabs], former
+    view, words = MOVED[former]
+    visitor.open(f"{server.base}/{former}?days=30&namespace=search")
+    address = urlsplit(visitor.page.url)
+    assert address.path == f"/{view}"
+    query = dict(parse_qsl(address.query))
+    assert query.items() >= words.items()
+    if visitor.page.get_by_test_id("stMain").get_by_role("button", name="search").count():
+        assert query["namespace"] == "search"
+    assert visitor.page.locator('[data-testid="stException"]').count() == 0
+    if "tab" in words:
+        tabs = visitor.page.locator(".st-key-tabs")
+        (open_tab,) = tabs.locator("strong").all_text_contents()
+        assert open_tab in [tab.title for row in PAGES for tab in row.tabs]
+
+
+def test_a_former_address_of_a_job_leads_to_it(server: Server, visitor: Visitor) -> None:
+    """By the word that stands for its id now."""
     visitor.open(f"{server.base}/job?id={quote(HOSTILE_JOB)}")
     assert dict(parse_qsl(urlsplit(visitor.page.url).query)) == {"job": HOSTILE_JOB}
 
@@ -153,11 +160,23 @@ def test_the_server_tells_its_health(server: Server) -> None:
     assert 'trimtab_store_rows{table="samples"}' in answer("/metrics")
 
 
-def test_an_empty_store_says_what_to_do(empty_store: str, tmp_path: Path, visitor: Visitor) -> None:
+@pytest.mark.parametrize(
+    "views",
+    [
+        pytest.param(FIRST_VIEWS, id="pages"),
+        pytest.param(VIEWS, id="tabs", marks=pytest.mark.slow_end),
+    ],
+)
+def test_an_empty_store_says_what_to_do(
+    empty_store: str,
+    tmp_path: Path,
+    visitor: Visitor,
+    views: list[tuple[str, str, str, int]],
+) -> None:
     """Without samples every view names the next command, and the server still ends cleanly."""
     with running_server(empty_store, tmp_path) as empty:
         visitor.page.goto(empty.base)
-        for title, tab, _sentence, _plots in VIEWS:
+        for title, tab, _sentence, _plots in views:
             if title != "Overview":
                 visitor.go(title, tab)
             if title != "New job" and tab not in ("Savings", "Audit", "Settings"):

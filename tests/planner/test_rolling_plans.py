@@ -21,6 +21,7 @@ from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import SolvedPlan
 
+pytestmark = pytest.mark.usefixtures("short_search")
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
@@ -117,35 +118,38 @@ def surprised(seed: int, factor: float, slot_minutes: int) -> tuple[PlanningProb
     return problem, [name for name, rose in zip(names, rises, strict=True) if rose]
 
 
+@pytest.mark.parametrize("seed", [1, 4])
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 @pytest.mark.parametrize("factor", [2.0, 4.0])
 def test_after_a_surprise_a_plan_is_as_good_as_one_from_nothing(
-    factor: float, slot_minutes: int, monkeypatch: pytest.MonkeyPatch
+    factor: float, slot_minutes: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prices of a demand that is gone lead to no dearer plan, the churn of all jobs apart."""
     monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 0)
-    for seed in (1, 4):
-        first = plan_of(surprised(seed, 1.0, slot_minutes)[0])
-        problem, risen = surprised(seed, factor, slot_minutes)
-        fresh, again = plan_of(problem), plan_of(problem, first, *risen)
-        churn = problem.planning.churn_ratio * first.cost * (12 - len(risen)) / 12
-        assert again.cost <= fresh.cost * 1.003 + churn
-        assert again.lower_bound >= fresh.lower_bound - 0.003 * fresh.cost
+    first = plan_of(surprised(seed, 1.0, slot_minutes)[0])
+    problem, risen = surprised(seed, factor, slot_minutes)
+    fresh, again = plan_of(problem), plan_of(problem, first, *risen)
+    churn = problem.planning.churn_ratio * first.cost * (12 - len(risen)) / 12
+    assert again.cost <= fresh.cost * 1.003 + churn
+    assert again.lower_bound >= fresh.lower_bound - 0.003 * fresh.cost
 
 
+@pytest.mark.parametrize("seed", [45, 62, 99])
 def test_a_last_plan_far_from_its_bound_hides_no_surprise(
-    monkeypatch: pytest.MonkeyPatch,
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nobody says which of a few jobs changed; a search left these seeds far from it."""
     monkeypatch.setattr(rolling_plan, "FROZEN_MINUTES", 0)
-    for seed in (45, 62, 99):
-        first = plan_of(surprised(seed, 1.0, 60)[0])
-        problem, _risen = surprised(seed, 1.5, 60)
-        fresh, again = plan_of(problem), plan_of(problem, first)
-        assert again.cost <= fresh.cost * 1.003 + problem.planning.churn_ratio * first.cost
+    first = plan_of(surprised(seed, 1.0, 60)[0])
+    problem, _risen = surprised(seed, 1.5, 60)
+    fresh, again = plan_of(problem), plan_of(problem, first)
+    assert again.cost <= fresh.cost * 1.003 + problem.planning.churn_ratio * first.cost
 
 
-def test_prices_are_sought_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seed", "factor"), [(22, 1.5), (41, 2.0), (50, 1.5)])
+def test_prices_are_sought_anew_once(
+    seed: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A plan that stays beside new prices is kept with these, so that the next finds them."""
     drawn: list[int] = []
 
@@ -155,13 +159,12 @@ def test_prices_are_sought_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rolling_plan, "solve", counted)
     monkeypatch.setattr(rolling_plan, "_FEW_JOBS", 0)
-    for seed, factor in ((22, 1.5), (41, 2.0), (50, 1.5)):
-        last = plan_of(surprised(seed, 1.0, 60)[0])
-        problem, _risen = surprised(seed, factor, 60)
-        for _cycle in range(3):
-            drawn.clear()
-            last = plan_of(problem, last)
-        assert not drawn
+    last = plan_of(surprised(seed, 1.0, 60)[0])
+    problem, _risen = surprised(seed, factor, 60)
+    for _cycle in range(3):
+        drawn.clear()
+        last = plan_of(problem, last)
+    assert not drawn
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)

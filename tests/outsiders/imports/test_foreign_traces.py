@@ -84,4 +84,4 @@ def _judge_refusal(scenario: Scenario, message: str, lost: int, rows: int) -> st
 
 def test_foreign_traces(measured: Measured) -> None:
     """Kept + repeated + dropped are the rows; energy and hours are those that the file means."""
-    run_campaign("imports", draw, broken_promise, default=8, measured=measured)
+    run_campaign("imports", draw, broken_promise, default=4, measured=measured)

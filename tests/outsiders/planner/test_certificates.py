@@ -20,7 +20,7 @@ def test_no_bound_lies_above_the_optimum(measured: Measured) -> None:
         "certificates",
         _certified_slots.draw,
         lambda features: _certified_slots.judged(features).broken or None,
-        default=12,
+        default=4,
         measured=measured,
     )
 
@@ -42,6 +42,6 @@ def test_no_plan_on_nodes_is_better_than_possible_or_other_than_it_says(
         "plans on nodes" + " in doubt" * foreign,
         draw,
         lambda features: _certified_nodes.judged(features).broken or None,
-        default=4,
+        default=2,
         measured=measured,
     )

@@ -210,7 +210,7 @@ def _said(url: str, *command: str, kind: str) -> io.StringIO:
 
 def test_every_door_counts_the_boards_that_there_are(measured: Measured) -> None:
     """Holders' shares, free and unattributed boards are the boards there are."""
-    run_campaign("sharing", draw, broken_promise, default=4, measured=measured)
+    run_campaign("sharing", draw, broken_promise, default=2, measured=measured)
 
 
 @pytest.mark.parametrize("way", ["replicas", "hami", "kai", "claim", "plugin", "slices"])

@@ -15,9 +15,12 @@ from benchmarks.plan_instances import make_instance
 from planner.slots.coupling_rows import coupling_rows
 from planner.slots.slot_problem import SlotProblem
 from planner.solver.bounds import BY_LABELS
+from planner.solver.exact import states
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 
+FEW_STATES = 300
+"""Up to which an exact program is solved: those of more take up to 40 s (test_exact_plans.py)."""
 QUICK = Effort(price_steps=20, dive_chunks=2, moves=300, label_room=8)
 BRIEF = settings(
     max_examples=examples(15),
@@ -28,8 +31,9 @@ BRIEF = settings(
 
 
 def quick(problem: SlotProblem, *, seed: int = 1) -> SolvedPlan:
-    """A plan of bounded work."""
-    return solve(problem, budget_seconds=np.inf, seed=seed, effort=QUICK)
+    """A plan of bounded work, of an exact program or of the search."""
+    effort = replace(QUICK, exact=states(problem.jobs.base_cost) <= FEW_STATES)
+    return solve(problem, budget_seconds=np.inf, seed=seed, effort=effort)
 
 
 problems = st.builds(
