@@ -13,7 +13,6 @@ from dashboard.api.http.finding_query import FindingQuery
 from dashboard.api.http.pagination import PageOfRows, keyed, page_of
 from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.http.strict_body import StrictRoute
-from dashboard.api.routes.chat_webhooks import add_chats
 from dashboard.api.routes.computed import ChangePreview, preview_of
 from dashboard.api.routes.docs_page import add_docs_page
 from dashboard.api.routes.documents import add_documents
@@ -164,7 +163,6 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_tokens(api, world.service, Anyone)
     add_switch(api, world)
     add_docs_page(api, world.let_in)
-    add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)
     add_traces(api, world, anyone=Anyone, viewer=Viewer)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from dashboard.common.escaping import chat
 from dashboard.decisions.findings import findings_now
 from dashboard.notify import mail, webhook
 from dashboard.notify.digest import digest_text, open_findings, team_of
@@ -17,7 +18,6 @@ from dashboard.notify.report_mail import (
     ordered_report,
     webhook_parts,
 )
-from dashboard.notify.tickets import TICKET, open_ticket
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
@@ -33,10 +33,11 @@ _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (10 s a connection): a claim that ran out belongs to a dead one."""
 _MAX_TRIES = 8
 """With pauses that double, in some four minutes: later it would be no news."""
+_TICKET = "ticket"
+"""What a version of before may have left waiting: it is given up, and the log says so."""
 SINKS = {
     "webhook": (WEBHOOK, REPORT_WEBHOOK),
-    "mail": (MAIL, REPORT_MAIL),
-    "ticket": (TICKET,),
+    "mail": (MAIL, REPORT_MAIL, _TICKET),
 }
 """Where messages go, with the channels of each."""
 AT_ONCE = frozenset({URGENT, "failing", "stopped", "resumed"})
@@ -62,11 +63,10 @@ class Notifier:
 
         def messages_of(entry: AuditEntry) -> tuple[Message, ...]:
             about, digest, team = reader.finding_about(entry.digest), None, ""
-            approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
                 team = team_of(entry.detail)
                 findings = open_findings(findings_now(reader, now=entry.at), team)
-                digest = digest_text(findings, url, team=team, approvals=approvals)
+                digest = digest_text(findings, url, team=team)
             messages = messages_for(
                 entry,
                 settings,
@@ -74,7 +74,6 @@ class Notifier:
                 public_url=url,
                 digest=digest,
                 team=team,
-                approvals=approvals,
             )
             if entry.event in AT_ONCE:
                 return messages
@@ -107,12 +106,8 @@ class Notifier:
         notify = settings.notify
         if message.channel == WEBHOOK:
             webhook.send(message, notify, public_url=settings.access.public_url)
-        elif message.channel == TICKET:
-            digest, number = open_ticket(message, notify, self.store.reader)
-            if number:
-                self.store.append_audit(
-                    at=self.clock(), actor="trimtab", event=TICKET, digest=digest, detail=number
-                )
+        elif message.channel == _TICKET:
+            raise NotDeliveredError("Trimtab opens no tickets any more")
         elif message.channel == REPORT_MAIL:
             letter = mail.mail_of(message, notify)
             attach(letter, ordered_report(message.body, self.store.reader, settings))
@@ -124,8 +119,7 @@ class Notifier:
             content = webhook.content_of(text, notify.webhook_kind, public_url=public)
             if notify.webhook_kind == webhook.SLACK:
                 content["attachments"] = [
-                    {"title": name, "text": webhook.slack_text(csv), "mrkdwn_in": []}
-                    for name, csv in tables
+                    {"title": name, "text": chat(csv), "mrkdwn_in": []} for name, csv in tables
                 ]
             webhook.post(content, message.message_id, notify)
         else:
