@@ -1,6 +1,8 @@
 """The resources under /api/v1. Everything is read and decided as the pages and commands do it."""
 
+import json
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated
 
@@ -14,9 +16,7 @@ from dashboard.api.http.pagination import PageOfRows, keyed, page_of
 from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.http.strict_body import StrictRoute
 from dashboard.api.routes.computed import ChangePreview, preview_of
-from dashboard.api.routes.docs_page import add_docs_page
 from dashboard.api.routes.documents import add_documents
-from dashboard.api.routes.events import add_events
 from dashboard.api.routes.kill_switch import add_switch
 from dashboard.api.routes.lists import add_lists
 from dashboard.api.routes.samples import add_traces
@@ -35,7 +35,7 @@ FindingName = Annotated[
 ]
 _TAG_LENGTH = 16
 _OFFERED = (
-    "findings", "events", "estimate", "size", "submissions", "what-if", "jobs", "gpus", "samples",
+    "findings", "estimate", "size", "submissions", "what-if", "jobs", "gpus", "samples",
     "slots", "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan",
     "idle", "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings",
     "serving", "audit", "dismissals", "stop",
@@ -93,7 +93,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         version=version("trimtab"),
         summary="Findings, decisions and facts of a GPU fleet.",
         openapi_url=None,  # it would be made anew for each request, and counted for nobody
-        docs_url=None,  # its page asks a foreign server for its script: `docs_page` asks nobody
+        docs_url=None,  # its page asks a foreign server for its script
         redoc_url=None,
         responses=RESPONSES,
     )
@@ -158,15 +158,29 @@ def build_api(world: ApiWorld) -> FastAPI:
         return preview_of(world, status, change_text(world.reader, status), who.person)
 
     add_submissions(api, world, anyone=Anyone, viewer=Viewer)
-    add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_switch(api, world)
-    add_docs_page(api, world.let_in)
+    _add_schema(api, world)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)
     add_traces(api, world, anyone=Anyone, viewer=Viewer)
     return api
+
+
+def _add_schema(api: FastAPI, world: ApiWorld) -> None:
+    """Add the schema, made once. It names no person and no job."""
+
+    @cache
+    def schema(root: str) -> bytes:
+        servers = {"servers": [{"url": root}]} if root else {}
+        document = api.openapi() | servers
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @api.get("/openapi.json", include_in_schema=False, dependencies=[Depends(world.let_in)])
+    def openapi(request: Request) -> Response:
+        root = str(request.scope.get("root_path", ""))
+        return Response(schema(root), media_type="application/json")
 
 
 def _offered(role: str) -> tuple[str, ...]:

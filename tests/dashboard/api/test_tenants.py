@@ -17,7 +17,6 @@ from data.store import Store, open_store
 OWNERS = replace(PROXY, owners=f"{MINE},{THEIRS}")
 GIVEN = {
     "/estimate": "model=llama3-8b&batch=8&seq=8",
-    "/events": "seconds=0&after=0",
     "/samples": f"gpu=GPU-{THEIRS}-0",
 }
 SUSPENDED = {
@@ -44,7 +43,7 @@ WHOM = ("tenant", "application", "owner", "job", "model", "state")
 OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
 OWN = {
-    "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
+    "get /", "get /findings", "get /jobs", "get /applications", "get /gpus",
     "get /slots", "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy",
     "get /savings", "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
     "get /quotas", "get /stop", "post /stop", "post /size",
