@@ -26,7 +26,6 @@ from data.records.plans import JobPlan, NodePlan, Plan
 _SLICES = 8
 _GAP = 1
 """Rows between two nodes."""
-_MAX_ROWS = 200
 
 
 @dataclass(slots=True)
@@ -228,52 +227,6 @@ def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str
             "pattern": hatched,
         },
     )
-
-
-def node_heat(plan: Plan) -> go.Figure:
-    """Return the share of GPUs in use per node and slot; beyond 200 nodes, of groups of them.
-
-    Nodes that are off are left blank.
-    """
-    nodes = sorted(plan.nodes, key=lambda node: (node.gpu_model, node.node))
-    number = {node.node: index for index, node in enumerate(nodes)}
-    load = np.zeros((len(nodes), len(plan.slot_starts)))
-    boards: set[tuple[str, int]] = set()
-    for job in plan.jobs:
-        for stay in job.stays:
-            if stay.mig_board is not None:
-                if (stay.node, stay.mig_board) in boards:
-                    continue
-                boards.add((stay.node, stay.mig_board))
-            load[number[stay.node], stay.start : stay.end] += stay.gpus
-    size = np.array([node.gpus for node in nodes], dtype=np.float64)[:, None]
-    on = np.array([node.on for node in nodes], dtype=np.bool_)
-    group = -(-len(nodes) // _MAX_ROWS)
-    names, shares = [], []
-    for at in range(0, len(nodes), group):
-        part = slice(at, at + group)
-        running = np.where(on[part], size[part], 0).sum(axis=0)
-        share = np.divide(
-            load[part].sum(axis=0), running, out=np.full(load.shape[1], np.nan), where=running > 0
-        )
-        others = min(at + group, len(nodes)) - at - 1
-        names.append(safe(nodes[at].node) + (f" +{others}" if others else ""))
-        shares.append([None if entry != entry else round(100 * float(entry), 1) for entry in share])
-    figure = go.Figure(
-        go.Heatmap(
-            x=[at.replace(tzinfo=None) for at in plan.slot_starts],
-            y=names,
-            z=shares,
-            zmin=0,
-            zmax=100,
-            colorscale=[[0, FREE], [1, USED]],
-            colorbar={"title": "GPUs in use, %"},
-            hovertemplate="%{y}<br>%{x}<br>%{z} % of its GPUs in use<extra></extra>",
-        )
-    )
-    figure = dress(figure, y_title="", height=int(min(900, 140 + 8 * len(names))))
-    figure.update_layout(hovermode="closest")
-    return figure
 
 
 def capacity_band(

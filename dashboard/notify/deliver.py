@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from dashboard.common.escaping import chat
 from dashboard.decisions.findings import findings_now
 from dashboard.notify import mail, webhook
 from dashboard.notify.digest import digest_text, open_findings, team_of
@@ -16,7 +15,7 @@ from dashboard.notify.report_mail import (
     REPORT_WEBHOOK,
     attach,
     ordered_report,
-    webhook_parts,
+    summary,
 )
 from data.base.clock import utc_now
 from data.base.errors import scrub
@@ -113,14 +112,10 @@ class Notifier:
             attach(letter, ordered_report(message.body, self.store.reader, settings))
             mail.hand_over(letter, message.recipient, notify)
         elif message.channel == REPORT_WEBHOOK:
-            text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
+            text = summary(ordered_report(message.body, self.store.reader, settings))
             if public := settings.access.public_url:
                 text = f"{text}\n{public.rstrip('/')}/account?tab=reports"
             content = webhook.content_of(text, notify.webhook_kind, public_url=public)
-            if notify.webhook_kind == webhook.SLACK:
-                content["attachments"] = [
-                    {"title": name, "text": chat(csv), "mrkdwn_in": []} for name, csv in tables
-                ]
             webhook.post(content, message.message_id, notify)
         else:
             mail.send(message, notify)

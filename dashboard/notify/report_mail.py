@@ -17,7 +17,6 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 REPORT_MAIL, REPORT_WEBHOOK = "report-mail", "report-webhook"
-_CSV_SHOWN = 2500
 
 
 def order_text(week: Week, edition: str) -> str:
@@ -48,11 +47,8 @@ def attach(mail: EmailMessage, report: WeeklyReport) -> None:
         mail.add_attachment(text.encode(), "text", "csv", filename=f"{name}-{table}")
 
 
-def webhook_parts(report: WeeklyReport) -> tuple[str, list[tuple[str, str]]]:
-    """Return the summary, and (title, CSV text) of the tables, cut to what a chat message takes."""
+def summary(report: WeeklyReport) -> str:
+    """Return the report in a message: its week and its sentence."""
     week = report.week
     span = f"{week.text(week.start)} to {week.text(week.end)}"
-    return (
-        f"Trimtab weekly report, {span}\n{report.finding}",
-        [(name, text[:_CSV_SHOWN]) for name, text in csv_tables(report).items()],
-    )
+    return f"Trimtab weekly report, {span}\n{report.finding}"

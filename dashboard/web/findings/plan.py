@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
+from dashboard.charts.plan_gantt import capacity_band, plan_gantt
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import (
     bound_rows,
@@ -26,8 +26,6 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import NodePlan, Plan
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
-# With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
-_DETAIL_UP_TO = 256
 _LISTED = 200
 _OF_TENANTS = {name: f"{name} (GPUs)" for name in ("quota", "guaranteed", "now")}
 
@@ -115,7 +113,7 @@ def _show_demand(plan: Plan) -> None:
 
 
 def _show_places(plan: Plan) -> None:
-    """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
+    """Show the placement over time: some of the nodes as a Gantt chart."""
     world = current_world()
     reader = world.reader
     st.header("Placement over time")
@@ -124,12 +122,6 @@ def _show_places(plan: Plan) -> None:
     page = choose("Nodes", names, "nodes") if names else ""
     if not names:
         st.info(markdown(f"No node of the plan has {current_scope().model}."))
-    if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
-        chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
-        st.caption(
-            "GPUs in use of the nodes that are on; blank where a node is off. A row with +6 is of "
-            "a node and the six after it."
-        )
     if pages:
         why = {
             stored.recommendation.job_id: stored.recommendation.why

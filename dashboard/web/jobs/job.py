@@ -24,7 +24,6 @@ from dashboard.web.frame.page import (
 )
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.job_sections import (
-    job_phases,
     run_end,
     runs_of,
     scheduler_facts,
@@ -180,7 +179,6 @@ def show(job: Job, end: datetime) -> None:
         drawer("Week and month ahead", "ahead-of-job", lambda: show_ahead(job, end))
     others = runs_of(reader, job)
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)
-    job_phases(reader, job, end)
     show_memory_and_power(job, history, demand)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)

@@ -1,4 +1,4 @@
-"""Sections of a job: boards, phases, expected end, scheduler, similar runs and slow work."""
+"""Sections of a job: boards, expected end, scheduler, similar runs and slow work."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,20 +6,15 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.job_lines import phase_segments, run_lines
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.frame.page import chart, goes_to, table
+from dashboard.web.frame.page import goes_to, table
 from data.base.clock import floor_to_slot
-from data.base.errors import sentence
-from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
+from data.base.units import SECONDS_PER_HOUR
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
 from data.records.slow_work import SlowCause
-from data.store import StoreReader
 from data.store.handles.cached_reader import CachedReader
-from forecasting.phases.detect import find_phases
-from forecasting.phases.records import Phases, Signal
 from forecasting.series.job_keys import job_key
 from forecasting.series.past_runs import past_run_seconds
 from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
@@ -30,9 +25,8 @@ _HOUR = timedelta(hours=1)
 _STALE_AFTER = timedelta(minutes=30)
 """Six slots of the store: trainers report every few seconds to minutes."""
 _BOARDS = 100
-_PHASE_DAYS = 7
 _LOOKED_AT = 400
-_DRAWN, _LISTED = 5, 20
+_LISTED = 20
 _RUN_DAYS = 30
 _UNTOLD = (
     "Unknown: no source tells what keeps its GPUs at work. DCGM's profiling metrics would "
@@ -125,44 +119,6 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
         st.caption(f"{_BOARDS} of {len(boards):,} GPUs are listed.")
 
 
-def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
-    """Show warm-up, work and dips of a training job, from its power, else its activity."""
-    if job.kind is not WorkloadKind.TRAINING:
-        return
-    rows = reader.job_history(
-        job.job_id, start=end - timedelta(days=_PHASE_DAYS), end=end, slot_seconds=SLOT_SECONDS
-    )
-    for column, signal in (("power_watts", Signal.POWER), ("effective_gpus", Signal.ACTIVITY)):
-        measured = rows[rows[column].notna()]
-        if not measured.empty:
-            _show_phases(measured.set_index("slot_start")[column], signal)
-            return
-
-
-def _show_phases(values: "pd.Series[float]", signal: Signal) -> None:
-    grid = pd.date_range(values.index[0], values.index[-1], freq=f"{SLOT_SECONDS}s")
-    regular = values.reindex(grid)
-    phases = find_phases(regular.to_numpy(dtype=float), float(SLOT_SECONDS), signal=signal)
-    st.header("Phases")
-    chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
-    now = phases.segments[-1]
-    since = f"Latest: {now.kind}, since {grid[now.start]:%Y-%m-%d %H:%M} UTC. "
-    st.caption(markdown(since + _epoch_line(phases)))
-
-
-def _epoch_line(phases: Phases) -> str:
-    epoch = phases.epoch
-    notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in phases.notes)
-    if epoch.seconds is None:
-        return f"Epoch unknown: {sentence(epoch.reason)}{notes}"
-    period = (
-        f"{epoch.seconds / 60:.0f} min"
-        if epoch.seconds < SECONDS_PER_DAY / 12
-        else f"{epoch.seconds / 3600:.1f} h"
-    )
-    return f"Dips come back every {period}: {sentence(epoch.reason)}{notes}"
-
-
 def scheduler_facts(job: Job) -> None:
     """Show state, reason, user, nodes and times of a job. Text is the cluster's own: untrusted."""
     facts = job.scheduler
@@ -209,8 +165,6 @@ def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
     hours = reader.job_hours(
         tuple(run.job_id for run in runs), start=floor_to_slot(start, SECONDS_PER_HOUR)
     )
-    drawn = {run.job_id: run.name for run in runs[: 1 + _DRAWN]}
-    chart(run_lines(hours, drawn, job.job_id), "runs")
     table(pd.DataFrame([_run_row(run, hours) for run in runs]), "runs")
     st.caption(f"Of the last {_RUN_DAYS} d; the first is this one.")
 
