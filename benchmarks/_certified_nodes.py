@@ -138,7 +138,7 @@ def _node_columns(program: Program, problem: PlanningProblem) -> Columns:
         columns = np.stack(terms, axis=1)
         program.rows_of([(columns, np.array([[1.0, -1.0, -1.0]]))], -np.inf, 0.0)
     _shortest_off(program, on, rules.min_off_minutes / problem.planning.slot_minutes)
-    always = [n for n, node in enumerate(problem.facts.nodes) if node.foreign or not node.observed]
+    always = [n for n, node in enumerate(problem.facts.nodes) if node.unsure]
     if always:
         program.rows_of([(on[always].reshape(-1, 1), 1.0)], 1.0, 1.0)
     return on
@@ -257,7 +257,20 @@ def _places(
         program.rows_of([(columns[:, None], 1.0), (held, -1.0)], -np.inf, 0.0)
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, placed, slices)
+    for number in used:
+        # Boards beyond those at home are rented twice where not all work is known.
+        if rent := _rent_in_doubt(problem, nodes[number]):
+            here = [placed[number], *(part for node, _placement, part in slices if node == number)]
+            more = program.add(np.full(slots, rent), np.inf, whole=False)
+            terms = [(np.stack(here, axis=1), 1.0), (more[:, None], -1.0)]
+            program.rows_of(terms, -np.inf, float(home.get(nodes[number].name, 0)))
     return placed, slices
+
+
+def _rent_in_doubt(problem: PlanningProblem, node: FleetNode) -> float:
+    """Return what a board that is not at home costs more in a slot, 0 where all work is known."""
+    hours = problem.planning.slot_minutes / 60
+    return problem.catalogue.get(node.gpu_model).price_per_hour * hours if node.unsure else 0.0
 
 
 def _slices(
@@ -401,6 +414,7 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
     price = problem.energy.pue * problem.tariff.per_kwh
     total = 0.0
     boards_of: dict[int, Floats] = {}
+    node_of = {node.name: node for node in problem.facts.nodes}
     for column, (job, planned) in enumerate(zip(problem.jobs, plan.jobs, strict=True)):
         before = 0
         enter, leave = _change_costs(problem, column)
@@ -418,6 +432,10 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
             step = planned.steps[start]
             held_option = next(option for option in options if option.configuration == step)
             total += _move_price(problem, column, held_option)
+        home = dict(problem.facts.homes[job.demand.job.job_id].boards)
+        for stay in planned.stays:
+            more = max(0, stay.gpus - home.get(stay.node, 0)) * (stay.end - stay.start)
+            total += _rent_in_doubt(problem, node_of[stay.node]) * more
     for node in plan.nodes:
         kilowatts = node.gpus * rules.base_watts_per_gpu / 1000
         on = np.array(node.on, dtype=np.float64)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from data.base.units import SECONDS_PER_HOUR
-from data.facts.jobs import Job, WorkloadKind
+from data.facts.jobs import Job
 from data.records.forecasts import (
     MIN_HISTORY_HOURS,
     DemandForecast,
@@ -22,7 +22,6 @@ from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
 from forecasting.jobs.path_pool import paths_of
 from forecasting.models.cold_start import MODEL as BORROWED
 from forecasting.models.cold_start import borrowed
-from forecasting.phases.records import Signal
 from forecasting.series.demand_series import DemandSeries
 from forecasting.series.job_keys import lenders
 from forecasting.series.window_peaks import PeakSubject, window_peaks
@@ -56,7 +55,6 @@ def forecast_demand(
                     series=entry,
                     first_slot=first_slot,
                     horizon=settings.horizon_slots,
-                    phases=_signal_of(task.job, entry),
                 )
                 for task in established
                 for entry in task.series
@@ -148,14 +146,6 @@ def _borrowed_path(
         demand.values, lent, settings.horizon_slots, lower=demand.lower, upper=demand.upper
     )
     return None if quantiles is None else path_of(demand, quantiles, BORROWED)
-
-
-def _signal_of(job: Job, series: DemandSeries) -> Signal | None:
-    """Return the signal of its phases that a training job's series is, None for other jobs."""
-    if job.kind is not WorkloadKind.TRAINING:
-        return None
-    signals = {Quantity.EFFECTIVE_GPUS: Signal.ACTIVITY, Quantity.POWER: Signal.POWER}
-    return signals.get(series.quantity)
 
 
 def _peaks(

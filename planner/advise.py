@@ -26,7 +26,7 @@ from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
 from planner.proposals.fleet_advice import FleetAdvice, SharedPlace, missing_boards
-from planner.proposals.from_plan import of_fleet, of_proposal
+from planner.proposals.from_plan import recommendation_of_advice, recommendation_of_proposal
 from planner.proposals.guardrails import refusal, roomier
 from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
 from planner.proposals.portfolio import Portfolio, portfolio_of
@@ -109,7 +109,10 @@ def advise(
     waits = {**early, **resting}
     reasons, picks = _select(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     findings = [memory_recommendation(relief, plan, problem) for relief in relieved]
-    findings += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in picks]
+    findings += [
+        recommendation_of_proposal(proposals[entry], outcomes[entry], plan, problem)
+        for entry in picks
+    ]
     findings = [
         named_first(row, [name_of(change) for change in room.first.get(row.job_id, ())])
         for row in findings
@@ -137,7 +140,7 @@ def advise(
         for advice in missing_boards(problem, groups, changes)
         if advice.subject not in resting
     ]
-    as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
+    as_row = partial(recommendation_of_advice, FleetEvidence(plan, problem), plan, problem)
     findings += _not_rejected((as_row(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
     scarce = wanted_models(problem, changes, {advice.gpu_model for advice in short})
@@ -337,7 +340,7 @@ def _shorter_limits(
         stay = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
         outcome = outcome_of(stay, problem.terms)
         savings = replace(outcome.savings, gpu_hours=None, cost=None)
-        limit = of_proposal(stay, outcome, plan, problem)
+        limit = recommendation_of_proposal(stay, outcome, plan, problem)
         shorter.append(
             replace(
                 limit,

@@ -30,7 +30,7 @@ from forecasting.groups.request_rates import (
 from forecasting.models.demand_model import Quantiles
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
-from planner.serving.missing_signals import what_is_missing
+from planner.serving.missing_signals import missing_signals_reason
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,
@@ -185,7 +185,7 @@ def _unlearnt(
     plain: ServiceOutlook, service: LearnedService, settings: ServingSettings, least: int
 ) -> ServiceOutlook:
     """Return the outlook of a service that taught nothing: a number if no request came as yet."""
-    why = what_is_missing(service.readings)
+    why = missing_signals_reason(service.readings)
     if why:
         return replace(plain, reason=why)
     slots = _fresh_slots(settings)

@@ -46,12 +46,12 @@ def rate_quantiles_of(
     ]
     forecasts = iter(mix_many(series, [ahead] * len(series), judged=False))
     return [
-        _as_a_week_before(next(forecasts).quantiles, rates) if usable else None
+        _raised_to_week_before(next(forecasts).quantiles, rates) if usable else None
         for (_first, rates), usable in zip(histories, enough, strict=True)
     ]
 
 
-def _as_a_week_before(quantiles: Quantiles, rates: Values) -> Quantiles:
+def _raised_to_week_before(quantiles: Quantiles, rates: Values) -> Quantiles:
     """Return the quantiles, after an idle day never below what came a week before.
 
     On a Monday morning the mix, which rests on the newest days, foresees another Sunday. The high

@@ -12,8 +12,6 @@ from forecasting.mix.model import MixForecast, MixModel, mix, mix_many
 from forecasting.models.backtest import held_out, summarised
 from forecasting.models.demand_model import DemandModel, Quantiles
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
-from forecasting.phases.adjustment import phase_adjusted
-from forecasting.phases.records import Signal
 from forecasting.prophet.model import ProphetModel
 from forecasting.series.demand_series import DemandSeries, Values
 
@@ -29,15 +27,11 @@ ValueError, Stan fails with RuntimeError or OSError)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTask:
-    """One series to forecast for `horizon` slots from `first_slot` (s, epoch) on.
-
-    `phases` is set for training jobs: as which signal the series tells of their phases.
-    """
+    """One series to forecast for `horizon` slots from `first_slot` (s, epoch) on."""
 
     series: DemandSeries
     first_slot: int
     horizon: int
-    phases: Signal | None = None
 
     @property
     def ahead(self) -> int:
@@ -78,10 +72,6 @@ def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
 def _mixed_path(task: PathTask, forecast: MixForecast) -> QuantilePath:
     series, quantiles = task.series, forecast.quantiles
     notes = _notes(series, forecast, len(quantiles.q50))
-    if task.phases is not None:
-        adjusted = phase_adjusted(series, quantiles, task.phases)
-        if adjusted is not None:
-            quantiles, notes = adjusted.quantiles, (adjusted.note, *notes)
     return replace(
         path_of(series, quantiles, MIX, ahead=task.ahead),
         backtest=summarised(MIX, forecast.backtest, SECONDS_PER_HOUR / series.slot_seconds),

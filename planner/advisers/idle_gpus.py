@@ -27,7 +27,7 @@ from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import SharedPlace
-from planner.proposals.guardrails import not_reclaimed_yet, why_none_smaller
+from planner.proposals.guardrails import reclaim_refusal, why_none_smaller
 from planner.proposals.job_advice import job_advice, savings_of
 from planner.proposals.proposal import Proposal
 
@@ -102,7 +102,7 @@ def _why_it_stays(
         return IdleCause.RESTING, kept
     if proposal.job.keep_reason:
         return IdleCause.KEPT, kept
-    if proposal.action is not None or not_reclaimed_yet(proposal, terms):
+    if proposal.action is not None or reclaim_refusal(proposal, terms):
         return IdleCause.HELD_BACK, kept
     why = why_none_smaller(proposal, terms)
     if not why:
@@ -130,13 +130,13 @@ def rest_advice(
         if cold is not None:
             takes = f"{cold.seconds / 60:.2g} min ({cold.source})"
         back, off = demand.work_return.chance, _hours_off(proposal, problem.terms)
-        yield _while_at_rest(
+        yield _advice_at_rest(
             proposal,
             plan,
             problem,
             change="no replica while nothing asks for it",
             why=(
-                f"{sentence(not_reclaimed_yet(proposal, problem.terms))} It need not be stopped "
+                f"{sentence(reclaim_refusal(proposal, problem.terms))} It need not be stopped "
                 "for good: KEDA, Knative or a culler of notebooks stops its last pod at rest and "
                 f"starts it when it is asked. Whoever asks first waits for it: {takes}. {off}"
                 f"The chance that its work returns within {horizon:g} h is {100 * back:.0f} %; "
@@ -165,7 +165,7 @@ def shared_rest_advice(
     for job_id, names in others.items():
         proposal, partners = proposals[job_id], ", ".join(names)
         stops = [_stop_of(proposals[name].job.demand.job) for name in (job_id, *names)]
-        yield _while_at_rest(
+        yield _advice_at_rest(
             proposal,
             plan,
             problem,
@@ -201,7 +201,7 @@ def _stop_of(job: Job) -> str:
     return f"kubectl -n {namespace} delete {target}"
 
 
-def _while_at_rest(
+def _advice_at_rest(
     proposal: Proposal,
     plan: Plan,
     problem: PlanningProblem,
@@ -260,4 +260,4 @@ def _may_scale_to_zero(proposal: Proposal, terms: Terms) -> bool:
     if 1 - demand.work_return.chance < terms.planning.min_saving_ratio:
         return False
     gone = replace(proposal.present.configuration, gpu_count=0)
-    return bool(not_reclaimed_yet(proposal, terms)) and not why_not(demand.job, gone)
+    return bool(reclaim_refusal(proposal, terms)) and not why_not(demand.job, gone)

@@ -53,8 +53,8 @@ def freed_board(
     low, middle, high = model.idle_watts_low, model.idle_watts, model.idle_watts_high
     watts = middle + _OF_Q90 * np.where(
         _OF_Q90 < 0,
-        _of_mean(middle - low, middle, boards),
-        _of_mean(high - middle, middle, boards),
+        _half_width_of_mean(middle - low, middle, boards),
+        _half_width_of_mean(high - middle, middle, boards),
     )
     watts = np.maximum(watts, 1e-6)
     added = held_watts / watts - 1
@@ -75,7 +75,7 @@ def freed_board(
     return FreeBoard(low=min(low, mean), mean=mean, high=max(high, mean))
 
 
-def _of_mean(width: float, middle: float, boards: float) -> float:
+def _half_width_of_mean(width: float, middle: float, boards: float) -> float:
     """Return the half-width (q10 or q90) of the mean of several boards, from that of one.
 
     By what a model is not known, all of its boards are off alike; beyond that they differ.

@@ -44,6 +44,11 @@ class FleetNode:
     read: bool = True
 
     @property
+    def unsure(self) -> bool:
+        """Whether its free boards may not be free: it is on, and coming there has a price."""
+        return self.foreign or not self.observed
+
+    @property
     def usable(self) -> int:
         """Return the boards that plans may use outside maintenance."""
         return max(self.allocated, self.gpus - self.occupied) if self.open else self.allocated

@@ -16,7 +16,7 @@ from data.facts.jobs import Job, Platform
 from data.settings.fleet import PowerDomain
 from planner.fleet.fleet import in_partition, runs_under, scheduler_of
 from planner.fleet.fleet_nodes import FleetNode, Home
-from planner.fleet.required_nodes import only_on
+from planner.fleet.required_nodes import allowed_nodes
 from planner.slots.slot_problem import NOTHING
 
 Indices = npt.NDArray[np.int64]
@@ -136,7 +136,9 @@ def make_pools(
     np.add.at(size, of_node, [node.gpus for node in nodes])
     for index, job in enumerate(jobs):
         home = homes.get(job.job_id)
-        hosts = [name for name, _count in home.boards] if home else sorted(only_on(job, at) or ())
+        hosts = (
+            [name for name, _count in home.boards] if home else sorted(allowed_nodes(job, at) or ())
+        )
         here = [at[name] for name in hosts if name in at]
         mine = [entry for entry in here if pools[entry].gpu_model == job.gpu_model]
         likely = result.open_to(job, job.gpu_model) or result.of_model(job.gpu_model)

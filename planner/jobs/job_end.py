@@ -124,7 +124,7 @@ def told_end(job: Job, as_of: datetime) -> tuple[datetime, str] | None:
     return min(_told_ends(job, as_of), default=None)
 
 
-def of_this_run(job: Job, progress: Iterable[ProgressReport]) -> list[ProgressReport]:
+def reports_of_present_run(job: Job, progress: Iterable[ProgressReport]) -> list[ProgressReport]:
     """Return the reports of the present run of a job, none where it does not run."""
     facts = job.scheduler
     if facts is None or facts.started_at is None or facts.state is not JobState.RUNNING:
@@ -261,7 +261,7 @@ def likely_ends(
     """
     by_runs = _forecast_ends(job, past_runs, as_of, first_slot)
     runs = f"{len(past_runs)} finished runs of the same job"
-    by_progress = ends_by_progress(of_this_run(job, progress), as_of)
+    by_progress = ends_by_progress(reports_of_present_run(job, progress), as_of)
     if not by_progress:
         return by_runs, runs if by_runs else ""
     if not by_runs:

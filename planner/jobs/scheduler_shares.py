@@ -47,7 +47,7 @@ def enforced_shares(
         if "account" in by and quota.kind is QuotaKind.ACCOUNT:
             owned[quota.queue].append(quota)
     if "namespace" in by:
-        owned |= _of_namespaces(boards)
+        owned |= _queue_limits_by_namespace(boards)
     shares = {
         tenant: EnforcedShare(
             quota=sum(quota.most for quota in limits),
@@ -59,7 +59,7 @@ def enforced_shares(
         and all(quota.nominal is not None for quota in limits)
         and not _go_past(limits, quotas, live[tenant])
     }
-    for namespace, limits in _of_pods(boards).items() if "namespace" in by else ():
+    for namespace, limits in _quota_by_namespace(boards).items() if "namespace" in by else ():
         clusters = {quota.source for quota in limits}
         plain = [not job.mig_profile and job.source in clusters for job in live.get(namespace, ())]
         if plain and all(plain):
@@ -71,7 +71,7 @@ def _where(limits: Iterable[Quota]) -> str:
     return ", ".join(sorted({f"{quota.kind} {quota.queue} of {quota.source}" for quota in limits}))
 
 
-def _of_pods(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
+def _quota_by_namespace(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
     """Return by namespace its tightest resource quota in each cluster.
 
     What is in use beyond one, from before it was lowered, stays: no quota ends a pod.
@@ -115,7 +115,7 @@ def _go_past(limits: Sequence[Quota], quotas: Sequence[Quota], jobs: Sequence[Jo
     )
 
 
-def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
+def _queue_limits_by_namespace(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
     """Return the limits of cluster queues by the namespace that alone has local queues of them."""
     users: dict[tuple[str, str], set[str]] = defaultdict(set)
     queues: dict[str, set[tuple[str, str]]] = defaultdict(set)

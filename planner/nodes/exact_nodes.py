@@ -16,6 +16,7 @@ from data.catalogue.gpu_catalogue import MigPlacement
 from data.records.feasible_changes import nodes_apart
 from planner.fleet.fleet_nodes import FleetNode
 from planner.fleet.host_room import memory_bytes, milli_cpus, room_of
+from planner.nodes.node_hours import unsure_prices
 from planner.nodes.node_runs import Stretch, pool_of_name, stretch_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
@@ -64,13 +65,10 @@ def can_be_exact(problem: PlanningProblem, slots: SlotProblem) -> bool:
     """Return whether a problem is small, and all of it is in the program.
 
     Boards that several jobs share, slices that are there now, jobs at unknown places, over several
-    pools or in equal parts on nodes apart are not; nor are nodes with work that nobody explains:
-    how much room they have is not sure, and the search leaves them alone.
+    pools or in equal parts on nodes apart are not.
     """
-    nodes = problem.facts.nodes
-    complete = all(_is_whole(problem, job) for job in problem.jobs)
-    explained = all(node.observed and not node.foreign for node in nodes)
-    return complete and explained and states(pinned_cost(slots.jobs)) * len(nodes) <= _PLACES
+    places = states(pinned_cost(slots.jobs)) * len(problem.facts.nodes)
+    return places <= _PLACES and all(_is_whole(problem, job) for job in problem.jobs)
 
 
 def _is_whole(problem: PlanningProblem, job: JobProblem) -> bool:
@@ -172,7 +170,20 @@ def _group(
     group = _Group(stretch=stretch, nodes=nodes, at=at, boards=boards, each=float(each))
     room = most if each < stretch.gpus else np.ones_like(most)
     _moves(program, problem, group, columns, inside, room)
+    _doubts(program, problem, group)
     return group
+
+
+def _doubts(program: Program, problem: PlanningProblem, group: _Group) -> None:
+    """Add the price of boards away from home on nodes in doubt."""
+    home = problem.facts.homes[problem.jobs[group.stretch.job].demand.job.job_id]
+    prices = unsure_prices(problem)
+    for column, node in enumerate(group.nodes.tolist()):
+        if price := prices.get(node, 0.0):
+            count = dict(home.boards).get(problem.facts.nodes[node].name, 0)
+            here = group.boards[:, [column]]
+            more = program.columns(np.full(len(here), price))
+            program.rows(-np.inf, float(count), (here, group.each), (more[:, None], -1.0))
 
 
 def _where(problem: PlanningProblem, stretch: Stretch) -> tuple[npt.NDArray[np.bool_], Ints]:
@@ -278,8 +289,7 @@ def _node_rows(
     per_board, boot = node_cost_per_board(problem), boot_per_board(problem)
     shortest = problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes
     for number, node in enumerate(problem.facts.nodes):
-        always = node.foreign or not node.observed
-        on = program.columns(node.gpus * per_board, lower=float(always), whole=True)
+        on = program.columns(node.gpus * per_board, lower=float(node.unsure), whole=True)
         _switched(program, on, node.gpus * boot, shortest)
         here = [
             [

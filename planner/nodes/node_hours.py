@@ -1,6 +1,6 @@
 """Hours of running nodes, and their cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
             if booted or end - start < min(shortest, len(row)):
                 row[start:end] = True
     for row, node in zip(on, problem.facts.nodes, strict=True):
-        row |= node.foreign or not node.observed
+        row |= node.unsure
     return on
 
 
@@ -43,6 +43,36 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
     running = float(gpus @ on @ node_cost_per_board(problem))
     fired = (on[:, 1:] & ~on[:, :-1]).sum(axis=1)
     return running + float(gpus @ fired) * boot_per_board(problem)
+
+
+def unsure_prices(problem: PlanningProblem) -> dict[int, float]:
+    """Return the price of a board and slot away from home on nodes by number, of those in doubt.
+
+    The rent of the board once more: with the default `shortfall_weight`, one chance in twenty that
+    it is short.
+    """
+    hours = problem.planning.slot_minutes / 60
+    models = {
+        number: problem.catalogue.find(node.gpu_model)
+        for number, node in enumerate(problem.facts.nodes)
+        if node.unsure
+    }
+    return {n: hours * model.price_per_hour for n, model in models.items() if model is not None}
+
+
+def unsure_cost(
+    problem: PlanningProblem, runs: Sequence[Stretch], at: Mapping[int, Sequence[tuple[int, int]]]
+) -> float:
+    """Return the price of the boards away from home on nodes in doubt, of stretches by number."""
+    prices, nodes, total = unsure_prices(problem), problem.facts.nodes, 0.0
+    for number, where in at.items() if prices else ():
+        run = runs[number]
+        home = problem.facts.homes.get(problem.jobs[run.job].demand.job.job_id)
+        boards = dict(home.boards) if home else {}
+        for node, count in where:
+            more = max(0, count - boards.get(nodes[node].name, 0))
+            total += prices.get(node, 0.0) * more * (run.end - run.start)
+    return total
 
 
 def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:

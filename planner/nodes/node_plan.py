@@ -19,7 +19,7 @@ from data.records.plans import Stay
 from planner.fleet.fleet_nodes import FleetNode
 from planner.fleet.host_room import kept_boards, memory_bytes, milli_cpus, room_of
 from planner.fleet.mig_placement import CutBoard, Slice, pack_slices
-from planner.nodes.node_hours import node_cost, switched, unplaced_cost
+from planner.nodes.node_hours import node_cost, switched, unplaced_cost, unsure_cost
 from planner.nodes.node_runs import (
     Places,
     Stretch,
@@ -47,7 +47,8 @@ class NodePlacement:
     """Stays of every job [J], why a stretch has no place, and the nodes.
 
     `load` [N, H] are GPUs in use; `on` [N, H]; `parts` are (pool, GPUs, start, end) of everything
-    placed. `failed` are stretches that the plan must not ask for.
+    placed. `failed` are stretches that the plan must not ask for. `node_cost` includes the price of
+    doubt (`node_hours.unsure_prices`).
     """
 
     stays: tuple[tuple[Stay, ...], ...]
@@ -77,7 +78,7 @@ def place_plan(
     runs = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(runs, mapping.slots.slots)
     units = _units(problem, runs, mapping.slots.slots)
-    units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
+    units = _binding_units(problem, [*units, *_board_units(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
         places = searched(problem, runs, units, places, seed=seed)
@@ -98,7 +99,7 @@ def placed_as(
     runs = [
         part
         for run in stretches(problem, mapping, paths)
-        for part in _where_it_moves(run, boards[run.job])
+        for part in _parts_by_place(run, boards[run.job])
     ]
     at = [_nonzero(boards[run.job, run.start]) for run in runs]
     for early_first in (False, True):
@@ -116,7 +117,7 @@ def placed_as(
                     cpus=None,
                     memory_mib=None,
                 )
-                for unit in _of_boards(cut, runs, slices)
+                for unit in _board_units(cut, runs, slices)
             ),
         ]
         places = {number: at[unit.stretch] for number, unit in enumerate(uncut)}
@@ -136,7 +137,7 @@ def _nonzero(boards: Ints) -> tuple[tuple[int, int], ...]:
     return tuple(zip(numbers.tolist(), boards[numbers].tolist(), strict=True))
 
 
-def _where_it_moves(run: Stretch, boards: Ints) -> Iterator[Stretch]:
+def _parts_by_place(run: Stretch, boards: Ints) -> Iterator[Stretch]:
     """Yield the parts of a stretch between changes of its boards [H, N] on the nodes."""
     there = boards[run.start : run.end]
     edges = np.flatnonzero((there[1:] != there[:-1]).any(axis=1)) + run.start + 1
@@ -208,7 +209,7 @@ def _units(problem: PlanningProblem, runs: Sequence[Stretch], slots: int) -> lis
     return units
 
 
-def _of_boards(
+def _board_units(
     boards: Sequence[CutBoard], runs: Sequence[Stretch], slices: dict[int, tuple[int, int]]
 ) -> Iterator[Unit]:
     """Yield a unit for each cut board, with the most that its slices ask for at a time."""
@@ -237,7 +238,7 @@ def _of_boards(
         )
 
 
-def _that_bind(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
+def _binding_units(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
     """Return the units without CPUs and memory in pools where GPUs run out first on every node."""
     most: dict[int, Floats] = defaultdict(lambda: np.zeros(2))
     for unit in units:
@@ -267,7 +268,10 @@ def _placed(
         if unit.settled
     }
     fixed = _within(problem.facts.nodes, units, fixed)
-    places = _search(problem, units, fixed, budget_seconds / 2, seed)
+    doubtful = any(node.open and node.unsure for node in problem.facts.nodes)
+    places = _search(problem, units, fixed, budget_seconds / 2, seed, sure=doubtful)
+    if doubtful and len(places) < len(units):
+        places = _search(problem, units, fixed, budget_seconds / 2, seed)
     missing = [n for n, unit in enumerate(units) if n not in places and unit.must]
     if missing and any(units[n].may_move for n in fixed):
         pools = frozenset[int]().union(*(units[n].pools for n in missing))
@@ -321,16 +325,25 @@ def _within(nodes: Sequence[FleetNode], units: Sequence[Unit], fixed: Places) ->
 
 
 def _search(
-    problem: PlanningProblem, units: Sequence[Unit], fixed: Places, budget: float, seed: int
+    problem: PlanningProblem,
+    units: Sequence[Unit],
+    fixed: Places,
+    budget: float,
+    seed: int,
+    *,
+    sure: bool = False,
 ) -> Places:
-    """Place the units that are not fixed into the room that these leave."""
+    """Place the units that are not fixed into the room that these leave.
+
+    Where only `sure` room counts, nobody comes to nodes with work that is not explained.
+    """
     nodes, pools = problem.facts.nodes, problem.pools.of_node
     used = np.zeros((len(nodes), 3))
     for number, at in fixed.items():
         for node, count in at:
             used[node] += units[number].needs(count)
     targets = [
-        _target(node, int(pool), used[index])
+        _target(node, int(pool), used[index], open_=node.open and not (sure and node.unsure))
         for index, (node, pool) in enumerate(zip(nodes, pools, strict=True))
     ]
     waiting = [number for number in range(len(units)) if number not in fixed]
@@ -348,7 +361,7 @@ def _search(
     return places
 
 
-def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
+def _target(node: FleetNode, pool: int, used: Floats, *, open_: bool) -> PlacementNode:
     """Return a node with the room that is left on it."""
     cpu, memory = room_of(node)
     return PlacementNode(
@@ -356,7 +369,7 @@ def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
         gpus=max(0, node.usable - int(used[0])),
         gpu_model=str(pool),
         total=node.gpus,
-        open=node.open,
+        open=open_,
         cpu_milli=None if cpu is None else max(0, cpu - int(used[1])),
         memory_bytes=None if memory is None else max(0, memory - int(used[2])),
     )
@@ -444,7 +457,9 @@ def _answer(
         parts=tuple(parts),
         moves=moves,
         move_cost=moved_cost,
-        node_cost=node_cost(problem, on) + unplaced_cost(problem, [runs[n] for n in lost]),
+        node_cost=node_cost(problem, on)
+        + unplaced_cost(problem, [runs[n] for n in lost])
+        + unsure_cost(problem, runs, at),
     )
 
 

@@ -24,7 +24,7 @@ from planner.fleet.host_room import (
     milli_cpus,
     share_of,
 )
-from planner.fleet.required_nodes import only_on
+from planner.fleet.required_nodes import allowed_nodes
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping
@@ -163,7 +163,7 @@ def stretch_of(
         home=here,
         slice_=placement,
         mig_board=home.mig_board if home and here and option == 0 else "",
-        only=only_on(planned.demand.job, pool_of),
+        only=allowed_nodes(planned.demand.job, pool_of),
         cpus=cpus,
         memory_mib=memory_mib,
         shared=shared,

@@ -47,7 +47,7 @@ def searched(
 
     Units on several nodes, those that may not move and those on nodes that are left alone stay.
     """
-    numbers = _that_may_move(problem, runs, units, places)
+    numbers = _movable_units(problem, runs, units, places)
     if not numbers:
         return places
     movable = [units[number] for number in numbers]
@@ -72,7 +72,7 @@ def searched(
     return places | {number: ((node, unit.gpus),) for number, unit, node in moved}
 
 
-def _that_may_move(
+def _movable_units(
     problem: PlanningProblem, runs: Sequence[Stretch], units: Sequence[Unit], places: Places
 ) -> list[int]:
     """Return the numbers of the units on one node that may be on another.
@@ -146,4 +146,4 @@ def _room(node: FleetNode) -> tuple[float, float, float]:
 
 def _is_left_alone(node: FleetNode) -> bool:
     """Return whether a node is closed, away, not seen, or has work that is not explained."""
-    return not node.open or bool(node.away) or not node.observed or node.foreign
+    return not node.open or bool(node.away) or node.unsure

@@ -15,7 +15,7 @@ from planner.proposals.savings import ProposalOutcome
 from planner.proposals.wording import change_text, loses_a_run, name_of, named_first, why
 
 
-def of_proposal(
+def recommendation_of_proposal(
     proposal: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
     """Return the recommendation of a proposal for a job."""
@@ -69,7 +69,7 @@ def _details(proposal: Proposal, problem: PlanningProblem) -> tuple[tuple[str, s
     return (("begin_at", end.isoformat()),)
 
 
-def of_fleet(
+def recommendation_of_advice(
     evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
 ) -> Recommendation:
     """Return the recommendation of advice on the fleet."""

@@ -45,11 +45,11 @@ def refusal(
         flag = suspicion(proposal.job.demand, terms)
         least = (
             _idle_for_good(proposal, terms)
-            or not_reclaimed_yet(proposal, terms)
+            or reclaim_refusal(proposal, terms)
             or why_none_smaller(proposal, terms)
             or "its present configuration costs least for what it is forecast to need"
         )
-        why = _not_requeued(proposal.job.demand.job, terms)
+        why = _requeue_refusal(proposal.job.demand.job, terms)
         if why and why not in least:
             least += f"; other changes cannot be made: {why}"
         if proposal.job.limited_by:
@@ -87,7 +87,7 @@ def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
     return f"no slice or cheaper GPU in reach can take what runs on {now.describe()}"
 
 
-def _not_requeued(job: Job, terms: Terms) -> str:
+def _requeue_refusal(job: Job, terms: Terms) -> str:
     """Return the reason that a job of Slurm stays as it runs, '' for any other."""
     if not runs_in_slurm(job):
         return ""
@@ -103,7 +103,7 @@ def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
     return f"it has held {now.describe()} idle for {demand.seen_idle_hours:.1f} h, but {why}"
 
 
-def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
+def reclaim_refusal(proposal: Proposal, terms: Terms) -> str:
     """Return the reason that a job that has long been idle keeps its GPUs, '' for any other."""
     demand, planning = proposal.job.demand, terms.planning
     long_idle = demand.seen_idle_hours >= planning.reclaim_idle_hours

@@ -7,7 +7,7 @@ from planner.serving.service_model import ServiceReadings
 _LOOK = "`trimtab serving signals FILE` tells what a saved /metrics says"
 
 
-def what_is_missing(readings: ServiceReadings) -> str:
+def missing_signals_reason(readings: ServiceReadings) -> str:
     """Return the reason why readings teach nothing, '' where only requests are missing."""
     counters = (
         readings.finished, readings.timed, readings.waited, readings.prompt, readings.generated,

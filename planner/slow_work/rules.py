@@ -212,7 +212,7 @@ def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork
     signals = signals_of(rows.assign(engine_active=rows["engine_active"].where(complete)))
     numbers, firm = shown(signals), shown(signals, stricter=_STRICTER)
     return tuple(
-        _of_job(
+        _slow_work_of_job(
             jobs[str(job_id)],
             {name: values[places] for name, values in signals.items()},
             numbers[places],
@@ -222,7 +222,7 @@ def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork
     )
 
 
-def _of_job(
+def _slow_work_of_job(
     job: Job,
     signals: Signals,
     numbers: npt.NDArray[np.int64],

@@ -68,7 +68,7 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
             visitor.go(title, tab)
         expect(visitor.page.locator("h1")).to_have_text(re.compile(sentence))
         shown = visitor.page.locator(".js-plotly-plot:visible")
-        if plots:  # a training job has its phases too
+        if plots:
             expect(shown.nth(plots - 1)).to_be_visible()
         else:
             expect(shown).to_have_count(0)

@@ -17,7 +17,7 @@ from data.records.slow_work import SlowCause
 from data.store.handles.cached_reader import CachedReader
 from forecasting.series.job_keys import job_key
 from forecasting.series.past_runs import past_run_seconds
-from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
+from planner.jobs.job_end import MIN_RUNS, expected_end, reports_of_present_run, told_end
 
 _SEEN_WITHIN = timedelta(hours=1)
 """A job that nothing was seen of for longer is not known to run."""
@@ -77,7 +77,9 @@ def end_line(
 
 def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> str:
     """Return the newest report of the present run as a sentence, '' without one."""
-    mine = [report for report in of_this_run(job, progress) if report.reported_at <= as_of]
+    mine = [
+        report for report in reports_of_present_run(job, progress) if report.reported_at <= as_of
+    ]
     if not mine:
         return ""
     newest, silent = mine[-1], as_of - mine[-1].reported_at

@@ -371,16 +371,18 @@ def _with_bits(method: str, stated: Mapping[str, Any]) -> str:
             return "nf4-dq" if stated.get("bnb_4bit_use_double_quant") else "nf4"
         return "int8" if stated.get("load_in_8bit") else ""
     if method != "compressed-tensors":
-        return _of_width(method, stated.get("bits"))
+        return _type_of_width(method, stated.get("bits"))
     groups = stated.get("config_groups")
     weights = [
         group["weights"]
         for group in (groups.values() if isinstance(groups, Mapping) else ())
         if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
     ]
-    names = {_of_width(str(each.get("type") or "int"), each.get("num_bits")) for each in weights}
+    names = {
+        _type_of_width(str(each.get("type") or "int"), each.get("num_bits")) for each in weights
+    }
     return names.pop() if len(names) == 1 else ""
 
 
-def _of_width(kind: str, bits: object) -> str:
+def _type_of_width(kind: str, bits: object) -> str:
     return _BY_BITS.get(kind, {}).get(bits, "") if isinstance(bits, int) else ""

@@ -67,3 +67,18 @@ def test_the_search_makes_nodes_and_moves_no_dearer(
     rooms = np.array([node.usable for node in problem.facts.nodes])
     assert (after.load <= np.maximum(rooms[:, None], before.load)).all()
     assert after.load.sum() == before.load.sum()
+
+
+@given(seeds, st.integers(3, 8))
+@BRIEF
+def test_nobody_comes_to_a_node_in_doubt_while_others_have_room(seed: int, nodes: int) -> None:
+    """Also where the fleet is too large for an exact program: half of it is free."""
+    features = FleetFeatures(seed=seed, nodes=nodes, boards=4, busy=0.5, slots=24, foreign=True)
+    problem = problem_of(features)
+    doubtful = {node.name for node in problem.facts.nodes if node.unsure}
+    plan = build_plan(problem, budget_seconds=np.inf, created_at=AS_OF)
+    assert doubtful
+    for job in plan.jobs:
+        home = dict(problem.facts.homes[job.job_id].boards)
+        for stay in job.stays:
+            assert stay.node not in doubtful or stay.gpus <= home.get(stay.node, 0)

@@ -1,1 +1,0 @@
-"""Phases of training jobs: change points, labels, epochs, and forecasts by them."""
