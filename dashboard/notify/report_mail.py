@@ -11,8 +11,6 @@ from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import edition_of
 from dashboard.reports.week.week import Week, week_filed
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
@@ -31,8 +29,6 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
         reader,
         week=week_filed(datetime.fromisoformat(order["end"]), order["zone"]),
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
         edition=edition_of(order["edition"]),
     )
 

@@ -45,8 +45,6 @@ from data.base.clock import floor_to_slot, utc_now
 from data.base.errors import StoreError
 from data.base.failure import NotDeliveredError
 from data.base.text import without_nul
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.commands import AuditEntry
 from data.settings.access import NotifySettings
 from data.settings.all_settings import Settings
@@ -83,8 +81,6 @@ def report(path: Path) -> WeeklyReport:
             opened.reader,
             week=week_to(NOW, "UTC"),
             settings=Settings(),
-            carbon=load_carbon_table().get("DEU"),
-            catalogue=load_gpu_catalogue(),
         )
 
 

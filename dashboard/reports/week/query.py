@@ -6,8 +6,6 @@ from dashboard.reports.week.editions import WHOLE, Edition
 from dashboard.reports.week.week import last_whole_week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.base.clock import utc_now
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
@@ -30,7 +28,5 @@ def asked_report(
         reader,
         week=last_whole_week(now, settings.report) if last_week else week_to(now, zone),
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
         edition=edition,
     )
