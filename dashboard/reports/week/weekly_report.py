@@ -14,8 +14,9 @@ from dashboard.common.figures import figure_text
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.savings import WeeklySaved, saved_in
 from dashboard.reports.week.waste import WasteRow, waste_rows
-from dashboard.reports.week.week import Week
+from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_energy import WeeklyEnergy, weekly_energy
+from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.units import known
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -204,6 +205,28 @@ def make_weekly_report(
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),
         recorded=reader.recording() is not None,
+    )
+
+
+def asked_report(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    end: datetime | None,
+    last_week: bool,
+    edition: Edition = WHOLE,
+) -> WeeklyReport:
+    """Return the report of the 168 hours before `end`, the newest sample where it is None.
+
+    With `last_week`, of the last whole week of the calendar before it. Errors: StoreError.
+    """
+    now = end or min(utc_now(), reader.latest_sample_at() or utc_now())
+    zone = settings.report.timezone
+    return make_weekly_report(
+        reader,
+        week=last_whole_week(now, settings.report) if last_week else week_to(now, zone),
+        settings=settings,
+        edition=edition,
     )
 
 

@@ -15,15 +15,15 @@ from dashboard.resources.plan_rows import (
     tenant_rows,
 )
 from dashboard.web.access.identity import current_world
-from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
 from dashboard.web.frame.page import chart, figures, goes_by_name, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from data.base.counts import count_text
+from data.base.errors import UnknownGpuModelError
 from data.base.units import SECONDS_PER_HOUR
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.plans import NodePlan, Plan
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.records.plans import Configuration, NodePlan, Plan
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
 _LISTED = 200
@@ -80,6 +80,25 @@ def _answer(plan: Plan) -> None:
         st.warning(markdown(f"A limit is broken at a price: {violation}."), icon="⚠️")
     if (more := len(plan.violations) - _BROKEN) > 0:
         st.caption(f"{count_text(more, 'more limit')} broken: `trimtab plan --format json`.")
+
+
+def boards_of(configuration: Configuration, *, catalogue: GpuCatalogue) -> float:
+    """Return the boards that a configuration takes.
+
+    A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
+    the catalogue does not know counts as a whole board.
+    """
+    if configuration.boards is not None:
+        return configuration.boards
+    if configuration.shared_with:
+        return configuration.gpu_count / 2
+    if not configuration.mig_profile:
+        return configuration.gpu_count
+    try:
+        profile = catalogue.get(configuration.gpu_model).mig_profile(configuration.mig_profile)
+    except UnknownGpuModelError:
+        profile = None
+    return configuration.gpu_count / (profile.max_instances if profile else 1)
 
 
 def _planned_boards(plan: Plan) -> list[float]:

@@ -35,7 +35,7 @@ from dashboard.cycle.wiring import build_world
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import make_weekly_report
 from dashboard.submission.job.fleet import fleet_of_store
-from dashboard.web.findings.boards import boards_of
+from dashboard.web.findings.plan import boards_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
