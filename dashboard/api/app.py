@@ -25,6 +25,8 @@ from dashboard.decisions.dismissal_requests import add_dismissals
 from dashboard.decisions.finding_filter import chosen_findings
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.requests import Wish, WishOutcome, carry_out
+from dashboard.resources.documents import DOCUMENTS
+from dashboard.resources.listings import LISTINGS
 from dashboard.resources.rows import FindingRow, finding_row
 from dashboard.resources.token_requests import add_tokens
 from dashboard.resources.whole_finding import WholeFinding, change_text, whole_finding
@@ -34,32 +36,9 @@ FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
 _TAG_LENGTH = 16
-_OFFERED = (
-    "findings", "estimate", "size", "submissions", "what-if", "jobs", "gpus", "samples",
-    "slots", "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan",
-    "idle", "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings",
-    "serving", "audit", "dismissals", "stop",
-)  # fmt: skip
-
-_OF_THE_FLEET = frozenset(
-    {
-        "estimate",
-        "submissions",
-        "what-if",
-        "samples",
-        "nodes",
-        "queue",
-        "wait",
-        "capacity",
-        "heat",
-        "sources",
-        "plan",
-        "dismissals",
-        "score",
-        "statement",
-    }
-)
-"""What names others, and is not for owners."""
+_OF_ANYONE = ("findings", "size", "slots", "stop")
+_OF_THE_FLEET = ("submissions", "samples", "dismissals")
+"""What is in no table of resources: for anyone, and what names others and is not for owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +164,12 @@ def _add_schema(api: FastAPI, world: ApiWorld) -> None:
 
 def _offered(role: str) -> tuple[str, ...]:
     """Return the resources that somebody of the role may use."""
+    table = (*LISTINGS.items(), *((resource.name, resource) for resource in DOCUMENTS))
+    mine = (*_OF_ANYONE, *(name for name, row in table if row.anyone))
     if role == "owner":
-        return tuple(name for name in _OFFERED if name not in _OF_THE_FLEET)
-    return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
+        return mine
+    others = (*_OF_THE_FLEET, *(name for name, row in table if not row.anyone))
+    return (*mine, *others, *(("tokens",) if role == "admin" else ()))
 
 
 def _require_tag(reader: StoreReader, status: FindingStatus, tag: str) -> None:

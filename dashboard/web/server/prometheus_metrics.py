@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
 
 from collectors.shared.collect import MAX_SKEW
 from dashboard.common.attested_idle import AttestedJob, attested_jobs
@@ -60,9 +61,7 @@ class OwnMetrics:
 
     def exposition(self, now: datetime) -> bytes:
         """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
-        registry = CollectorRegistry()
-        registry.register(_At(self, now))
-        return generate_latest(registry)
+        return generate_latest(_At(self, now))
 
     def families(self, now: datetime) -> Iterator[Metric]:
         """Yield every metric family at `now`."""
@@ -214,7 +213,7 @@ class OwnMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _At(Collector):
     """Source of families for prometheus_client: the metrics at one moment."""
 
     metrics: OwnMetrics
