@@ -164,11 +164,12 @@ def _add_schema(api: FastAPI, world: ApiWorld) -> None:
 
 def _offered(role: str) -> tuple[str, ...]:
     """Return the resources that somebody of the role may use."""
-    table = (*LISTINGS.items(), *((resource.name, resource) for resource in DOCUMENTS))
-    mine = (*_OF_ANYONE, *(name for name, row in table if row.anyone))
+    flags = {name: listing.anyone for name, listing in LISTINGS.items()}
+    flags |= {resource.name: resource.anyone for resource in DOCUMENTS}
+    mine = (*_OF_ANYONE, *(name for name, is_for_anyone in flags.items() if is_for_anyone))
     if role == "owner":
         return mine
-    others = (*_OF_THE_FLEET, *(name for name, row in table if not row.anyone))
+    others = (*_OF_THE_FLEET, *(name for name, is_for_anyone in flags.items() if not is_for_anyone))
     return (*mine, *others, *(("tokens",) if role == "admin" else ()))
 
 
