@@ -6,7 +6,8 @@ from dashboard.common.escaping import unlinked
 from data.base.errors import scrub
 from data.records.commands import AuditEntry
 from data.records.findings import Finding
-from data.settings.access import NotifySettings, entries
+from data.settings.access import NotifySettings
+from data.settings.fields import entries
 from data.settings.reports import named_addresses
 from data.store.record.outbox import Message
 from data.store.record.report_log import URGENT
