@@ -28,8 +28,7 @@ def expressions() -> list[str]:
 def known_metrics() -> set[str]:
     """Every metric name that Trimtab can give, read off the families it makes."""
     text = SOURCE.read_text(encoding="utf-8")
-    names = set(re.findall(r'_(?:gauge|age)\(\s*"([a-z_]+)"', text))
-    names |= set(re.findall(r'FamilyF?\(\s*"trimtab_([a-z_]+)"', text))
+    names = set(re.findall(r'_(?:gauge|age|family)\(\s*"([a-z_]+)"', text))
     names |= {
         f"{entry}_info" for entry in re.findall(r'InfoMetricFamily\(\s*"trimtab_(\w+)"', text)
     }

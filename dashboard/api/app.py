@@ -1,6 +1,8 @@
 """The resources under /api/v1. Everything is read and decided as the pages and commands do it."""
 
+import json
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated
 
@@ -13,11 +15,8 @@ from dashboard.api.http.finding_query import FindingQuery
 from dashboard.api.http.pagination import PageOfRows, keyed, page_of
 from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.http.strict_body import StrictRoute
-from dashboard.api.routes.chat_webhooks import add_chats
 from dashboard.api.routes.computed import ChangePreview, preview_of
-from dashboard.api.routes.docs_page import add_docs_page
 from dashboard.api.routes.documents import add_documents
-from dashboard.api.routes.events import add_events
 from dashboard.api.routes.kill_switch import add_switch
 from dashboard.api.routes.lists import add_lists
 from dashboard.api.routes.samples import add_traces
@@ -26,6 +25,8 @@ from dashboard.decisions.dismissal_requests import add_dismissals
 from dashboard.decisions.finding_filter import chosen_findings
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.requests import Wish, WishOutcome, carry_out
+from dashboard.resources.documents import DOCUMENTS
+from dashboard.resources.listings import LISTINGS
 from dashboard.resources.rows import FindingRow, finding_row
 from dashboard.resources.token_requests import add_tokens
 from dashboard.resources.whole_finding import WholeFinding, change_text, whole_finding
@@ -35,32 +36,9 @@ FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
 _TAG_LENGTH = 16
-_OFFERED = (
-    "findings", "events", "estimate", "size", "submissions", "what-if", "jobs", "gpus", "samples",
-    "slots", "nodes", "queue", "wait", "quotas", "capacity", "heat", "sources", "urgent", "plan",
-    "idle", "forecasts", "memory", "score", "energy", "statement", "reports/weekly", "savings",
-    "serving", "audit", "dismissals", "stop",
-)  # fmt: skip
-
-_OF_THE_FLEET = frozenset(
-    {
-        "estimate",
-        "submissions",
-        "what-if",
-        "samples",
-        "nodes",
-        "queue",
-        "wait",
-        "capacity",
-        "heat",
-        "sources",
-        "plan",
-        "dismissals",
-        "score",
-        "statement",
-    }
-)
-"""What names others, and is not for owners."""
+_OF_ANYONE = ("findings", "size", "slots", "stop")
+_OF_THE_FLEET = ("submissions", "samples", "dismissals")
+"""What is in no table of resources: for anyone, and what names others and is not for owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +72,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         version=version("trimtab"),
         summary="Findings, decisions and facts of a GPU fleet.",
         openapi_url=None,  # it would be made anew for each request, and counted for nobody
-        docs_url=None,  # its page asks a foreign server for its script: `docs_page` asks nobody
+        docs_url=None,  # its page asks a foreign server for its script
         redoc_url=None,
         responses=RESPONSES,
     )
@@ -159,23 +137,40 @@ def build_api(world: ApiWorld) -> FastAPI:
         return preview_of(world, status, change_text(world.reader, status), who.person)
 
     add_submissions(api, world, anyone=Anyone, viewer=Viewer)
-    add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_switch(api, world)
-    add_docs_page(api, world.let_in)
-    add_chats(api, world.service)
+    _add_schema(api, world)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)
     add_traces(api, world, anyone=Anyone, viewer=Viewer)
     return api
 
 
+def _add_schema(api: FastAPI, world: ApiWorld) -> None:
+    """Add the schema, made once. It names no person and no job."""
+
+    @cache
+    def schema(root: str) -> bytes:
+        servers = {"servers": [{"url": root}]} if root else {}
+        document = api.openapi() | servers
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @api.get("/openapi.json", include_in_schema=False, dependencies=[Depends(world.let_in)])
+    def openapi(request: Request) -> Response:
+        root = str(request.scope.get("root_path", ""))
+        return Response(schema(root), media_type="application/json")
+
+
 def _offered(role: str) -> tuple[str, ...]:
     """Return the resources that somebody of the role may use."""
+    flags = {name: listing.anyone for name, listing in LISTINGS.items()}
+    flags |= {resource.name: resource.anyone for resource in DOCUMENTS}
+    mine = (*_OF_ANYONE, *(name for name, is_for_anyone in flags.items() if is_for_anyone))
     if role == "owner":
-        return tuple(name for name in _OFFERED if name not in _OF_THE_FLEET)
-    return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
+        return mine
+    others = (*_OF_THE_FLEET, *(name for name, is_for_anyone in flags.items() if not is_for_anyone))
+    return (*mine, *others, *(("tokens",) if role == "admin" else ()))
 
 
 def _require_tag(reader: StoreReader, status: FindingStatus, tag: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,19 +46,15 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
     row_of = dict(zip(lines.index, lines.cumsum() - lines, strict=True))
     size = int(lines.sum()), min(_WIDE, int(boards["cell"].max()) + 1)
     values, free = np.full(size, np.nan), np.full(size, np.nan)
-    places: list[tuple[int, int]] = []
-    unknown: list[tuple[int, int]] = []
-    for board in boards.to_dict("records"):
-        line, column = divmod(int(board["cell"]), _WIDE)
-        place = int(row_of[board["node"]]) + line, column
-        places.append(place)
-        value = float(board[measure.column])
-        if board["allocated_ratio"] == 0 and measure.column == "work":
-            free[place] = 1
-        elif value == value:
-            values[place] = value
-        else:
-            unknown.append(place)
+    rows = (boards["node"].map(row_of) + boards["cell"] // _WIDE).to_numpy()
+    columns = (boards["cell"] % _WIDE).to_numpy()
+    measured = boards[measure.column].to_numpy(dtype=float)
+    is_free = boards["allocated_ratio"].to_numpy() == 0
+    if measure.column != "work":
+        is_free[:] = False
+    free[rows[is_free], columns[is_free]] = 1
+    values[rows[~is_free], columns[~is_free]] = measured[~is_free]
+    unknown = ~is_free & np.isnan(measured)
     title = "GPU of the node" + (f", {_WIDE} a row" if lines.max() > 1 else "")
     axis_x, axis_y = list(range(size[1])), list(range(size[0]))
     figure = go.Figure()
@@ -88,10 +85,10 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         xgap=2,
         ygap=2,
     )
-    if unknown:
+    if unknown.any():
         figure.add_scatter(
-            x=[column for _row, column in unknown],
-            y=[row for row, _column in unknown],
+            x=columns[unknown],
+            y=rows[unknown],
             mode="markers",
             marker={"symbol": "x-thin", "size": 9, "line": {"width": 1.5, "color": "#999999"}},
             hoverinfo="skip",
@@ -100,8 +97,8 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         )
     add_clickable(
         figure,
-        [column for _row, column in places],
-        [row for row, _column in places],
+        columns,
+        rows,
         texts=boards["text"].tolist(),
         names=boards["gpu_uuid"].tolist(),
     )
@@ -131,8 +128,8 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
 
 def add_clickable(
     figure: go.Figure,
-    x: Sequence[float],
-    y: Sequence[float],
+    x: Any,
+    y: Any,
     *,
     texts: Sequence[str],
     names: Sequence[str],

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -26,29 +25,10 @@ from data.records.plans import JobPlan, NodePlan, Plan
 _SLICES = 8
 _GAP = 1
 """Rows between two nodes."""
-_MAX_ROWS = 200
 
 
-@dataclass(slots=True)
-class _Blocks:
-    """Bars of one kind: begin, length in ms, lowest row, rows, what the hover says, and the job."""
-
-    begin: list[datetime] = field(default_factory=list)
-    length: list[float] = field(default_factory=list)
-    base: list[float] = field(default_factory=list)
-    height: list[float] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    job: list[list[str] | None] = field(default_factory=list)
-
-    def add(
-        self, begin: datetime, end: datetime, base: float, height: float, text: str, job: str = ""
-    ) -> None:
-        self.begin.append(begin)
-        self.length.append((end - begin).total_seconds() * 1000)
-        self.base.append(base)
-        self.height.append(height)
-        self.text.append(text)
-        self.job.append([job] if job else None)
+_Blocks = list[tuple[datetime, datetime, float, float, str, str]]
+"""Bars of one kind: begin, end, lowest row, rows, what the hover says, and the job, if any."""
 
 
 def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) -> go.Figure:
@@ -61,7 +41,8 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
     times.append(times[-1] + slot)
     by_node, ends = _by_node(plan), _ends_of_boards(plan)
     figure = go.Figure()
-    unchanged, changed, idle, off, marks = _Blocks(), _Blocks(), _Blocks(), _Blocks(), _Blocks()
+    unchanged, changed, idle, off = _Blocks(), _Blocks(), _Blocks(), _Blocks()
+    marks: list[tuple[datetime, float, str]] = []
     ticks: list[tuple[float, str]] = []
     row = 0.0
     for node in nodes:
@@ -74,9 +55,9 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
             blocks = changed if is_new else unchanged
             text = _hover(plan, job, at, why)
             for base, height in _lanes(lanes, boards, ends, job, at):
-                blocks.add(begin, end, row + base, height, text, job.job_id)
+                blocks.append((begin, end, row + base, height, text, job.job_id))
                 if is_new:
-                    marks.add(begin, begin, row + base + height / 2, 0.0, text)
+                    marks.append((begin, row + base + height / 2, text))
         _idle(node, lanes, times, row, idle, off)
         ticks.append((row + node.gpus / 2, f"{safe(node.node)}"))
         row += node.gpus + _GAP
@@ -85,12 +66,12 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
     _bars(figure, idle, "idle, node on", FREE, "/")
     _bars(figure, off, "node off", "rgba(0,0,0,0)", "")
     figure.add_scatter(
-        x=marks.begin,
-        y=marks.base,
+        x=[at for at, _row, _text in marks],
+        y=[middle for _at, middle, _text in marks],
         name="change",
         mode="markers",
         marker={"symbol": "diamond", "size": 8, "color": PROPOSED, "line": {"width": 1}},
-        hovertext=marks.text,
+        hovertext=[text for _at, _row, text in marks],
         hoverinfo="text",
     )
     figure = dress(figure, y_title="", height=int(min(900, 140 + 9 * row)))
@@ -192,12 +173,12 @@ def _idle(
     on = np.array(node.on)
     for begin, end in _stretches(~on):
         text = f"{safe(node.node)} is empty and off"
-        off.add(times[begin], times[end], row, float(node.gpus), text)
+        off.append((times[begin], times[end], row, float(node.gpus), text, ""))
     for lane in range(node.gpus):
         for begin, end in _stretches(on & ~lanes[lane]):
             hours = (times[end] - times[begin]) / timedelta(hours=1)
             text = f"{safe(node.node)}: idle for {hours:.3g} h"
-            idle.add(times[begin], times[end], row + lane, 1.0, text)
+            idle.append((times[begin], times[end], row + lane, 1.0, text, ""))
 
 
 def _stretches(flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> list[tuple[int, int]]:
@@ -207,73 +188,23 @@ def _stretches(flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> list
 
 def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str) -> None:
     """Draw blocks of one kind, thin lines between them."""
-    middle = [
-        begin + timedelta(milliseconds=length / 2)
-        for begin, length in zip(blocks.begin, blocks.length, strict=True)
-    ]
     hatched = {"shape": hatch, "fgcolor": faded("#808080", 0.7), "size": 5} if hatch else None
     drawn = colour.startswith("#")
     figure.add_bar(
-        x=middle,
-        width=blocks.length,
-        base=blocks.base,
-        y=blocks.height,
+        x=[begin + (end - begin) / 2 for begin, end, *_rest in blocks],
+        width=[(end - begin) / timedelta(milliseconds=1) for begin, end, *_rest in blocks],
+        base=[block[2] for block in blocks],
+        y=[block[3] for block in blocks],
         name=name,
-        hovertext=blocks.text,
+        hovertext=[block[4] for block in blocks],
         hoverinfo="text",
-        customdata=blocks.job,
+        customdata=[[block[5]] if block[5] else None for block in blocks],
         marker={
             "color": faded(colour, 0.25 if hatch else 0.85) if drawn else colour,
             "line": {"width": 1, "color": "white" if drawn else FREE},
             "pattern": hatched,
         },
     )
-
-
-def node_heat(plan: Plan) -> go.Figure:
-    """Return the share of GPUs in use per node and slot; beyond 200 nodes, of groups of them.
-
-    Nodes that are off are left blank.
-    """
-    nodes = sorted(plan.nodes, key=lambda node: (node.gpu_model, node.node))
-    number = {node.node: index for index, node in enumerate(nodes)}
-    load = np.zeros((len(nodes), len(plan.slot_starts)))
-    boards: set[tuple[str, int]] = set()
-    for job in plan.jobs:
-        for stay in job.stays:
-            if stay.mig_board is not None:
-                if (stay.node, stay.mig_board) in boards:
-                    continue
-                boards.add((stay.node, stay.mig_board))
-            load[number[stay.node], stay.start : stay.end] += stay.gpus
-    size = np.array([node.gpus for node in nodes], dtype=np.float64)[:, None]
-    on = np.array([node.on for node in nodes], dtype=np.bool_)
-    group = -(-len(nodes) // _MAX_ROWS)
-    names, shares = [], []
-    for at in range(0, len(nodes), group):
-        part = slice(at, at + group)
-        running = np.where(on[part], size[part], 0).sum(axis=0)
-        share = np.divide(
-            load[part].sum(axis=0), running, out=np.full(load.shape[1], np.nan), where=running > 0
-        )
-        others = min(at + group, len(nodes)) - at - 1
-        names.append(safe(nodes[at].node) + (f" +{others}" if others else ""))
-        shares.append([None if entry != entry else round(100 * float(entry), 1) for entry in share])
-    figure = go.Figure(
-        go.Heatmap(
-            x=[at.replace(tzinfo=None) for at in plan.slot_starts],
-            y=names,
-            z=shares,
-            zmin=0,
-            zmax=100,
-            colorscale=[[0, FREE], [1, USED]],
-            colorbar={"title": "GPUs in use, %"},
-            hovertemplate="%{y}<br>%{x}<br>%{z} % of its GPUs in use<extra></extra>",
-        )
-    )
-    figure = dress(figure, y_title="", height=int(min(900, 140 + 8 * len(names))))
-    figure.update_layout(hovermode="closest")
-    return figure
 
 
 def capacity_band(

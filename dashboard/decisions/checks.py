@@ -31,7 +31,7 @@ def require_person(by: str | Person) -> Person:
     """Return the person who decides, a typed name tidied. Errors: ChangeRefusedError for none."""
     person = Person(name=by) if isinstance(by, str) else by
     # A signed-in name is who it is, to the character; what was typed is tidied.
-    signed_in = person.via in ("proxy", "oidc", "token", "slack", "teams")
+    signed_in = person.via in ("proxy", "oidc", "token")
     name = person.name if signed_in else " ".join(person.name.split())
     if not name.strip():
         raise ChangeRefusedError(

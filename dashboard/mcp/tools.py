@@ -1,4 +1,4 @@
-"""Tools and resources of the Model Context Protocol for an assistant.
+"""Tools of the Model Context Protocol for an assistant.
 
 Every tool is a row of the table of resources: its figures are those of the command line, the API
 and the pages. None decides, applies, submits or writes: an approval stays with a person.
@@ -35,9 +35,9 @@ Ask = Callable[[str, Mapping[str, Any], int], Answer]
 _NAMES = {
     "audit": "record", "idle": "idle_gpus", "estimate": "estimate_memory", "what-if": "what_if",
     "savings": "applied_changes", "savings/to-date": "savings", "idle-jobs": "idle_jobs",
+    "reports/weekly": "weekly_report",
 }  # fmt: skip
 """Names of tools that are not those of their resources."""
-WEEKLY = "reports/weekly"
 _OWN_PAGES = frozenset({"limit", "cursor", "form"})
 """Parameters of the API that a tool does without."""
 
@@ -52,9 +52,13 @@ def build_server(ask: Ask) -> "MCPServer":
     for name, listing in LISTINGS.items():
         server.add_tool(_tool(ask, name, listing.about, Selection))
     for resource in DOCUMENTS:
-        if resource.name != WEEKLY:
-            server.add_tool(_tool(ask, resource.name, resource.about, resource.query))
-    _add_findings(server, ask)
+        server.add_tool(_tool(ask, resource.name, resource.about, resource.query))
+
+    @server.tool()
+    def finding(name: FindingName) -> Answer:
+        """Show one finding by its number (TT-12), its exact change, and all that was said of it."""
+        return ask(f"findings/{name}", {}, 1)
+
     for tool in server._tool_manager.list_tools():  # noqa: SLF001 - has no public name
         # A filter with a wrong name would else be answered with the rows of everybody.
         arguments = tool.fn_metadata.arg_model
@@ -90,38 +94,3 @@ def _tool(ask: Ask, resource: str, about: str, query: type[BaseModel]) -> Callab
     tool.__name__ = _NAMES.get(resource, resource)
     tool.__doc__ = f"{about}."
     return tool
-
-
-def _add_findings(server: "MCPServer", ask: Ask) -> None:
-    from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-
-    @server.tool()
-    def finding(name: FindingName) -> Answer:
-        """Show one finding by its number (TT-12), with all that people said of it."""
-        return ask(f"findings/{name}", {}, 1)
-
-    @server.tool()
-    def proposed_change(name: FindingName) -> Answer:
-        """Show the recommendation of a finding with the exact text of its change."""
-        return ask(f"findings/{name}", {}, 1)
-
-    def read(resource: str) -> Answer:
-        try:
-            return ask(resource, {}, _MAX_ROWS)
-        except ToolError as error:  # else the protocol's library takes it for a defect
-            raise ResourceNotFoundError(str(error)) from error
-
-    @server.resource("trimtab://findings", mime_type="application/json")
-    def open_findings() -> Answer:
-        """Every finding that is not resolved, the urgent ones first."""
-        return read("findings")
-
-    @server.resource("trimtab://findings/{name}", mime_type="application/json")
-    def one_finding(name: str) -> Answer:
-        """One finding by its number, with all that people said of it."""
-        return read(f"findings/{name}")
-
-    @server.resource("trimtab://reports/weekly", mime_type="application/json")
-    def weekly_report() -> Answer:
-        """The report of the last 168 hours."""
-        return read(WEEKLY)

@@ -15,9 +15,8 @@ from dashboard.notify.report_mail import (
     REPORT_WEBHOOK,
     attach,
     ordered_report,
-    webhook_parts,
+    summary,
 )
-from dashboard.notify.tickets import TICKET, open_ticket
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
@@ -33,10 +32,11 @@ _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (10 s a connection): a claim that ran out belongs to a dead one."""
 _MAX_TRIES = 8
 """With pauses that double, in some four minutes: later it would be no news."""
+_TICKET = "ticket"
+"""What a version of before may have left waiting: it is given up, and the log says so."""
 SINKS = {
     "webhook": (WEBHOOK, REPORT_WEBHOOK),
-    "mail": (MAIL, REPORT_MAIL),
-    "ticket": (TICKET,),
+    "mail": (MAIL, REPORT_MAIL, _TICKET),
 }
 """Where messages go, with the channels of each."""
 AT_ONCE = frozenset({URGENT, "failing", "stopped", "resumed"})
@@ -62,11 +62,10 @@ class Notifier:
 
         def messages_of(entry: AuditEntry) -> tuple[Message, ...]:
             about, digest, team = reader.finding_about(entry.digest), None, ""
-            approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
                 team = team_of(entry.detail)
                 findings = open_findings(findings_now(reader, now=entry.at), team)
-                digest = digest_text(findings, url, team=team, approvals=approvals)
+                digest = digest_text(findings, url, team=team)
             messages = messages_for(
                 entry,
                 settings,
@@ -74,7 +73,6 @@ class Notifier:
                 public_url=url,
                 digest=digest,
                 team=team,
-                approvals=approvals,
             )
             if entry.event in AT_ONCE:
                 return messages
@@ -107,26 +105,17 @@ class Notifier:
         notify = settings.notify
         if message.channel == WEBHOOK:
             webhook.send(message, notify, public_url=settings.access.public_url)
-        elif message.channel == TICKET:
-            digest, number = open_ticket(message, notify, self.store.reader)
-            if number:
-                self.store.append_audit(
-                    at=self.clock(), actor="trimtab", event=TICKET, digest=digest, detail=number
-                )
+        elif message.channel == _TICKET:
+            raise NotDeliveredError("Trimtab opens no tickets any more")
         elif message.channel == REPORT_MAIL:
             letter = mail.mail_of(message, notify)
             attach(letter, ordered_report(message.body, self.store.reader, settings))
             mail.hand_over(letter, message.recipient, notify)
         elif message.channel == REPORT_WEBHOOK:
-            text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
+            text = summary(ordered_report(message.body, self.store.reader, settings))
             if public := settings.access.public_url:
                 text = f"{text}\n{public.rstrip('/')}/account?tab=reports"
             content = webhook.content_of(text, notify.webhook_kind, public_url=public)
-            if notify.webhook_kind == webhook.SLACK:
-                content["attachments"] = [
-                    {"title": name, "text": webhook.slack_text(csv), "mrkdwn_in": []}
-                    for name, csv in tables
-                ]
             webhook.post(content, message.message_id, notify)
         else:
             mail.send(message, notify)

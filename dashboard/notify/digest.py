@@ -80,12 +80,9 @@ def open_findings(statuses: Iterable[FindingStatus], team: str = "") -> list[Fin
 
 
 def digest_text(
-    statuses: Iterable[FindingStatus], public_url: str, *, team: str = "", approvals: bool = False
+    statuses: Iterable[FindingStatus], public_url: str, *, team: str = ""
 ) -> tuple[str, str]:
-    """Return subject and body of the digest of open findings, addresses on lines of their own.
-
-    With `approvals` an address names the revision that is shown, so that a chat can offer it.
-    """
+    """Return subject and body of the digest of open findings, addresses on lines of their own."""
     every = list(statuses)
     whose = f"{_OF}{scrub(team, limit=_LENGTH)}" if team else ""
     subject = f"Trimtab: {len(every)} open findings{whose}"
@@ -103,11 +100,7 @@ def digest_text(
             line += f": {recommendation.summary}{saves}, risk {recommendation.risk}"
         lines.append(scrub(line, limit=_LENGTH))
         if public_url:
-            query = ""
-            if approvals and revision is not None:
-                query = f"&digest={revision.recommendation.digest}"
-            place = f"findings?finding={finding.reference}{query}"
-            lines.append(f"{public_url.rstrip('/')}/{place}")
+            lines.append(f"{public_url.rstrip('/')}/findings?finding={finding.reference}")
     if len(every) > _NAMED:
         lines.append(f"and {len(every) - _NAMED} more")
     if public_url:

@@ -3,8 +3,6 @@
 import re
 
 from dashboard.common.escaping import unlinked
-from dashboard.notify.tickets import ticket_for
-from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.base.errors import scrub
 from data.records.commands import AuditEntry
 from data.records.findings import Finding
@@ -28,25 +26,23 @@ def messages_for(
     public_url: str = "",
     digest: tuple[str, str] | None = None,
     team: str = "",
-    approvals: bool = False,
 ) -> tuple[Message, ...]:
     """Return the messages of one entry: one per recipient, none for what is not to be told.
 
     `finding` is what the entry is about, None for what is about no recommendation. `public_url` is
     where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest
-    and `team` whose it is, '' of all. With `approvals` the chat may offer to approve.
+    and `team` whose it is, '' of all.
     """
-    subject, body = digest or _subject_and_body(entry, finding, public_url, approvals=approvals)
-    plain = _without_links(DIGEST_OF_CHANGE.sub("", body), public_url)
-    tickets = ticket_for(entry, settings, finding, (subject, plain))
     if entry.event not in entries(settings.events):
-        return tickets
+        return ()
+    subject, body = digest or _subject_and_body(entry, finding, public_url)
+    plain = _without_links(body, public_url)
     listed = named_addresses(settings.teams).get(team, ()) if team else entries(settings.mail_to)
     recipients = [(MAIL, address) for address in listed]
     if settings.webhook_url and not team:
         # The address is a secret: it stays in the settings and out of the store.
         recipients.append((WEBHOOK, "notify.webhook_url"))
-    messages = tuple(
+    return tuple(
         Message(
             entry=entry.sequence,
             channel=channel,
@@ -56,7 +52,6 @@ def messages_for(
         )
         for channel, recipient in recipients
     )
-    return (*messages, *tickets)
 
 
 def _without_links(body: str, public_url: str) -> str:
@@ -67,7 +62,7 @@ def _without_links(body: str, public_url: str) -> str:
 
 
 def _subject_and_body(
-    entry: AuditEntry, finding: Finding | None, public_url: str, *, approvals: bool
+    entry: AuditEntry, finding: Finding | None, public_url: str
 ) -> tuple[str, str]:
     """Return subject and body of the message of one entry."""
     what, look = "applying", ""
@@ -82,8 +77,6 @@ def _subject_and_body(
     headline = f"{what} {entry.event} by {entry.actor}"
     if entry.event == URGENT:
         headline = f"urgent: {entry.detail}"
-        if approvals and public_url and finding is not None and entry.digest:
-            look += f"&digest={entry.digest}"
         if finding is None:
             look = f"{public_url.rstrip('/')}/admin" if public_url else "trimtab urgent"
         if not public_url:

@@ -10,8 +10,6 @@ from dashboard.reports.week.editions import recipients
 from dashboard.reports.week.week import Week
 from dashboard.reports.week.weekly_report import make_weekly_report
 from data.base.clock import utc_now
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import Store
 from data.store.record.outbox import Message
@@ -42,8 +40,6 @@ class ReportRounds:
                 self.store.reader,
                 week=week,
                 settings=settings,
-                carbon=load_carbon_table().get(settings.energy.region),
-                catalogue=load_gpu_catalogue(),
                 edition=edition,
             )
             for edition in recipients(settings.report)

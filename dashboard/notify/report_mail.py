@@ -11,13 +11,10 @@ from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import edition_of
 from dashboard.reports.week.week import Week, week_filed
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 REPORT_MAIL, REPORT_WEBHOOK = "report-mail", "report-webhook"
-_CSV_SHOWN = 2500
 
 
 def order_text(week: Week, edition: str) -> str:
@@ -32,8 +29,6 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
         reader,
         week=week_filed(datetime.fromisoformat(order["end"]), order["zone"]),
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
         edition=edition_of(order["edition"]),
     )
 
@@ -48,11 +43,8 @@ def attach(mail: EmailMessage, report: WeeklyReport) -> None:
         mail.add_attachment(text.encode(), "text", "csv", filename=f"{name}-{table}")
 
 
-def webhook_parts(report: WeeklyReport) -> tuple[str, list[tuple[str, str]]]:
-    """Return the summary, and (title, CSV text) of the tables, cut to what a chat message takes."""
+def summary(report: WeeklyReport) -> str:
+    """Return the report in a message: its week and its sentence."""
     week = report.week
     span = f"{week.text(week.start)} to {week.text(week.end)}"
-    return (
-        f"Trimtab weekly report, {span}\n{report.finding}",
-        [(name, text[:_CSV_SHOWN]) for name, text in csv_tables(report).items()],
-    )
+    return f"Trimtab weekly report, {span}\n{report.finding}"

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import requests
-from typing_extensions import TypedDict
 
 from collectors.shared.http_deadline import sent
 from dashboard.common.escaping import chat, shown
@@ -29,34 +28,8 @@ _MAX_BLOCK = 3000
 _MAX_ACTIONS = 6
 """Buttons that Teams shows of a card."""
 _OPEN = "Open in Trimtab"
-APPROVE = "trimtab-approve"
-"""Name of the button by which people approve, see `dashboard/api/routes/chat_webhooks.py`."""
-DIGEST = re.compile(r"&digest=[0-9a-f]{64}")
-"""What follows the address of a finding in a message that may offer to approve it."""
-_PLACE = re.compile(
-    rf"findings(\?finding=(?P<finding>TT-\d+)({DIGEST.pattern})?)?|admin|account\?tab=reports"
-)
+_PLACE = re.compile(r"findings(\?finding=TT-\d+)?|admin|account\?tab=reports")
 """Where our own lines lead; nobody's comment makes a button to anywhere else."""
-
-
-class TeamsAttachment(TypedDict):
-    """A card of a message; `content` is in the form of Adaptive Cards 1.4."""
-
-    contentType: str
-    contentUrl: str | None
-    content: dict[str, Any]
-
-
-class TeamsMessage(TypedDict):
-    """A message as Teams takes it."""
-
-    type: str
-    attachments: list[TeamsAttachment]
-
-
-def slack_text(text: str) -> str:
-    """Return text that mentions nobody and links nowhere (see `escaping.chat`)."""
-    return chat(text)
 
 
 def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
@@ -66,13 +39,13 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
     a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
     """
     parts = _parts(body, public_url)
-    links = [DIGEST.sub("", link) for _told, link in parts if link]
+    links = [link for _told, link in parts if link]
     if kind == TEAMS:
         # A TextRun is shown as it is; a TextBlock would read Markdown.
         runs = [
             {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
-            for text, link in parts
-            for line in (*text.splitlines(), *_teams_words(link))
+            for text, _link in parts
+            for line in text.splitlines()
         ]
         card = {
             "type": "AdaptiveCard",
@@ -88,16 +61,15 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
             "type": "message",
             "attachments": [{"contentType": kind_of_card, "contentUrl": None, "content": card}],
         }
-    content: dict[str, Any] = {"text": slack_text(body)}
+    content: dict[str, Any] = {"text": chat(body)}
     blocks: list[dict[str, Any]] = []
     for text, link in parts if links else ():
-        words = {"type": "plain_text", "text": slack_text(text)[:_MAX_BLOCK], "emoji": False}
+        words = {"type": "plain_text", "text": chat(text)[:_MAX_BLOCK], "emoji": False}
         blocks += [{"type": "section", "text": words}] if text else []
         if link:
-            plain = DIGEST.sub("", link)
-            words = {"type": "plain_text", "text": _title(plain)}
-            button = {"type": "button", "text": words, "url": plain}
-            blocks.append({"type": "actions", "elements": [button, *_approve_button(link)]})
+            words = {"type": "plain_text", "text": _title(link)}
+            button = {"type": "button", "text": words, "url": link}
+            blocks.append({"type": "actions", "elements": [button]})
     return _NO_MARKUP | content | ({"blocks": blocks} if blocks else {})
 
 
@@ -112,46 +84,6 @@ def _parts(body: str, public_url: str) -> list[tuple[str, str]]:
         else:
             lines.append(line)
     return [*parts, ("\n".join(lines), "")] if lines else parts
-
-
-def _approvable(link: str) -> tuple[str, str] | None:
-    """Return finding and digest that an address offers to approve."""
-    match = DIGEST.search(link)
-    return (_title(link[: match.start()])[5:], match[0][8:]) if match else None
-
-
-def _approve_button(link: str) -> list[dict[str, Any]]:
-    """Return the button of Slack by which a finding is approved as its message shows it."""
-    offered = _approvable(link)
-    if offered is None:
-        return []
-
-    def words(text: str) -> dict[str, Any]:
-        return {"type": "plain_text", "text": text}
-
-    return [
-        {
-            "type": "button",
-            "action_id": APPROVE,
-            "text": words(f"Approve {offered[0]}"),
-            "value": " ".join(offered),
-            "confirm": {
-                "title": words(f"Approve {offered[0]}?"),
-                "text": words("The change is approved as this message shows it, in your name."),
-                "confirm": words("Approve"),
-                "deny": words("Not now"),
-            },
-        }
-    ]
-
-
-def _teams_words(link: str) -> list[str]:
-    """Return the words to approve a finding in Teams, where a webhook's card has no such button."""
-    offered = _approvable(link)
-    if offered is None:
-        return []
-    finding, digest = offered
-    return [f"To approve, mention the webhook and write: approve {finding} {digest[:16]}"]
 
 
 def _title(link: str) -> str:

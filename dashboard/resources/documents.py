@@ -26,7 +26,7 @@ from dashboard.accounting.savings.daily_savings import (
 )
 from dashboard.common.request_times import Moment
 from dashboard.reports.render.html_report import WeeklyDocument, weekly_document
-from dashboard.reports.week.query import asked_report
+from dashboard.reports.week.weekly_report import asked_report
 from dashboard.resources.memory_rows import MEMORY
 from dashboard.resources.plan_documents import IDLE, PLAN, WHAT_IF
 from dashboard.resources.queue_rows import WAIT

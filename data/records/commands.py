@@ -16,8 +16,7 @@ from data.records.recommendations import Range
 class Person:
     """A person or program that acts.
 
-    `via` says how that is known: local, open, cli, proxy, oidc, token, slack, teams or rule (the
-    worker).
+    `via` says how that is known: local, open, cli, proxy, oidc, token or rule (the worker).
     `max_role` is the highest role that a token gives, '' without one. `account` is that of the
     machine by which somebody asked who typed the name.
     """

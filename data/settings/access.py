@@ -3,8 +3,6 @@
 Lists are comma-separated; an entry is a name exactly as the sign-in gives it, or `group:NAME`.
 """
 
-import base64
-import binascii
 import hmac
 import ipaddress
 import re
@@ -23,73 +21,6 @@ from data.settings.fields import (
     require,
 )
 from data.settings.reports import require_named_addresses
-
-CHATS: tuple[str, ...] = ("slack", "teams")
-_ACCOUNT = re.compile(r"(slack:[A-Z0-9]{2,32}/[A-Z0-9]{2,32}|teams:[0-9a-f-]{36})")
-
-
-def _accounts(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (account, name) of every `account=name` of a list; without `=` the name is ''."""
-    pairs = []
-    for part in text.split(","):
-        account, _, name = part.strip().partition("=")
-        if account or name:
-            pairs.append((account.strip(), name.strip()))
-    return tuple(pairs)
-
-
-def key_of(token: str) -> bytes:
-    """Return the key of a Teams token, which is base64. Errors: ValueError."""
-    try:
-        return base64.b64decode(token, validate=True)
-    except binascii.Error as error:
-        raise ValueError("no base64") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSettings(Section, name="chat"):
-    """Approvers on Slack or Teams, and the secrets by which these sign their messages."""
-
-    slack_signing_secret: str = documented(
-        "", "signing secret of the Slack app; empty: nothing is taken from Slack", secret=True
-    )
-    teams_security_token: str = documented(
-        "", "security token of the outgoing webhook; empty: nothing from Teams", secret=True
-    )
-    people: str = documented_list(
-        "",
-        "who is who, a list such as slack:T0AB/U0CD=ann@site.example (workspace/member) or "
-        "teams:OBJECT-ID=ann@site.example; who is not in it decides nothing",
-    )
-
-    def takes(self, chat: str) -> bool:
-        """Return whether approvals from slack or teams are taken."""
-        secret = self.slack_signing_secret if chat == CHATS[0] else self.teams_security_token
-        return bool(secret)
-
-    def person_of(self, account: str) -> str:
-        """Return the name here of an account of a chat, '' for one that is not listed."""
-        return dict(_accounts(self.people)).get(account, "")
-
-    def _check(self) -> None:
-        listed = _accounts(self.people)
-        for account, name in listed:
-            require(
-                bool(_ACCOUNT.fullmatch(account)) and bool(name),
-                "chat.people",
-                f"{account}={name}",
-                "a list of slack:WORKSPACE/MEMBER=name and teams:OBJECT-ID=name",
-            )
-        self.require(len(dict(listed)) == len(listed), "people", "a list that names nobody twice")
-        if self.teams_security_token:
-            try:
-                valid = bool(key_of(self.teams_security_token))
-            except ValueError:
-                valid = False
-            require(
-                valid, "chat.teams_security_token", "***", "the token that Teams showed, base64"
-            )
-
 
 MODES: tuple[str, ...] = ("local", "open", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
@@ -335,17 +266,6 @@ class NotifySettings(Section, name="notify"):
         "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
         "the rest when they end; empty: none",
     )
-    ticket_url: str = documented(
-        "", "address that opens a ticket, such as https://HOST/rest/api/2/issue; empty: none"
-    )
-    ticket_project: str = documented(
-        "", "key of the project in Jira, such as OPS; empty: ServiceNow answers there"
-    )
-    ticket_user: str = documented("", "sign in there as; empty: by the token alone (Bearer)")
-    ticket_token: str = documented("", "password or token for it", secret=True)
-    ticket_events: str = documented_list(
-        "approved", "what opens a ticket of its finding, a list of words of the audit"
-    )
 
     def _check(self) -> None:
         require(
@@ -359,16 +279,10 @@ class NotifySettings(Section, name="notify"):
             "quiet_time",
             "two different times such as 22:00-07:00, or empty",
         )
-        for name in ("events", "ticket_events"):
-            for word in entries(getattr(self, name)):
-                valid = word in EVENTS or word.startswith("submission-")
-                match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
-                require(not match, f"notify.{name}", word, f"a word of the audit, such as {match}")
-        self.require(
-            not self.ticket_url or bool(_origin_of(self.ticket_url)),
-            "ticket_url",
-            "an address that starts with https://",
-        )
+        for word in entries(self.events):
+            valid = word in EVENTS or word.startswith("submission-")
+            match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
+            require(not match, "notify.events", word, f"a word of the audit, such as {match}")
         require_named_addresses(self, "teams")
         self.require(
             _SMTP.fullmatch(self.smtp_url) is not None,

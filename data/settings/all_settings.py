@@ -6,7 +6,7 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 
 from dataclasses import dataclass
 
-from data.settings.access import CHATS, AccessSettings, ChatSettings, NotifySettings, is_loopback
+from data.settings.access import AccessSettings, NotifySettings, is_loopback
 from data.settings.apply import (
     ApplySettings,
     GitApplySettings,
@@ -189,7 +189,6 @@ class Settings(SourceSections):
     access: AccessSettings = AccessSettings()  # noqa: RUF009
     serve: ServeSettings = ServeSettings()
     notify: NotifySettings = NotifySettings()  # noqa: RUF009
-    chat: ChatSettings = ChatSettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
     apply_git: GitApplySettings = GitApplySettings()  # noqa: RUF009
@@ -219,14 +218,6 @@ class Settings(SourceSections):
                 f"{name}.enabled",
                 True,
                 "off while access.mode is open: set it to proxy or oidc, or to local on 127.0.0.1",
-            )
-        for chat, name in zip(CHATS, ("slack_signing_secret", "teams_security_token"), strict=True):
-            require(
-                self.access.mode in ("proxy", "oidc") or not self.chat.takes(chat),
-                f"chat.{name}",
-                "***",
-                f"empty while access.mode is {self.access.mode}, which knows nobody by name: set "
-                "it to proxy or oidc",
             )
         if self.changes_simulation:
             _require_only_simulated(self)

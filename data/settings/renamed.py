@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 logger = logging.getLogger(__name__)
 
+_NO_CHAT = "messages link to the page on which a finding is decided"
+_NO_TICKETS = "no ticket is opened; Jira and ServiceNow can make one of a mail (notify.mail_to)"
 WITHOUT_EFFECT = {
     "access.oidc_cookie_secret": "the key is made of access.oidc_client_secret",
     "access.oidc_session_hours": "one signs in anew after 12 h",
@@ -29,7 +31,10 @@ WITHOUT_EFFECT = {
     "apply_simulated.enabled": "simulated_fleet.state_file and apply.enabled let changes go there",
     "apply_slurm.mode": "changes go by slurmrestd where a token for it is given, else by scontrol",
     "apply_slurm.timeout_seconds": "a change may take 10 s, a look 30 s",
-    "chat.slack_answers": "answers to a button go to hooks.slack.com",
+    "chat.people": _NO_CHAT,
+    "chat.slack_answers": _NO_CHAT,
+    "chat.slack_signing_secret": _NO_CHAT,
+    "chat.teams_security_token": _NO_CHAT,
     "energy.forecast_max_age_hours": "plans do without a forecast that is older than 36 h",
     "energy.hardware_life_years": "the footprint of a GPU is spread over 5 years",
     "energy.pue_uncertainty": "the PUE is taken as 0.1 off on either side",
@@ -46,7 +51,12 @@ WITHOUT_EFFECT = {
     "nodes.hot_memory_celsius": "a GPU's memory is called hot from 95 °C on",
     "nodes.min_off_minutes": "an empty node is planned to be off for an hour at least",
     "notify.attempts": "a message is tried 8 times",
-    "notify.ticket_kind": "tickets go to Jira where notify.ticket_project is given",
+    "notify.ticket_events": _NO_TICKETS,
+    "notify.ticket_kind": _NO_TICKETS,
+    "notify.ticket_project": _NO_TICKETS,
+    "notify.ticket_token": _NO_TICKETS,
+    "notify.ticket_url": _NO_TICKETS,
+    "notify.ticket_user": _NO_TICKETS,
     "notify.timeout_seconds": "a message may take 10 s",
     "nvml.interval_seconds": "`serve` reads every 10 s",
     "planning.entry_margin_ratio": "the margin is 10 %",

@@ -22,8 +22,6 @@ from playwright.sync_api import Browser
 from dashboard.reports.render.html_report import render_html
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.recommendations import Savings
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
@@ -99,8 +97,6 @@ def long_week(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.reader,
             week=week_to(NOW, "UTC"),
             settings=Settings(energy=EnergySettings(region="DEU")),
-            carbon=load_carbon_table().get("DEU"),
-            catalogue=load_gpu_catalogue(),
         )
     week = folder / "week.html"
     week.write_text(render_html(report), encoding="utf-8")

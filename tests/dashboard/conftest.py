@@ -1,11 +1,10 @@
-"""What several tests of applying and of chats share."""
+"""What several tests of applying share."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from beds.apply_bench import JOB, Bench, fill
-from beds.chat_desk import Desk, opened
 from beds.demo_store import DEMO_END
 from beds.file_cluster import FileCluster
 from beds.stated_time import clock_at
@@ -27,18 +26,3 @@ def demo_time() -> Iterator[None]:
     """The product's clock begins where the day of the demo ends, for the tests of a file."""
     with clock_at(DEMO_END):
         yield
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A server with both chats on, for one test."""
-    with opened(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A server with both chats on, for the tests of a file in which nothing is approved."""
-    with opened(tmp_path_factory.mktemp("shut")) as server:
-        yield server
-        assert server.approved() == []

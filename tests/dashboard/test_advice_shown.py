@@ -23,9 +23,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.apply.worker.change_file import change_for
 from dashboard.web.findings import finding_panel
-from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.finding_panel import blast_text, effect_text
 from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.findings.plan import boards_of
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Platform

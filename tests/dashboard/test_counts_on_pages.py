@@ -18,8 +18,6 @@ from dashboard.reports.render.html_report import render_html, render_markdown
 from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node
 from data.settings.all_settings import PlanningSettings, Settings
 from data.settings.store import StoreSettings
@@ -107,8 +105,6 @@ def report(store: Store) -> WeeklyReport:
         store.reader,
         week=week_to(NOW, "UTC"),
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
     )
 
 

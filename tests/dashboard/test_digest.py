@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from beds.mail_sink import running_mail_sink
 from beds.stores import cycle, filled
 from factories import make_collected, make_job, make_recommendation
@@ -18,19 +16,14 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.digest import DigestRounds, digest_text, open_findings
 from dashboard.notify.webhook import content_of
 from data.base.errors import SettingsError
-from data.base.failure import NotDeliveredError
 from data.records.recommendations import Decision
-from data.settings.access import AccessSettings, ChatSettings, NotifySettings
+from data.settings.access import AccessSettings, NotifySettings
 from data.settings.all_settings import Settings
 from data.settings.reports import ReportSettings
 from data.store import Store, open_store
-from data.store.engine import tables
 
 MONDAY = datetime(2026, 1, 12, 7, tzinfo=UTC)
 URL = "https://t.example"
-OIDC = {
-    "oidc_metadata_url": "https://id.example/d", "oidc_client_id": "x", "oidc_client_secret": "x",
-}  # fmt: skip
 NAMES = [*(f"search/job-{number}" for number in range(11)),
          "search/<!channel>\n[x](https://evil.example)"]  # fmt: skip
 
@@ -202,26 +195,3 @@ def test_a_team_without_an_address_is_refused(teams: str) -> None:
     """The whole list: nobody is left out in silence."""
     with pytest.raises(SettingsError, match=r"notify\.teams"):
         NotifySettings(teams=teams)
-
-
-def test_a_chat_that_approves_is_told_the_digest_of_each_change(store: Store) -> None:
-    """In the button of Slack; in no mail, and nowhere while the chat is off."""
-    chat = ChatSettings(slack_signing_secret="s")  # noqa: S106 - of nobody
-    settings = replace(
-        settings_of(), access=AccessSettings(mode="oidc", public_url=URL, **OIDC), chat=chat
-    )
-    rounds(store, MONDAY).tell_due()
-    told = Notifier(store=store, settings=lambda: settings, clock=lambda: MONDAY)
-    with suppress(NotDeliveredError):
-        told.deliver_once()
-    rows = store.reader._rows(sa.select(tables.outbox.c.channel, tables.outbox.c.body))
-    bodies = {row.channel: row.body for row in rows}
-    assert bodies["webhook"].count("&digest=") == 10
-    assert "&digest=" not in bodies["mail"]
-    blocks = content_of(bodies["webhook"], "slack", public_url=URL)["blocks"]
-    pressed = [entry for block in blocks for entry in block.get("elements", []) if "value" in entry]
-    known = {f"{recommendation.reference} {recommendation.recommendation.digest}"
-             for recommendation in store.reader.recommendations(now=MONDAY)}  # fmt: skip
-    assert len({entry["value"] for entry in pressed} & known) == len(pressed) == 10
-    _subject, off = digest_text(open_findings(_found(store)), URL)
-    assert "&digest=" not in off

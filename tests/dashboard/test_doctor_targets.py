@@ -40,15 +40,14 @@ def test_doctor_names_targets_that_cannot_be_reached(
 
 
 @pytest.mark.parametrize(
-    ("told", "approvals", "public_url", "says"),
+    ("told", "public_url", "says"),
     [
-        ({}, False, "", ""),
-        ({"NOTIFY_MAIL_TO": "ops@site.example"}, False, "", "hold no link. Set access.public_url"),
-        ({"NOTIFY_WEBHOOK_URL": "https://hook.example/x"}, True, "", "no button to approve"),
-        ({"REPORT_MAIL_TO": "ops@site.example"}, False, "", "hold no link"),
+        ({}, "", ""),
+        ({"NOTIFY_MAIL_TO": "ops@site.example"}, "", "hold no link. Set access.public_url"),
+        ({"NOTIFY_WEBHOOK_URL": "https://hook.example/x"}, "", "hold no link"),
+        ({"REPORT_MAIL_TO": "ops@site.example"}, "", "hold no link"),
         (
             {"NOTIFY_MAIL_TO": "ops@site.example"},
-            False,
             "https://t.example",
             "link to https://t.example",
         ),
@@ -56,7 +55,6 @@ def test_doctor_names_targets_that_cannot_be_reached(
 )
 def test_doctor_says_whether_messages_can_link(
     told: dict[str, str],
-    approvals: bool,
     public_url: str,
     says: str,
     tmp_path: Path,
@@ -66,9 +64,7 @@ def test_doctor_says_whether_messages_can_link(
     """Where somebody is told; a digest has no button without an address of the dashboard."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
     open_store(url).close()
-    behind = {"ACCESS_MODE": "proxy", "ACCESS_PROXY_ADDRESSES": "10.0.0.1"}
-    secret = behind | {"CHAT_SLACK_SIGNING_SECRET": "s" * 32} if approvals else {}
-    for name, value in {"ACCESS_PUBLIC_URL": public_url, **secret, **told}.items():
+    for name, value in {"ACCESS_PUBLIC_URL": public_url, **told}.items():
         monkeypatch.setenv(f"TRIMTAB_{name}", value)
     main(["--store", url, "doctor", "--format", "csv"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("links,")]

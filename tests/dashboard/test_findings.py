@@ -257,47 +257,6 @@ def test_the_command_line_speaks_of_findings(
     assert "cannot be snoozed for 0 days" in capsys.readouterr().err
 
 
-def test_a_watched_list_is_read_again(
-    store_url: str,
-    store: Store,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What was decided meanwhile shows; the store is free between two looks; Ctrl-C ends it."""
-    now, plan = utc_now(), make_plan()
-    store.keep_cycle(
-        cycle_id="c1", started_at=now, finished_at=now, forecasts=(), plan=plan,
-        recommendations=(make_recommendation(
-            plan_id=plan.plan_id, created_at=now, expires_at=now + DAY,
-        ),),
-    )  # fmt: skip
-    store.close()
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            raise KeyboardInterrupt
-        snooze = ["findings", "snooze", "TT-1", "--days", "2", "--by", "Kim"]
-        assert main(["--store", store_url, "--quiet", *snooze]) == 0
-
-    monkeypatch.setattr("time.sleep", wait)
-    command = ["findings", "list", "--format", "csv", "--watch", "30"]
-    assert main(["--store", store_url, "--quiet", *command]) not in (0, 2)
-    states = [
-        line.split(",")[1] for line in capsys.readouterr().out.splitlines() if "TT-1," in line
-    ]
-    assert (waits, states) == ([30.0, 30.0], ["open", "snoozed"])
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "90000", "soon"])
-def test_a_time_to_wait_that_is_none_is_refused(seconds: str) -> None:
-    """Before anything is read."""
-    with pytest.raises(SystemExit) as end:
-        main(["findings", "list", f"--watch={seconds}"])
-    assert end.value.code == 2
-
-
 def test_the_steps_of_advice_come_before_the_jobs_of_each_board() -> None:
     """On the card as in the command; advice without steps has none."""
     details = (("boards", "a + b; c + d"), ("steps", "1. label the node"))

@@ -19,7 +19,6 @@ from dashboard.reports.week.weekly_energy import weekly_energy
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
 from dashboard.web.server.first_answers import _Asks, first_questions
-from data.catalogue.carbon_table import load_carbon_table
 from data.facts.jobs import OwnNames
 from data.settings.all_settings import Settings
 from data.store import Store, StoreReader, open_store
@@ -127,7 +126,6 @@ def test_an_owner_is_given_no_answer_of_the_fleet(filled: tuple[Store, datetime]
             reader,
             week=week_to(end, SETTINGS.report.timezone),
             settings=SETTINGS,
-            carbon=load_carbon_table().get(SETTINGS.energy.region),
             jobs=None,
         )
         return f"{found.statement.total} {found.top_jobs} {found.allocated.to_csv()}"

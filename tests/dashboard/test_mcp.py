@@ -26,7 +26,6 @@ from data.store import open_store
 QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "findings": ({}, "findings list"),
     "finding": ({"name": "TT-1"}, "findings show TT-1"),
-    "proposed_change": ({"name": "TT-1"}, "findings show TT-1"),
     "idle_gpus": ({}, "findings idle"),
     "idle_jobs": ({}, "jobs --idle"),
     "record": ({}, "audit list"),
@@ -50,6 +49,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "applied_changes": ({}, ""),
     "forecasts": ({}, "forecast --by group"),
     "plan": ({}, "plan"),
+    "weekly_report": ({}, "report weekly"),
     "what_if": ({"headroom": 0.5}, "plan --what-if headroom=0.5"),
     "estimate_memory": (
         {"model": "llama3-8b", "batch": 8, "seq": 2048},
@@ -143,8 +143,7 @@ def test_tools_are_resources_that_are_read() -> None:
 
     asked(build_server(note), [(name, given) for name, (given, _) in QUESTIONS.items()])
     table = {*LISTINGS, "findings", "findings/TT-1", *(entry.name for entry in DOCUMENTS)}
-    assert table - {*read} == {"reports/weekly"}
-    assert {*read} <= table
+    assert {*read} == table
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -160,7 +159,6 @@ def test_no_text_is_an_option_or_a_decision(text: str, filled: str) -> None:
     server = build_server(answers(filled))
     calls: list[tuple[str, dict[str, Any]]] = [
         ("finding", {"name": text}),
-        ("proposed_change", {"name": text}),
         *(("findings", {field: text}) for field in ("team", "kind", "state", "risk")),
         *(("jobs", {field: text}) for field in ("namespace", "sort")),
         ("estimate_memory", {"model": text, "batch": 8, "seq": 2048}),

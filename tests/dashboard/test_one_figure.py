@@ -30,8 +30,6 @@ from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import ADVICE, Action
 from data.settings.all_settings import Settings
 from data.settings.store import StoreSettings
@@ -272,8 +270,6 @@ def note_week(
         reader,
         week=week,
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
     )
     name = "idle GPU-h, week"
     all_of_it.note("report", name, sum(row.idle_gpu_hours for row in report.waste))

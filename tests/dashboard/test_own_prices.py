@@ -22,7 +22,7 @@ from dashboard.cycle.context import World
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
 from dashboard.decisions.service import DecisionService
-from dashboard.reports.week.query import asked_report
+from dashboard.reports.week.weekly_report import asked_report
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
 from data.catalogue.carbon_table import load_carbon_table

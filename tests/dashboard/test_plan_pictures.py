@@ -8,7 +8,7 @@ from factories import make_plan
 from fleet_cases import fleet_case, load_of
 
 from dashboard.charts.palette import safe
-from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
+from dashboard.charts.plan_gantt import capacity_band, plan_gantt
 from dashboard.resources.plan_documents import plan_document
 from dashboard.resources.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from data.records.plans import Plan
@@ -70,15 +70,6 @@ def test_a_block_of_a_job_names_it_and_an_idle_one_nobody(plan: Plan) -> None:
             of_jobs = layer.name in ("job as it is now", "changed by the plan")
             assert (named is not None) is of_jobs
             assert named is None or (named[0] in ids and text.startswith(safe(named[0])))
-
-
-def test_the_heat_map_has_a_row_per_node_up_to_two_hundred(plan: Plan) -> None:
-    """Shares are percent of the GPUs that are on; groups beyond that."""
-    (heat,) = node_heat(plan).data
-    assert len(heat.y) == len(plan.nodes)
-    known = [name for row in heat.z for name in row if name is not None]
-    assert known
-    assert 0 <= min(known) <= max(known) <= 100
 
 
 def test_the_band_has_capacity_and_plan_without_demand_too(plan: Plan) -> None:

@@ -20,7 +20,7 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_delivery import ReportRounds
 from dashboard.reports.week.week import last_whole_week
 from data.base.errors import SettingsError
-from data.settings.access import NotifySettings
+from data.settings.access import AccessSettings, NotifySettings
 from data.settings.all_settings import Settings
 from data.settings.reports import ReportSettings
 from data.store import Store
@@ -230,16 +230,16 @@ def webhook_sink() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         server.server_close()
 
 
-def test_the_webhook_gets_the_summary_and_the_tables(store: Store) -> None:
-    """The finding, and CSV whose cells no spreadsheet runs."""
+def test_the_webhook_gets_the_summary_and_a_link(store: Store) -> None:
+    """The finding, and the page on which the tables are."""
     with running_mail_sink() as sink, webhook_sink() as (url, posted):
         using = settings(sink, webhook=url, mail_to="ops@site.example")
-        using = replace(using, report=replace(using.report, webhook=True))
+        access = AccessSettings(public_url="https://t.example")
+        using = replace(using, access=access, report=replace(using.report, webhook=True))
         send_all(store, using, Clock())
     (content,) = posted
     assert "GPU-hours" in content["text"]
-    titles = {attachment["title"] for attachment in content["attachments"]}
-    assert titles == {"held-and-idle.csv", "recommendations.csv", "energy.csv"}
+    assert '"https://t.example/account?tab=reports"' in json.dumps(content)
     assert store.reader.audit()[-1].event == "reported"
 
 

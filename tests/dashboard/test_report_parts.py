@@ -31,7 +31,6 @@ from dashboard.reports.week.waste import waste_rows
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, days_ahead, make_weekly_report
 from data.base.text import storable
-from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.settings.all_settings import Settings
@@ -140,8 +139,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
             store.reader,
             week=week_to(NOW, "Europe/Berlin"),
             settings=Settings(),
-            carbon=load_carbon_table().get("DEU"),
-            catalogue=CATALOGUE,
         )
 
 

@@ -26,8 +26,6 @@ from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import open_store
 
@@ -54,8 +52,6 @@ def report_to(bench: Bench, end: datetime, edition: Edition = WHOLE) -> WeeklyRe
         bench.store.reader,
         week=week_to(end, "UTC"),
         settings=Settings(),
-        carbon=load_carbon_table().get("WORLD"),
-        catalogue=load_gpu_catalogue(),
         edition=edition,
     )
 
@@ -141,8 +137,6 @@ def test_every_form_has_the_statement(bench: Bench) -> None:
         bench.store.reader,
         week=week_to(NOW + timedelta(days=1), "UTC"),
         settings=replace(Settings(), energy=energy),
-        carbon=load_carbon_table().get("DEU"),
-        catalogue=load_gpu_catalogue(),
     )
     total = report.energy.statement.total
     with pypdfium2.PdfDocument(render_pdf(report)) as document:

@@ -26,7 +26,7 @@ TABS = {
     "savings": "dashboard.accounting.savings.ledger.ledger",
     "energy": "dashboard.web.account.energy_parts.comparable",
     "reports": "dashboard.reports.week.weekly_report.make_weekly_report",
-    "health": "dashboard.web.fleet.xid_section.xid_section",
+    "health": "dashboard.web.admin.contradiction_section.contradiction_section",
     "settings": "data.settings.load.setting_rows",
 }
 """Tabs, and what each of them alone asks for."""

@@ -16,8 +16,6 @@ from dashboard.reports.render.html_report import render_html, render_json, rende
 from dashboard.reports.week.savings import saved_in
 from dashboard.reports.week.week import Week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.commands import AuditEntry
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
@@ -56,8 +54,6 @@ def report_of(store: Store) -> WeeklyReport:
         store.reader,
         week=week_to(NOW, "UTC"),
         settings=Settings(energy=EnergySettings(region="DEU")),
-        carbon=load_carbon_table().get("DEU"),
-        catalogue=load_gpu_catalogue(),
     )
 
 

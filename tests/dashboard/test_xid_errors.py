@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from factories import NOW
 
-from dashboard.web.fleet.xid_errors import board_rows, code_rows, finding, worth_a_look, xid_texts
+from dashboard.web.fleet.xid_errors import worth_a_look, xid_texts
 from data.catalogue.xid_table import meaning_of
 from data.facts.columns import XIDS, check_frame, empty_frame
 
@@ -63,25 +63,3 @@ def test_an_old_fault_of_a_job_is_nobodys_trouble() -> None:
     old = shown(("GPU-0", 48, 500, 0), ("GPU-1", 31, 5, 0), ("GPU-2", 31, 50, 0))
     assert worth_a_look(old, since=day)["gpu_uuid"].tolist() == ["GPU-1", "GPU-0"]
     assert worth_a_look(empty_frame(XIDS), since=day).empty
-
-
-def test_codes_are_counted_by_board() -> None:
-    """The most frequent first; none is no code."""
-    many = shown(("GPU-0", 79, 2, 0), ("GPU-1", 13, 9, 1), ("GPU-2", 13, 8, 0), ("GPU-3", 0, 9, 0))
-    rows = code_rows(many)
-    assert rows[["xid", "boards"]].to_numpy().tolist() == [[13, 2], [79, 1]]
-    assert rows["first_seen_at"].iloc[0] == NOW - timedelta(hours=9)
-    assert len(board_rows(many)) == 3
-
-
-@pytest.mark.parametrize(
-    ("xids", "words"),
-    [
-        (empty_frame(XIDS), "Unknown: no source reports"),
-        (shown(("GPU-0", 0, 5, 0)), "1 GPU reports, and none showed a code"),
-        (EVENTS, "2 of 3 reporting GPUs showed an error in the last 7 d, 1 of them a new one"),
-    ],
-)
-def test_the_page_opens_with_the_answer(xids: pd.DataFrame, words: str) -> None:
-    """Unknown, none, or how many and how many of them are new."""
-    assert words in finding(xids, end=NOW, days=7)

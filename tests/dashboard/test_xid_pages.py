@@ -1,4 +1,4 @@
-"""The simulated fleet's XID errors on the pages Fleet and Health, in the catalogue's words."""
+"""The simulated fleet's XID errors on the page Fleet, in the catalogue's words."""
 
 import sys
 from collections.abc import Iterator
@@ -94,15 +94,3 @@ def test_a_boards_page_tells_its_code_and_others_none(
     assert (rows["xid"].tolist(), rows["concerns"].tolist()) == ([109], ["unknown"])
     captions = [entry.value for entry in drawn(world, "fleet", monkeypatch, gpu=sound).caption]
     assert any(caption.startswith("No XID error in the last") for caption in captions)
-
-
-def test_health_counts_the_codes(world: WebWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many boards, and each code with whom it concerns."""
-    xids = world.reader.board_xids(since=NOW - timedelta(days=7))
-    errors = xids[xids["xid"] != 0]
-    app = drawn(world, "health", monkeypatch)
-    said = f"{errors['gpu_uuid'].nunique()} of 64 reporting GPUs showed an error in the last 7"
-    assert any(said in entry.value.replace("\\", "") for entry in app.markdown)
-    rows = table_with(app, "xid", "boards", "concerns")
-    assert set(rows["xid"]) == set(errors["xid"]) >= {31, 109}
-    assert [meaning_of(entry).concerns for entry in rows["xid"]] == rows["concerns"].tolist()

@@ -126,7 +126,6 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "forecasts_of": [lambda r: r.forecasts_of(Quantity.EFFECTIVE_GPUS)],
         "forecast_jobs": [lambda r: r.forecast_jobs()],
         "entries": [lambda r: r.entries(("approved", "applied"))],
-        "entries_after": [lambda r: r.entries_after(0, 99)],
         "spoken_of_since": [lambda r: r.spoken_of_since(end - DAY, now=end)],
         "recommendations": [lambda r: r.recommendations(now=end)],
         "current_recommendations": [lambda r: r.current_recommendations(now=end)],

@@ -137,7 +137,6 @@ def running_adversary() -> Iterator[Adversary]:
 def environment(adversary: Adversary, folder: Path, way: str) -> dict[str, str]:
     """Variables with every secret set, and every source and channel leading to the adversary.
 
-    Those of chats are left out: they are refused where everybody is the admin.
     `way`: how Prometheus and slurmrestd are signed in to, since they take one way at a time.
     """
     secrets = secret_values(adversary.address)
@@ -150,7 +149,7 @@ def environment(adversary: Adversary, folder: Path, way: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in (secrets | files).items()
-        if not name.endswith(dropped) and "KEY_FILE" not in name and "_CHAT_" not in name
+        if not name.endswith(dropped) and "KEY_FILE" not in name
     }
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(

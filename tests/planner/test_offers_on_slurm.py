@@ -219,7 +219,7 @@ def test_of_several_slurms_every_one_must_take_a_requeue(
     """What one cluster's applier would refuse is proposed to none."""
     for name, allowed in (("trimtab", main), ("paris", paris)):
         (tmp_path / f"{name}.toml").write_text(
-            f'[apply_slurm]\nenabled = true\nallow_requeue = {allowed}\n'
+            f"[apply_slurm]\nenabled = true\nallow_requeue = {allowed}\n"
             + '[[clusters.others]]\nname = "paris"\nsettings = "paris.toml"\n'
             * (name == "trimtab"),
             encoding="utf-8",

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from dashboard.api.http.pagination import PageOfRows
 from dashboard.cli.terminal.ask import print_document
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text, say
-from dashboard.cli.terminal.remote_server import RemoteServer, refuse_with_server, server_of
+from dashboard.cli.terminal.remote_server import RemoteServer, server_of
 from dashboard.common.figures import samples_text
 from dashboard.common.replay_clock import NOT_APPLIED, present
 from dashboard.decisions.finding_filter import (
@@ -42,21 +41,10 @@ _COLUMNS = (
 
 
 def list_(options: argparse.Namespace) -> int:
-    """List the findings and where each stands; with --watch again and again until Ctrl-C."""
-    _print_list(options)
-    while seconds := vars(options).get("watch"):
-        sys.stdout.flush()
-        time.sleep(seconds)
-        say("")
-        _print_list(options)
-    return 0
-
-
-def _print_list(options: argparse.Namespace) -> None:
+    """List the findings and where each stands."""
     choice = _choice(vars(options))
     if asks_a_server(options):
-        _print_of_server(options, server_of(options))
-        return
+        return _list_of_server(options, server_of(options))
     with open_for_reading(settings_of(options)) as store:
         statuses = findings_now(store.reader, now=present(store.reader))
         _warn_of_recording(store)
@@ -65,10 +53,10 @@ def _print_list(options: argparse.Namespace) -> None:
     selected = selected[: vars(options).get("limit")]
     hidden = sum(status.state == RESOLVED for status in statuses)
     print_findings([finding_row(status) for status in selected], options.format, hidden=hidden)
+    return 0
 
 
-def _print_of_server(options: argparse.Namespace, server: RemoteServer) -> None:
-    refuse_with_server(options, "watch")
+def _list_of_server(options: argparse.Namespace, server: RemoteServer) -> int:
     values = vars(options)
     names = ("state", "kind", "risk", "sort", "all", "since", *WORDS)
     query = {name: values[name] for name in names if values.get(name)}
@@ -76,6 +64,7 @@ def _print_of_server(options: argparse.Namespace, server: RemoteServer) -> None:
     resolved = "findings?state=resolved&limit=1"
     hidden = 0 if rows else server.one(resolved, PageOfRows[FindingRow]).total
     print_findings(rows, options.format, hidden=hidden)
+    return 0
 
 
 def _warn_of_recording(store: Store) -> None:

@@ -103,19 +103,16 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
 def _is_told(settings: Settings) -> bool:
     """Return whether messages or reports go to anybody."""
     notify, report = settings.notify, settings.report
-    reached = (notify.mail_to, notify.webhook_url, notify.teams, notify.ticket_url)
+    reached = (notify.mail_to, notify.webhook_url, notify.teams)
     return any(reached) or bool(recipients(report))
 
 
 def _check_links(settings: Settings) -> tuple[str, str]:
     if public := settings.access.public_url:
         return "ok", f"messages link to {public}"
-    buttons = (
-        " and no button to approve" if settings.chat.takes(settings.notify.webhook_kind) else ""
-    )
     return (
         "missing",
-        f"messages hold no link{buttons}. Set access.public_url to the address that browsers use.",
+        "messages hold no link. Set access.public_url to the address that browsers use.",
     )
 
 

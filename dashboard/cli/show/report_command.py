@@ -13,9 +13,8 @@ from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
 from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import recipients
-from dashboard.reports.week.query import asked_report
 from dashboard.reports.week.week import last_whole_week
-from dashboard.reports.week.weekly_report import WeeklyReport
+from dashboard.reports.week.weekly_report import WeeklyReport, asked_report
 from data.base.clock import utc_now
 from data.base.errors import SettingsError, TrimtabError
 from data.settings.load import LoadedSettings

@@ -8,7 +8,6 @@ from typing import Any
 from dashboard.accounting.cost.groups import GROUPS
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
-_DAY_SECONDS = 86_400.0
 JOB_FIELDS = ("namespace", "application", "owner", "user", "state", "kind", "cluster")
 JOB_ORDERS = {
     "name": "name",
@@ -42,17 +41,6 @@ def utc_time(text: str) -> datetime:
     return at
 
 
-def watch_seconds(text: str) -> float:
-    """Read after how many seconds something is shown again: 1 to a day."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= _DAY_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
-    return seconds
-
-
 def row_count(text: str) -> int:
     """Read how many rows are shown at most: 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
@@ -84,7 +72,6 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "time": utc_time,
-    "seconds": watch_seconds,
     "rows": row_count,
     "turned": knob_value,
     "groups": statement_groups,

@@ -11,7 +11,7 @@ from dashboard.accounting.energy.build import energy_of_jobs, make_statement
 from dashboard.accounting.energy.periods import Calendar, Every
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy, StatementRow
 from dashboard.reports.week.week import Week
-from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.carbon_table import load_carbon_table
 from data.facts.jobs import Job
 from data.settings.all_settings import Settings
 from data.store import StoreReader
@@ -78,7 +78,6 @@ def weekly_energy(
     *,
     week: Week,
     settings: Settings,
-    carbon: GridCarbon,
     jobs: Mapping[str, Job] | None,
 ) -> WeeklyEnergy:
     """Return the energy of a week, of the whole fleet or of some jobs alone."""
@@ -91,7 +90,6 @@ def weekly_energy(
             settings=settings,
             by=by,
             calendar=Calendar(every=every, zone=week.zone),
-            carbon=carbon,
             jobs=jobs,
         )
 
@@ -100,7 +98,7 @@ def weekly_energy(
         start=week.start,
         end=week.end,
         settings=settings,
-        carbon=carbon,
+        carbon=load_carbon_table().get(settings.energy.region),
         jobs=jobs,
         most=_TOP,
     )

@@ -14,12 +14,12 @@ from dashboard.common.figures import figure_text
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.savings import WeeklySaved, saved_in
 from dashboard.reports.week.waste import WasteRow, waste_rows
-from dashboard.reports.week.week import Week
+from dashboard.reports.week.week import Week, last_whole_week, week_to
 from dashboard.reports.week.weekly_energy import WeeklyEnergy, weekly_energy
+from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.units import known
-from data.catalogue.carbon_table import GridCarbon
-from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.records.commands import AuditEntry
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
@@ -152,8 +152,6 @@ def make_weekly_report(
     *,
     week: Week,
     settings: Settings,
-    carbon: GridCarbon,
-    catalogue: GpuCatalogue,
     edition: Edition = WHOLE,
 ) -> WeeklyReport:
     """Return the report of one week, or the edition of it that a namespace or an owner gets."""
@@ -161,9 +159,7 @@ def make_weekly_report(
     jobs = {} if complete else edition.jobs(reader.jobs())
     # Of the whole fleet's only those count that held something in the week.
     holders = reader.job_holders(seen_since=week.start) if complete else holders_of(jobs.values())
-    energy = weekly_energy(
-        reader, week=week, settings=settings, carbon=carbon, jobs=None if complete else jobs
-    )
+    energy = weekly_energy(reader, week=week, settings=settings, jobs=None if complete else jobs)
     fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
     recommendations = tuple(
         stored
@@ -177,7 +173,9 @@ def make_weekly_report(
         for entry in reader.audit()
         if week.start <= entry.at < week.end and (complete or entry.digest in ours)
     )
-    rent_of = partial(price_list(settings, catalogue).rent, start=week.start, end=week.end)
+    rent_of = partial(
+        price_list(settings, load_gpu_catalogue()).rent, start=week.start, end=week.end
+    )
     applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
     days = saved_by_day(reader, settings, now=week.end) if applied else ()
     return WeeklyReport(
@@ -207,6 +205,28 @@ def make_weekly_report(
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),
         recorded=reader.recording() is not None,
+    )
+
+
+def asked_report(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    end: datetime | None,
+    last_week: bool,
+    edition: Edition = WHOLE,
+) -> WeeklyReport:
+    """Return the report of the 168 hours before `end`, the newest sample where it is None.
+
+    With `last_week`, of the last whole week of the calendar before it. Errors: StoreError.
+    """
+    now = end or min(utc_now(), reader.latest_sample_at() or utc_now())
+    zone = settings.report.timezone
+    return make_weekly_report(
+        reader,
+        week=last_whole_week(now, settings.report) if last_week else week_to(now, zone),
+        settings=settings,
+        edition=edition,
     )
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.http.authentication import PERSON_HEADER, carries_token
-from dashboard.api.routes.chat_webhooks import CHAT_PATHS
 from dashboard.web.access.local_peer import brings_key, is_own_account, peer_uid, redirect_of
 from dashboard.web.access.request_filter import (
     OPEN_PATHS,
@@ -84,11 +83,6 @@ def _is_by_token(scope: Scope) -> bool:
     return by_api and carries_token(scope["headers"])
 
 
-def _is_by_chat(scope: Scope) -> bool:
-    """Return whether the request has to be signed by a chat, which knows no sign-in of ours."""
-    return scope["type"] == "http" and scope["path"] in CHAT_PATHS and scope["method"] == "POST"
-
-
 class AuthMiddleware:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
@@ -127,7 +121,7 @@ class AuthMiddleware:
     def _checked(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         headers = scope["headers"]
         pairs = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
-        if self._access.mode == "proxy" and not (_is_by_token(scope) or _is_by_chat(scope)):
+        if self._access.mode == "proxy" and not _is_by_token(scope):
             peer = (scope.get("client") or ("", 0))[0]
             person = person_behind(headers, peer, self._access)
             stated = {

@@ -17,8 +17,6 @@ from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.address_filters import pick
 from dashboard.web.frame.month import current_month
 from dashboard.web.frame.page import chart, empty_state, finding, table
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 _FORMS = (
     ("HTML", "html", "text/html", render_html),
@@ -47,8 +45,6 @@ def report_of(week: Week) -> WeeklyReport:
             reader,
             week=week,
             settings=settings,
-            carbon=load_carbon_table().get(settings.energy.region),
-            catalogue=load_gpu_catalogue(),
             edition=edition(),
         ),
         decisions=True,

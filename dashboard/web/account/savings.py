@@ -6,40 +6,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.savings.daily_savings import NO_YEAR, RunRate, summed
-from dashboard.accounting.savings.ledger import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell
+from dashboard.accounting.savings.ledger import ledger, total_energy, total_gpu_hours
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
 from dashboard.web.frame.month import current_month
-from dashboard.web.frame.page import chart, figures, finding, table, tense, way
+from dashboard.web.frame.page import figures, finding, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.records.recommendations import Range, Recommendation
-
-
-def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
-    """Return the rows of which promise and result are both known."""
-    pairs = []
-    for row in rows:
-        measurement = row.measurement
-        if (
-            not measurement
-            or measurement.predicted_gpu_hours is None
-            or measurement.realised_gpu_hours is None
-        ):
-            continue
-        name = f"{row.recommendation.job_id} · {row.recommendation.recommendation_id[:6]}"
-        pairs.append(
-            Pair(
-                name=name,
-                measured_at=row.measured_at or row.applied_at,
-                predicted=measurement.predicted_gpu_hours,
-                realised=measurement.realised_gpu_hours,
-            )
-        )
-    return pairs
-
 
 jobs, month = scoped_jobs(), current_month()
 
@@ -124,9 +99,6 @@ if rows:
             ),
         }
     )
-    pairs = pairs_of(rows)
-    if pairs:
-        chart(savings_dumbbell(pairs), "dumbbell")
     st.caption(
         "Measured over the slots after a change: what the job would have had and drawn without "
         "it, read off the day before at the demand since, minus what it did. Boards given up stay "

@@ -7,10 +7,8 @@ from dashboard.common.escaping import markdown
 from dashboard.decisions.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.admin.contradiction_section import contradiction_section
-from dashboard.web.fleet.xid_section import xid_section
 from dashboard.web.frame.alert_strip import urgent_section
 from dashboard.web.frame.page import finding, table, tense
-from dashboard.web.jobs.memory_line import memory_section
 from data.base.counts import count_text
 from data.facts.fleet import SourceState
 from data.records.actions import Action
@@ -80,8 +78,6 @@ if outcomes and current_role() != "owner":
     titled = rows.assign(kind=[Action(kind).spec.title for kind in rows["kind"]])
     table(titled[happened], "outcomes", every=lambda: rows)
 contradiction_section(reader, world.clock())
-memory_section()
-xid_section(reader, world.clock())
 st.header("Store")
 free = reader.free_mib()
 if free is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
+from dashboard.charts.plan_gantt import capacity_band, plan_gantt
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import (
     bound_rows,
@@ -15,19 +15,17 @@ from dashboard.resources.plan_rows import (
     tenant_rows,
 )
 from dashboard.web.access.identity import current_world
-from dashboard.web.findings.boards import boards_of
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
 from dashboard.web.frame.page import chart, figures, goes_by_name, number, table, tense
 from dashboard.web.frame.scope import current_scope
 from data.base.counts import count_text
+from data.base.errors import UnknownGpuModelError
 from data.base.units import SECONDS_PER_HOUR
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.plans import NodePlan, Plan
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.records.plans import Configuration, NodePlan, Plan
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
-# With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
-_DETAIL_UP_TO = 256
 _LISTED = 200
 _OF_TENANTS = {name: f"{name} (GPUs)" for name in ("quota", "guaranteed", "now")}
 
@@ -84,6 +82,25 @@ def _answer(plan: Plan) -> None:
         st.caption(f"{count_text(more, 'more limit')} broken: `trimtab plan --format json`.")
 
 
+def boards_of(configuration: Configuration, *, catalogue: GpuCatalogue) -> float:
+    """Return the boards that a configuration takes.
+
+    A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
+    the catalogue does not know counts as a whole board.
+    """
+    if configuration.boards is not None:
+        return configuration.boards
+    if configuration.shared_with:
+        return configuration.gpu_count / 2
+    if not configuration.mig_profile:
+        return configuration.gpu_count
+    try:
+        profile = catalogue.get(configuration.gpu_model).mig_profile(configuration.mig_profile)
+    except UnknownGpuModelError:
+        profile = None
+    return configuration.gpu_count / (profile.max_instances if profile else 1)
+
+
 def _planned_boards(plan: Plan) -> list[float]:
     """Return the boards that all jobs hold in each slot."""
     catalogue = load_gpu_catalogue()
@@ -115,7 +132,7 @@ def _show_demand(plan: Plan) -> None:
 
 
 def _show_places(plan: Plan) -> None:
-    """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
+    """Show the placement over time: some of the nodes as a Gantt chart."""
     world = current_world()
     reader = world.reader
     st.header("Placement over time")
@@ -124,12 +141,6 @@ def _show_places(plan: Plan) -> None:
     page = choose("Nodes", names, "nodes") if names else ""
     if not names:
         st.info(markdown(f"No node of the plan has {current_scope().model}."))
-    if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
-        chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
-        st.caption(
-            "GPUs in use of the nodes that are on; blank where a node is off. A row with +6 is of "
-            "a node and the six after it."
-        )
     if pages:
         why = {
             stored.recommendation.job_id: stored.recommendation.why

@@ -12,8 +12,13 @@ from dashboard.charts.palette import safe
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.fleet.node_health import troubles
-from dashboard.web.fleet.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
-from dashboard.web.fleet.xid_section import board_xid_section
+from dashboard.web.fleet.xid_errors import (
+    NOT_REPORTED,
+    board_rows,
+    errors_in,
+    worth_a_look,
+    xid_texts,
+)
 from dashboard.web.frame.address_filters import choose, choose_page
 from dashboard.web.frame.page import chart, empty_state, figures, finding, number, table, way
 from dashboard.web.frame.scope import current_scope, scoped_jobs
@@ -24,7 +29,7 @@ from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.columns import ACTIVITY
 from data.facts.gpu_resources import NOT_READ
 
-_NODES, _NAMED_JOBS = 40, 8
+_NODES, _NAMED_JOBS, _XID_DAYS = 40, 8, 30
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _NOBODY = "No known job had it in the last {days} d."
 _PROSE = {"what": 380, "since or why": 420}
@@ -151,7 +156,7 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
         gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
     )
     chart(board_history(history), "board")
-    board_xid_section(reader, gpu, end)
+    show_xids(gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
         caption = f"Allocated in the last {days} d to" if held_by else _NOBODY.format(days=days)
@@ -160,6 +165,22 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
             way("job", job, job=job)
         if len(held_by) > _NAMED_JOBS:
             st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
+
+
+def show_xids(gpu: str, end: datetime) -> None:
+    """Show which XID errors one board showed."""
+    xids = reader.board_xids(since=end - timedelta(days=_XID_DAYS))
+    mine = xids[xids["gpu_uuid"] == gpu]
+    if mine.empty:
+        st.caption(f"XID errors of this GPU are unknown: {NOT_REPORTED}.")
+    elif errors_in(mine).empty:
+        st.caption(f"No XID error in the last {_XID_DAYS} d.")
+    else:
+        table(board_rows(mine).drop(columns=["node", "gpu_index", "gpu_uuid"]), "board-xids")
+        st.caption(
+            "A GPU shows the code of its last error until its driver is loaded again: that it "
+            "still does is no new error, and the same error twice looks like one."
+        )
 
 
 def show_health(boards: pd.DataFrame, silent: pd.DataFrame, end: datetime) -> None:

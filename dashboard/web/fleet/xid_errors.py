@@ -8,16 +8,12 @@ from datetime import datetime
 
 import pandas as pd
 
-from data.base.counts import count_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 
 NOT_REPORTED = (
     "no source reports XID errors: let dcgm-exporter publish DCGM_FI_DEV_XID_ERRORS, or look into "
     "the nodes' kernel logs"
 )
-
-
-_CODE_COLUMNS = ["xid", "boards", "concerns", "what", "first_seen_at", "last_seen_at", "next_step"]
 
 
 def latest_xids(xids: pd.DataFrame) -> pd.DataFrame:
@@ -77,38 +73,4 @@ def board_rows(xids: pd.DataFrame) -> pd.DataFrame:
             }
             for entry in errors_in(xids).to_dict("records")
         ]
-    )
-
-
-def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per code that boards showed: on how many, since when, and what to do."""
-    rows = (
-        errors_in(xids)
-        .groupby("xid", as_index=False)
-        .agg(
-            boards=("gpu_uuid", "nunique"),
-            first_seen_at=("first_seen_at", "min"),
-            last_seen_at=("last_seen_at", "max"),
-        )
-    )
-    for name in ("concerns", "what", "next_step"):
-        rows[name] = [getattr(meaning_of(int(entry)), name) for entry in rows["xid"]]
-    ordered = rows.sort_values(["boards", "xid"], ascending=[False, True], ignore_index=True)
-    return ordered[_CODE_COLUMNS]
-
-
-def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:
-    """Return the answer in one sentence."""
-    if xids.empty:
-        return f"Unknown: {NOT_REPORTED}."
-    reporting = xids["gpu_uuid"].nunique()
-    errors = errors_in(xids)
-    new = errors[errors["first_seen_at"] > end - pd.Timedelta(days=1)]
-    if errors.empty:
-        report = count_text(reporting, "GPU reports", "GPUs report")
-        return f"{report}, and none showed a code in the last {days} d."
-    return (
-        f"{errors['gpu_uuid'].nunique():,} of {count_text(reporting, 'reporting GPU')} showed "
-        f"an error in the last {days} d, {new['gpu_uuid'].nunique():,} of them a new one in the "
-        "last 24 h."
     )

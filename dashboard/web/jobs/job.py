@@ -24,6 +24,7 @@ from dashboard.web.frame.page import (
 )
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.job_sections import (
+    memory_line,
     run_end,
     runs_of,
     scheduler_facts,
@@ -31,7 +32,6 @@ from dashboard.web.jobs.job_sections import (
     similar_runs,
     slow_work_line,
 )
-from dashboard.web.jobs.memory_line import memory_line
 from dashboard.web.jobs.queue_table import show_sooner
 from dashboard.web.jobs.workload_forecast import has_ahead, show_ahead
 from data.base.errors import sentence

@@ -1,4 +1,4 @@
-"""Sections of a job: boards, expected end, scheduler, similar runs and slow work."""
+"""Sections of a job: boards, expected end, scheduler, similar runs, memory and slow work."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,14 +6,15 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.job_lines import run_lines
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.frame.page import chart, goes_to, table
+from dashboard.web.frame.page import goes_to, table
 from data.base.clock import floor_to_slot
+from data.base.errors import sentence
 from data.base.units import SECONDS_PER_HOUR
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
+from data.records.memory import MemoryOutlook
 from data.records.slow_work import SlowCause
 from data.store.handles.cached_reader import CachedReader
 from forecasting.series.job_keys import job_key
@@ -27,7 +28,7 @@ _STALE_AFTER = timedelta(minutes=30)
 """Six slots of the store: trainers report every few seconds to minutes."""
 _BOARDS = 100
 _LOOKED_AT = 400
-_DRAWN, _LISTED = 5, 20
+_LISTED = 20
 _RUN_DAYS = 30
 _UNTOLD = (
     "Unknown: no source tells what keeps its GPUs at work. DCGM's profiling metrics would "
@@ -168,8 +169,6 @@ def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
     hours = reader.job_hours(
         tuple(run.job_id for run in runs), start=floor_to_slot(start, SECONDS_PER_HOUR)
     )
-    drawn = {run.job_id: run.name for run in runs[: 1 + _DRAWN]}
-    chart(run_lines(hours, drawn, job.job_id), "runs")
     table(pd.DataFrame([_run_row(run, hours) for run in runs]), "runs")
     st.caption(f"Of the last {_RUN_DAYS} d; the first is this one.")
 
@@ -219,3 +218,16 @@ def slow_work_line(job_id: str) -> None:
     )
     st.markdown(f"- To try: {markdown(slow_work.remedy)}")
     st.caption(markdown(", ".join(f"{name} {value:.2f}" for name, value in slow_work.signals)))
+
+
+def memory_line(job_id: str) -> None:
+    """Say below a job's memory what will run out, with what can be done, or where room is."""
+    for finding in current_world().reader.memory_outlook() or ():
+        if finding.job_id != job_id:
+            continue
+        alarm = finding.outlook is MemoryOutlook.RUNS_OUT
+        (st.warning if alarm else st.info)(markdown(sentence(finding.why)))
+        for advice in finding.advice:
+            mark = {True: " — fits", False: " — not enough alone", None: ""}[advice.fits]
+            st.markdown(f"- {markdown(advice.text + mark)}")
+        st.caption(markdown("; ".join(finding.evidence)))

@@ -9,7 +9,6 @@ from dashboard.accounting.cost.prices import PriceList, price_list
 from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
-from dashboard.common.figures import bare_range_text, range_text
 from dashboard.resources.workload_rows import cost_ahead
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import pick
@@ -105,30 +104,6 @@ def _history(workload: WorkloadForecast, end: datetime, days: int) -> pd.DataFra
         return sums.reset_index()
     between = None if workload.is_service else 0.0
     return sums.asfreq(f"{SECONDS_PER_HOUR}s", fill_value=between).reset_index()
-
-
-def ahead_table() -> pd.DataFrame:
-    """Return a row for each service and recurring job: what it will hold in a week and a month."""
-    prices = _prices()
-    return pd.DataFrame(
-        [_row(entry, prices) for entry in current_world().reader.workload_forecasts()]
-    )
-
-
-def _row(workload: WorkloadForecast, prices: PriceList) -> dict[str, object]:
-    week, month = workload.totals
-    gpu_hours = [dict(total.sums).get(Quantity.ALLOCATED_GPUS) for total in (week, month)]
-    before = dict(month.before).get(Quantity.ALLOCATED_GPUS)
-    return {
-        "workload": workload.name,
-        "job": workload.job_id,
-        "kind": "service" if workload.is_service else "recurring job",
-        "runs": workload.runs,
-        "GPU-hours, next 7 d": "—" if gpu_hours[0] is None else bare_range_text(gpu_hours[0]),
-        "GPU-hours, next 30 d": "—" if gpu_hours[1] is None else bare_range_text(gpu_hours[1]),
-        "GPU-hours, last 30 d": before,
-        "cost, next 30 d": range_text(_cost(workload, month, prices)),
-    }
 
 
 def _prices() -> PriceList:

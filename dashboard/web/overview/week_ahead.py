@@ -9,9 +9,9 @@ import streamlit as st
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import pick
-from dashboard.web.frame.page import figures, table, tense
-from dashboard.web.frame.scope import current_scope, scoped_jobs
-from dashboard.web.jobs.workload_forecast import ahead_table, show_path
+from dashboard.web.frame.page import figures, tense
+from dashboard.web.frame.scope import current_scope
+from dashboard.web.jobs.workload_forecast import show_path
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
@@ -23,7 +23,6 @@ _TITLES = {
     Quantity.POWER: "GPU power",
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
-_TO_JOB = {"job": "jobs?job="}
 
 
 def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
@@ -41,22 +40,6 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
 
 
 def show_week_ahead(end: datetime) -> None:
-    """Show the need of the fleet, and of its services and recurring jobs, as forecast."""
-    _show_groups(end)
-    jobs = scoped_jobs()
-    lasting = ahead_table()
-    if jobs is not None and not lasting.empty:
-        lasting = lasting[lasting["job"].isin(jobs)]
-    if not lasting.empty:
-        st.header("Services and recurring jobs")
-        table(lasting, "workloads", links=_TO_JOB)
-        st.caption(
-            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
-            "prices. A job's page has its week by the hour and its month by the day."
-        )
-
-
-def _show_groups(end: datetime) -> None:
     """Show the need of the fleet or a group of it, and how the forecast of it was tested."""
     world = current_world()
     reader = world.reader

@@ -23,7 +23,6 @@ from dashboard.serving.token_cost import token_values
 from dashboard.web.access.context import WebWorld
 from dashboard.web.frame.scope import USUAL_DAYS
 from data.base.units import SECONDS_PER_HOUR
-from data.catalogue.carbon_table import load_carbon_table
 
 _PAUSE = timedelta(seconds=5)
 _DAY = timedelta(days=1)
@@ -75,9 +74,8 @@ def first_questions(world: WebWorld) -> Iterator[Callable[[], object]]:
     yield partial(stated, start=start, end=newest, by=GroupBy.TENANT, calendar=days)  # Energy
     yield partial(stated, start=start - (newest - start), end=start)
     week = week_to(newest, settings.report.timezone)  # Reports
-    carbon = load_carbon_table().get(settings.energy.region)
     yield partial(reader.job_holders, seen_since=week.start)
-    yield partial(weekly_energy, reader, week=week, settings=settings, carbon=carbon, jobs=None)
+    yield partial(weekly_energy, reader, week=week, settings=settings, jobs=None)
     yield partial(kept_book, reader, settings, now=newest)  # Costs
     if reader.serving_outlook():
         yield partial(token_values, reader, settings, (), end=end)  # Serving

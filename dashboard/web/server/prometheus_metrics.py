@@ -9,13 +9,14 @@ and for how long each job has certainly been idle.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
 
 from collectors.shared.collect import MAX_SKEW
 from dashboard.common.attested_idle import AttestedJob, attested_jobs
@@ -41,17 +42,6 @@ _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _PlanFacts:
-    plan_id: str
-    cost: float
-    cost_of_now: float
-    lower_bound: float
-    gap_ratio: float
-    currency: str
-    seconds: float
-
-
 class OwnMetrics:
     """Reads the store at every scrape; a plan, which is large, is read once."""
 
@@ -66,14 +56,12 @@ class OwnMetrics:
         self._state = state
         self._stopped = stopped
         self._serving = serving
-        self._plan: _PlanFacts | None = None
+        self._plan: tuple[str, tuple[Metric, ...]] | None = None
         self._idle: tuple[datetime, list[AttestedJob]] = (_NEVER, [])
 
     def exposition(self, now: datetime) -> bytes:
         """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
-        registry = CollectorRegistry()
-        registry.register(_At(self, now))
-        return generate_latest(registry)
+        return generate_latest(_At(self, now))
 
     def families(self, now: datetime) -> Iterator[Metric]:
         """Yield every metric family at `now`."""
@@ -107,47 +95,50 @@ class OwnMetrics:
         free = self._reader.free_mib()
         if free is not None:
             yield _gauge("store_free_bytes", "Room left on the store's disk.", free * 2**20)
-        rows = GaugeMetricFamily("trimtab_store_rows", "Rows kept.", labels=["table"])
-        for table, count in self._reader.counts().items():
-            rows.add_metric([table], count)
-        yield rows
+        rows = (((table,), count) for table, count in self._reader.counts().items())
+        yield _family("store_rows", "Rows kept.", ["table"], rows)
 
     def _sources(self) -> Iterator[Metric]:
-        complete = GaugeMetricFamily(
-            "trimtab_source_completeness_ratio",
+        reports = [(_label(report.source), report) for report in self._reader.source_reports()]
+        yield _family(
+            "source_up",
+            "1 when the source ran in its last collection.",
+            ["source"],
+            (((source,), report.state == "ran") for source, report in reports),
+        )
+        yield _family(
+            "source_completeness_ratio",
             "Share of the expected samples that a source gave, 0..1.",
-            labels=["source"],
+            ["source"],
+            (
+                ((source,), report.completeness_ratio)
+                for source, report in reports
+                if report.completeness_ratio is not None
+            ),
         )
-        ran = GaugeMetricFamily(
-            "trimtab_source_up", "1 when the source ran in its last collection.", labels=["source"]
-        )
-        dropped = GaugeMetricFamily(
-            "trimtab_source_dropped_samples",
+        yield _family(
+            "source_dropped_samples",
             "Samples refused in the last collection, by reason.",
-            labels=["source", "reason"],
+            ["source", "reason"],
+            (
+                ((source, _label(reason)), count)
+                for source, report in reports
+                for reason, count in report.dropped
+            ),
         )
-        for report in self._reader.source_reports():
-            ran.add_metric([_label(report.source)], report.state == "ran")
-            if report.completeness_ratio is not None:
-                complete.add_metric([_label(report.source)], report.completeness_ratio)
-            for reason, count in report.dropped:
-                dropped.add_metric([_label(report.source), _label(reason)], count)
-        yield from (ran, complete, dropped)
 
     def _contradictions(self, now: datetime) -> Iterator[Metric]:
-        slots = GaugeMetricFamily(
-            "trimtab_contradicted_counter_slots",
-            "Slots of five minutes in which other readings contradicted a counter, in a day.",
-            labels=["node", "gpu_uuid", "counter"],
-        )
         latest = self._reader.latest_sample_at() or now
         most: dict[tuple[str, str, str], int] = {}
         for entry in self._reader.contradicted_counters(end=latest):
             key = _label(entry.node), _label(entry.gpu_uuid), entry.counter
             most[key] = max(entry.slots, most.get(key, 0))
-        for labels, count in sorted(most.items()):
-            slots.add_metric([*labels], count)
-        yield slots
+        yield _family(
+            "contradicted_counter_slots",
+            "Slots of five minutes in which other readings contradicted a counter, in a day.",
+            ["node", "gpu_uuid", "counter"],
+            sorted(most.items()),
+        )
 
     def _fleet(self) -> Iterator[Metric]:
         latest = self._reader.latest_sample_at()
@@ -157,40 +148,32 @@ class OwnMetrics:
         if hours.empty:
             return
         now = hours.iloc[-1]
-        states = GaugeMetricFamily(
-            "trimtab_fleet_gpus", "GPUs by what they do, mean of the last hour.", labels=["state"]
+        states = ("used", "idle_allocated", "unknown", "unattributed", "free")
+        yield _family(
+            "fleet_gpus",
+            "GPUs by what they do, mean of the last hour.",
+            ["state"],
+            (((state,), float(now[f"{state}_gpus"])) for state in states),
         )
-        for state in ("used", "idle_allocated", "unknown", "unattributed", "free"):
-            states.add_metric([state], float(now[f"{state}_gpus"]))
-        yield states
         yield _gauge("fleet_boards", "Boards seen in that hour.", float(now["boards"]))
 
     def _advice(self, now: datetime) -> Iterator[Metric]:
-        plan = self._plan_facts()
-        if plan is None:
+        cycle = self._reader.last_cycle()
+        if cycle is None:
             return
-        yield InfoMetricFamily(
-            "trimtab_plan", "The newest plan.", {"id": plan.plan_id[:12], "currency": plan.currency}
-        )
-        yield _gauge("plan_cost", "Cost of the plan over its horizon.", plan.cost)
-        yield _gauge(
-            "plan_cost_of_now", "Cost of today's allocation, autoscalers at work.", plan.cost_of_now
-        )
-        yield _gauge("plan_lower_bound", "No plan can cost less.", plan.lower_bound)
-        yield _gauge("plan_gap_ratio", "(cost - lower bound) / cost.", plan.gap_ratio)
-        yield _gauge("plan_solve_seconds", "Time the planner took.", plan.seconds)
-        yield from _recommendations(self._reader.recommendations(now=now), plan.plan_id)
+        if self._plan is None or self._plan[0] != cycle.plan_id:
+            plan = self._reader.plan(cycle.plan_id)
+            self._plan = None if plan is None else (plan.plan_id, tuple(_plan_metrics(plan)))
+        if self._plan is not None:
+            plan_id, metrics = self._plan
+            yield from metrics
+            yield from _recommendations(self._reader.recommendations(now=now), plan_id)
 
     def _services(self, now: datetime) -> Iterator[Metric]:
         """Yield the replicas that services need now; none of a service of which it is unknown."""
         settings = self._serving()
         if not settings.named_on_metrics:
             return
-        family = GaugeMetricFamily(
-            "trimtab_required_replicas",
-            "Replicas of an inference service to order now.",
-            labels=["namespace", "service", "workload"],
-        )
         busiest = sorted(
             self._reader.serving_outlook(), key=lambda outlook: -(outlook.running_requests or 0)
         )
@@ -203,9 +186,12 @@ class OwnMetrics:
                 labels = tuple(_label(name) for name in names)
                 # Names that are cut may be alike, and one series twice spoils the whole page.
                 replicas[labels] = max(required, replicas.get(labels, required))
-        for labels, required in replicas.items():
-            family.add_metric(labels, required)
-        yield family
+        yield _family(
+            "required_replicas",
+            "Replicas of an inference service to order now.",
+            ["namespace", "service", "workload"],
+            replicas.items(),
+        )
 
     def _idle_jobs(self, now: datetime) -> Iterator[Metric]:
         """Yield for how long each running job has certainly been idle, made once a minute."""
@@ -213,32 +199,21 @@ class OwnMetrics:
             return
         if not timedelta(0) <= now - self._idle[0] < _MINUTE:
             self._idle = now, attested_jobs(self._reader, now=now)
-        family = GaugeMetricFamily(
-            "trimtab_job_idle_seconds",
-            "Time that a running job was certainly idle; 0: active, or not known.",
-            labels=["job_id"],
-        )
         # Names that are cut may be alike: of these the one at work counts.
-        seconds: dict[str, float] = {}
+        seconds: dict[tuple[str], float] = {}
         for row in self._idle[1]:
-            name, idle = _label(row.job_id), 60 * row.idle_minutes
+            name, idle = (_label(row.job_id),), 60 * row.idle_minutes
             seconds[name] = min(idle, seconds.get(name, idle))
-        for name, idle in seconds.items():
-            family.add_metric([name], idle)
-        yield family
-
-    def _plan_facts(self) -> _PlanFacts | None:
-        cycle = self._reader.last_cycle()
-        if cycle is None:
-            return None
-        if self._plan is None or self._plan.plan_id != cycle.plan_id:
-            plan = self._reader.plan(cycle.plan_id)
-            self._plan = None if plan is None else _facts(plan)
-        return self._plan
+        yield _family(
+            "job_idle_seconds",
+            "Time that a running job was certainly idle; 0: active, or not known.",
+            ["job_id"],
+            seconds.items(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _At(Collector):
     """Source of families for prometheus_client: the metrics at one moment."""
 
     metrics: OwnMetrics
@@ -248,20 +223,18 @@ class _At:
         return self.metrics.families(self.now)
 
 
-def _facts(plan: Plan) -> _PlanFacts:
-    return _PlanFacts(
-        plan.plan_id,
-        plan.cost,
-        plan.cost_of_now,
-        plan.lower_bound,
-        plan.gap_ratio,
-        plan.currency,
-        plan.seconds,
-    )
-
-
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"trimtab_{name}", meaning, value=float(value))
+
+
+def _family(
+    name: str, meaning: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """Return a metric with a series for each row: the values of its labels, and its own."""
+    family = GaugeMetricFamily(f"trimtab_{name}", meaning, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
 
 
 def _age(name: str, meaning: str, at: datetime | None, now: datetime) -> Iterator[Metric]:
@@ -278,78 +251,66 @@ def _label(text: str) -> str:
     return shown(text[:_MAX_LABEL])
 
 
+def _plan_metrics(plan: Plan) -> Iterator[Metric]:
+    """Yield what is told of a plan."""
+    yield InfoMetricFamily(
+        "trimtab_plan", "The newest plan.", {"id": plan.plan_id[:12], "currency": plan.currency}
+    )
+    yield _gauge("plan_cost", "Cost of the plan over its horizon.", plan.cost)
+    yield _gauge(
+        "plan_cost_of_now", "Cost of today's allocation, autoscalers at work.", plan.cost_of_now
+    )
+    yield _gauge("plan_lower_bound", "No plan can cost less.", plan.lower_bound)
+    yield _gauge("plan_gap_ratio", "(cost - lower bound) / cost.", plan.gap_ratio)
+    yield _gauge("plan_solve_seconds", "Time the planner took.", plan.seconds)
+
+
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:
     """Yield their number by state and action, the savings of the waiting ones, and the largest."""
-    every = list(stored)
-    counted = GaugeMetricFamily(
-        "trimtab_recommendations", "Recommendations kept.", labels=["state", "action"]
-    )
-    for (state, action), count in sorted(
-        Counter(
-            (recommendation.state, str(recommendation.recommendation.action))
-            for recommendation in every
-        ).items()
-    ):
-        counted.add_metric([state, action], count)
-    yield counted
-    waiting = [
-        recommendation
-        for recommendation in every
-        if recommendation.recommendation.plan_id == plan_id
-        and recommendation.state in ("proposed", "approved")
-    ]
+    every = [((entry.state, str(entry.recommendation.action)), entry) for entry in stored]
+    kinds = ["state", "action"]
+    counts = Counter(kind for kind, _entry in every)
+    yield _family("recommendations", "Recommendations kept.", kinds, sorted(counts.items()))
     for unit, (meaning, part) in _SAVED.items():
-        yield _by_kind(every, unit, meaning, part)
-        yield from _savings(waiting, unit, meaning, part)
-
-
-def _by_kind(
-    every: Iterable[StoredRecommendation],
-    unit: str,
-    meaning: str,
-    part: Callable[[Savings], Range | None],
-) -> Metric:
-    """Return the central savings added up by state and action; unknown ones have no part in it."""
-    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for recommendation in every:
-        if saving := part(recommendation.recommendation.savings):
-            sums[recommendation.state, str(recommendation.recommendation.action)] += saving.central
-    family = GaugeMetricFamily(
-        f"trimtab_recommended_savings_{unit}",
-        f"Central savings of all recommendations kept, as they were promised: {meaning}.",
-        labels=["state", "action"],
-    )
-    for labels, total in sorted(sums.items()):
-        family.add_metric(labels, total)
-    return family
-
-
-def _savings(
-    waiting: list[StoredRecommendation],
-    unit: str,
-    meaning: str,
-    part: Callable[[Savings], Range | None],
-) -> Iterator[Metric]:
-    total = GaugeMetricFamily(
-        f"trimtab_waiting_savings_{unit}",
-        f"What the waiting recommendations would save over the horizon: {meaning}.",
-        labels=["estimate"],
-    )
-    single = GaugeMetricFamily(
-        f"trimtab_recommendation_saving_{unit}",
-        f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
-        labels=["finding", "action", "risk", "state"],
-    )
-    savings = [
-        (recommendation, saving)
-        for recommendation in waiting
-        if (saving := part(recommendation.recommendation.savings))
-    ]
-    if savings:
-        for estimate in ("low", "central", "high"):
-            total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in savings))
-    for entry, saving in sorted(savings, key=lambda pair: -pair[1].central)[:NAMED]:
-        revision = entry.recommendation
-        labels = (entry.reference, str(revision.action), str(revision.risk), entry.state)
-        single.add_metric(labels, saving.central)
-    yield from (total, single)
+        sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+        waiting: list[tuple[StoredRecommendation, Range]] = []
+        for kind, entry in every:
+            # Unknown savings have no part in a sum.
+            if saving := part(entry.recommendation.savings):
+                sums[kind] += saving.central
+                is_newest = entry.recommendation.plan_id == plan_id
+                if is_newest and entry.state in ("proposed", "approved"):
+                    waiting.append((entry, saving))
+        yield _family(
+            f"recommended_savings_{unit}",
+            f"Central savings of all recommendations kept, as they were promised: {meaning}.",
+            kinds,
+            sorted(sums.items()),
+        )
+        estimates = ("low", "central", "high") if waiting else ()
+        yield _family(
+            f"waiting_savings_{unit}",
+            f"What the waiting recommendations would save over the horizon: {meaning}.",
+            ["estimate"],
+            (
+                ((estimate,), sum(getattr(saving, estimate) for _entry, saving in waiting))
+                for estimate in estimates
+            ),
+        )
+        yield _family(
+            f"recommendation_saving_{unit}",
+            f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
+            ["finding", "action", "risk", "state"],
+            (
+                (
+                    (
+                        entry.reference,
+                        str(entry.recommendation.action),
+                        str(entry.recommendation.risk),
+                        entry.state,
+                    ),
+                    saving.central,
+                )
+                for entry, saving in sorted(waiting, key=lambda pair: -pair[1].central)[:NAMED]
+            ),
+        )

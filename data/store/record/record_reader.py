@@ -107,13 +107,6 @@ class RecordReader(FactReader):
             for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
         )
 
-    def entries_after(self, sequence: int, most: int) -> tuple[AuditEntry, ...]:
-        """Return at most so many entries of the record after one, in order."""
-        audit = tables.audit.c
-        after = sa.select(tables.audit).where(audit.sequence > sequence)
-        rows = self._rows(after.order_by(audit.sequence).limit(most))
-        return tuple(audit_entry(row) for row in rows)
-
     def entries(self, events: tuple[str, ...]) -> tuple[AuditEntry, ...]:
         """Return the entries of these events, in order."""
         audit = tables.audit.c

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from beds.api_clients import problem
 from starlette.testclient import TestClient
 
@@ -41,7 +40,6 @@ def test_tools_answer_with_the_rows_of_the_api(as_: Callable[..., TestClient]) -
     assert tool(vera, "finding", name="TT-2")["answer"] == one["finding"] | {
         "record": [], "change": one["change"]
     }  # fmt: skip
-    assert tool(vera, "proposed_change", name="TT-2")["answer"]["change"] == one["change"]
     assert tool(vera, "jobs")["answer"] == vera.get("/api/v1/jobs").json()["items"]
     assert "no cycle" in tool(vera, "forecasts").get("refused", "no cycle")
 
@@ -55,22 +53,17 @@ def test_a_parameter_that_no_tool_has_is_refused(as_: Callable[..., TestClient])
 
 
 def test_an_owner_is_told_of_their_own(as_: Callable[..., TestClient]) -> None:
-    """What belongs to others is answered as what does not exist, by tools and resources."""
+    """What belongs to others is answered as what does not exist."""
     mine = as_("search")
     assert [entry["finding"] for entry in tool(mine, "findings")["answer"]] == ["TT-1"]
-    for name in ("finding", "proposed_change"):
-        other, none = tool(mine, name, name="TT-2"), tool(mine, name, name="TT-9")
-        assert other["refused"].replace("TT-2", "TT-9") == none["refused"]
+    other, none = tool(mine, "finding", name="TT-2"), tool(mine, "finding", name="TT-9")
+    assert other["refused"].replace("TT-2", "TT-9") == none["refused"]
     listed = asked(mine, "tools/list")["tools"]
     for entry in listed:
-        if entry["name"] not in ("findings", "finding", "proposed_change"):
+        if entry["name"] not in ("findings", "finding"):
             needed = {"estimate_memory": {"model": "llama3-8b", "batch": 8, "seq": 8}}
             said = tool(mine, entry["name"], **needed.get(entry["name"], {}))
             assert "vision" not in json.dumps(said), entry["name"]
-    read = asked(mine, "resources/read", uri="trimtab://findings")["contents"][0]["text"]
-    assert [entry["finding"] for entry in json.loads(read)["answer"]] == ["TT-1"]
-    for uri in ("trimtab://findings/TT-2", "trimtab://reports/weekly"):
-        assert "vision" not in json.dumps(asked(mine, "resources/read", uri=uri))
 
 
 def test_nobody_is_let_in_without_a_role(as_: Callable[..., TestClient], store: Store) -> None:
@@ -102,14 +95,3 @@ def test_no_verb_acts_and_no_text_is_one(as_: Callable[..., TestClient], store: 
         found = tool(alex, "findings", team=text)
         assert text == "" or "refused" in found or found["total"] == 0
     assert store.reader.audit() == ()
-
-
-def test_a_resource_that_is_not_there_is_told_in_words(
-    as_: Callable[..., TestClient], caplog: pytest.LogCaptureFixture
-) -> None:
-    """What nobody knows is no defect: the client reads why, and no traceback is logged."""
-    for name in ("findings/TT-99", "findings/x y", "nothing"):
-        found = asked(as_("vera"), "resources/read", uri=f"trimtab://{name}")
-        assert found["code"] == -32602
-        assert name.rpartition("/")[2] in found["message"].replace("%20", " ")
-    assert [record for record in caplog.records if record.exc_info] == []

@@ -17,7 +17,6 @@ from data.store import Store, open_store
 OWNERS = replace(PROXY, owners=f"{MINE},{THEIRS}")
 GIVEN = {
     "/estimate": "model=llama3-8b&batch=8&seq=8",
-    "/events": "seconds=0&after=0",
     "/samples": f"gpu=GPU-{THEIRS}-0",
 }
 SUSPENDED = {
@@ -44,7 +43,7 @@ WHOM = ("tenant", "application", "owner", "job", "model", "state")
 OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
 OWN = {
-    "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
+    "get /", "get /findings", "get /jobs", "get /applications", "get /gpus",
     "get /slots", "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy",
     "get /savings", "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
     "get /quotas", "get /stop", "post /stop", "post /size",
@@ -156,7 +155,7 @@ def _tells(asked: str, said: str) -> bool:
 
 
 def test_no_tool_tells_an_owner_of_others(store: Store) -> None:
-    """Nor a resource; what is their own is told by both."""
+    """What is their own is told."""
     with clients(store, OWNERS) as client:
         told: Callable[[TestClient], list[str]] = _every_tool
         mine = told(client(MINE))
@@ -174,13 +173,11 @@ def _every_tool(client: TestClient) -> list[str]:
 
     given = {"model": "llama3-8b", "batch": 8, "seq": 8, "name": "TT-2", "job": "4711"}
     tools = json.loads(ask("tools/list"))["result"]["tools"]
-    answers = [
+    return [
         ask("tools/call", name=tool["name"], arguments=_needed(tool, given) | chosen)
         for tool in tools
         for chosen in ({}, *({"by": word} for word in _words(tool)))
     ]
-    uris = ("trimtab://findings", "trimtab://findings/TT-2", "trimtab://reports/weekly")
-    return [*answers, *(ask("resources/read", uri=uri) for uri in uris)]
 
 
 def _needed(tool: Any, given: dict[str, object]) -> dict[str, object]:

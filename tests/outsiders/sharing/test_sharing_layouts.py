@@ -35,8 +35,7 @@ from dashboard.cycle.wiring import build_world
 from dashboard.reports.week.week import week_to
 from dashboard.reports.week.weekly_report import make_weekly_report
 from dashboard.submission.job.fleet import fleet_of_store
-from dashboard.web.findings.boards import boards_of
-from data.catalogue.carbon_table import load_carbon_table
+from dashboard.web.findings.plan import boards_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
@@ -152,8 +151,6 @@ def _of_store(scenario: Scenario, boards: list[Board], store: Store) -> Iterator
         reader,
         week=week_to(END, "UTC"),
         settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
     )
     held = sum(truth.values())
     if report.boards is None or not near(report.boards, count):
