@@ -108,3 +108,22 @@ def _share(hours: dict[str, float]) -> Range | None:
         for part in (work / total, work / certain, (work + max(0.0, total - certain)) / total)
     )
     return Range(low=min(low, central), central=central, high=max(high, central), unit=_PERCENT)
+
+
+def score_badge(score: Score) -> bytes:
+    """Return the score as a picture for other pages. It holds numbers alone, and no name."""
+    share = score.share
+    text = (
+        "unknown" if share is None else f"{share.central:.0f} % ({share.low:.0f}–{share.high:.0f})"
+    )
+    return _BADGE.format(
+        text=text, hours=f"{score.start:%Y-%m-%d} to {score.end:%Y-%m-%d}"
+    ).encode()
+
+
+_BADGE = """<svg xmlns="http://www.w3.org/2000/svg" width="210" height="20" role="img" \
+aria-label="GPU-hours at work: {text}"><title>GPU-hours at work, {hours}: {text}</title>
+<rect width="120" height="20" fill="#444"/><rect x="120" width="90" height="20" fill="#1f6f8b"/>
+<g fill="#fff" font-family="Verdana,sans-serif" font-size="11" text-anchor="middle">\
+<text x="60" y="14">GPU-hours at work</text><text x="165" y="14">{text}</text></g></svg>
+"""

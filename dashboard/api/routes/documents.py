@@ -1,16 +1,18 @@
 """Resources that are one object each, of the table of resources."""
 
 import threading
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic_core import to_json
 
+from dashboard.accounting.energy.score import score_badge
 from dashboard.api.http.cached_responses import Document, document, response
 from dashboard.api.http.context import ApiWorld
 from dashboard.api.http.rate_limits import TooManyRequestsError
-from dashboard.resources.documents import DOCUMENTS
-from dashboard.resources.resource import Resource
+from dashboard.resources.documents import DOCUMENTS, SCORE
+from dashboard.resources.resource import NoQuery, Resource
 
 _BUSY_SECONDS = 5
 
@@ -19,6 +21,22 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
     """Add the resources: to `anyone` what they may see of each, to `viewer` what is the fleet's."""
     for resource in DOCUMENTS:
         _add(api, world, resource, anyone if resource.anyone else viewer)
+    _add_badge(api, world, viewer)
+
+
+def _add_badge(api: FastAPI, world: ApiWorld, who_may: Any) -> None:
+    """Add the score as a picture, which takes no parameter."""
+
+    def badge(request: Request, who: who_may, _query: Annotated[NoQuery, Query()]) -> Response:
+        view = world.view(who)
+
+        def compute() -> Document:
+            body = score_badge(SCORE.read(view, SCORE.query()))
+            return replace(document(body), kind="image/svg+xml")
+
+        return response(request, world.of(who).cache.get(("badge", view.settings), compute))
+
+    api.get("/score.svg", summary="The score as a badge", response_class=Response)(badge)
 
 
 def _add(api: FastAPI, world: ApiWorld, resource: Resource[Any, Any], who_may: Any) -> None:

@@ -1,9 +1,10 @@
-"""The score against a count by hand, over drawn fleets; its parts on every door."""
+"""The score against a count by hand, over drawn fleets; its parts on every door; its badge."""
 
 import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dashboard.accounting.cost.statement import make_cost_statement
-from dashboard.accounting.energy.score import Score, asked_score
+from dashboard.accounting.energy.score import Score, asked_score, score_badge
 from dashboard.cli import main
 from data.facts.columns import SAMPLES, check_frame
 from data.records.recommendations import Range
@@ -216,13 +217,16 @@ def test_a_time_that_nobody_watched_is_no_comparison(
 
 
 def test_every_door_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Command and API."""
+    """Command, API and badge; the badge is kept under its tag, and takes no parameter."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
     with clock_at(NOW), open_store(url) as store:
         keep(store, [["worked"] * 6 + ["idle"] * 6 + ["free"] * 6 + ["contradicted"] * 6])
         with clients(store, LOCAL, lambda: NOW) as client:
             api = client(peer="127.0.0.1")
             told = api.get("/api/v1/score").json()
+            picture = api.get("/api/v1/score.svg")
+            again = api.get("/api/v1/score.svg", headers={"If-None-Match": picture.headers["etag"]})
+            refused = api.get("/api/v1/score.svg?text=<script>")
     with clock_at(NOW):
         assert main(["--quiet", "--store", url, "score", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(
@@ -230,10 +234,16 @@ def test_every_door_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
     assert told["contradicted_hours"] == pytest.approx(0.5)
     assert told["share"]["central"] == pytest.approx(100 / 3)
+    assert (picture.headers["content-type"], again.status_code) == ("image/svg+xml", 304)
+    texts = [part.text for part in ElementTree.fromstring(picture.content).iter() if part.text]  # noqa: S314 - ours
+    low, high = (f"{told['share'][bound]:.0f}" for bound in ("low", "high"))
+    assert f"33 % ({low}–{high})" in texts
+    assert 400 <= refused.status_code < 500
 
 
 def test_nothing_known_is_told_as_unknown(store: Store) -> None:
-    """No share, and no trend."""
+    """No share, no trend, and a badge that says so."""
     keep(store, [["unread"] * SLOTS])
     score = asked_score(store.reader, Settings(), start=BEGIN, end=NOW)
     assert (score.share, score.change) == (None, None)
+    assert b"unknown" in score_badge(score)
