@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.base.errors import ImpossibleProblemError
-from planner.packing.fragmentation_kernel import (
+from benchmarks._fragmentation_kernel import (
     WHOLE,
     NodeState,
     PlacementPrices,
@@ -21,7 +20,8 @@ from planner.packing.fragmentation_kernel import (
     fits,
     occupy,
 )
-from planner.packing.gilmore_gomory import pattern_prices
+from benchmarks.packing.gilmore_gomory import pattern_prices
+from data.base.errors import ImpossibleProblemError
 from planner.packing.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
