@@ -21,8 +21,8 @@ from benchmarks._fragmentation_kernel import (
     occupy,
 )
 from benchmarks.packing.gilmore_gomory import pattern_prices
+from benchmarks.packing.temporal_instance import Ints
 from data.base.errors import ImpossibleProblemError
-from planner.packing.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 _LOOKS = 50

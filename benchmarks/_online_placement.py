@@ -21,9 +21,9 @@ from benchmarks._fragmentation_kernel import (
     occupy,
     score,
 )
+from benchmarks.packing.temporal_instance import Ints
 from data.base.compiled import compiled
 from data.base.errors import ImpossibleProblemError
-from planner.packing.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 

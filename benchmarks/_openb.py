@@ -7,7 +7,7 @@ import pandas as pd
 
 from benchmarks._fragmentation import ANY_MODEL, Pods, node_state
 from benchmarks._fragmentation_kernel import NodeState
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.temporal_instance import Ints
 
 
 def openb_nodes(folder: Path) -> tuple[NodeState, dict[str, int]]:

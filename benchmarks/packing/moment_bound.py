@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.packing.gilmore_gomory import Floats, moment_prices
 from benchmarks.packing.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.temporal_instance import Ints
 
 _ROUNDING = 1e-6
 _MAX_CAPACITY = 20_000

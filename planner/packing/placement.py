@@ -16,7 +16,9 @@ from data.base.errors import ImpossibleProblemError
 from planner.packing.ejection_kernel import Items, place_pool
 from planner.packing.placement_kernel import place_at_home, place_first_fit, return_home
 from planner.packing.random_kernel import random_state
-from planner.packing.temporal_instance import Bools, Ints, TemporalInstance, clique_grid
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _UNCHECKED = 1 << 60
 _STAY = 4
@@ -195,6 +197,19 @@ def _suits(run: Run, node: PlacementNode) -> bool:
     return not run.gpu_model or run.gpu_model == node.gpu_model
 
 
+def clique_slots(starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the first and last slot of each run, and the starts of slots: the maximal cliques.
+
+    A set of runs fits into a node at all times iff it fits at these moments. The runs active at a
+    start are all active at the next one too, unless one ends in between: only the starts before an
+    end are kept.
+    """
+    points = np.unique(starts)
+    over = np.searchsorted(np.sort(ends), points, side="right")
+    edges = points[np.diff(over, append=len(ends) + 1) > 0]
+    return np.searchsorted(edges, starts), np.searchsorted(edges, ends), edges
+
+
 def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str, int]) -> _Parts:
     largest = _largest(nodes)
     rows = [
@@ -212,24 +227,20 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     )
     starts = np.array([runs[entry].start for entry in index], dtype=np.int64)
     ends = np.array([runs[entry].end for entry in index], dtype=np.int64)
-    grid = clique_grid(
-        TemporalInstance(
-            capacity=int(sizes[:, 0].max()), starts=starts, ends=ends, sizes=sizes[:, 0]
-        )
-    )
+    first, last, edges = clique_slots(starts, ends)
     jobs = {run.job_id: position for position, run in enumerate(runs)}
     return _Parts(
         run=index,
         gpus=sizes[:, 0],
         home=np.array([row[2] for row in rows], dtype=np.int64),
         items=Items(
-            first=grid.first,
-            last=grid.last,
+            first=first,
+            last=last,
             sizes=sizes,
             weights=sizes[:, 0] * (ends - starts),
             allowed=_allowed(runs, nodes)[index],
             apart=np.where([runs[entry].apart > 1 for entry in index], index, -1),
-            slots=grid.slots,
+            slots=len(edges),
         ),
         room=np.array(
             [
