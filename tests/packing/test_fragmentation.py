@@ -274,7 +274,7 @@ def test_a_submitted_job_goes_where_pods_of_its_size_would(
     )
     placer = FragmentationPlacer(empty, typical)
     share = pods((cpus * 1000, 0, gpus, 1000, ANY_MODEL)).pod(0)
-    names = []
+    names: list[str] = []
     while len(names) < count and (place := placer.place(share)) is not None:
         placer.nodes.full[place[0]] = 0
         names.append(fleet[place[0]].name)
