@@ -38,9 +38,10 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
     length = len(series.values)
     ahead = min(horizon, int(length * _SHARE_HELD_OUT))
     truth = series.values[length - ahead :]
-    if int(np.isfinite(truth).sum()) < _MIN_HELD_OUT:
+    finite = np.isfinite(truth)
+    if int(finite.sum()) < _MIN_HELD_OUT:
         return None
-    known, losses = np.isfinite(truth), dict[str, float]()
+    losses = dict[str, float]()
     for entry in (SeasonalNaiveModel(), model):
         try:
             quantiles = entry.forecast(series.head(length - ahead), ahead)
@@ -49,8 +50,8 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
         losses[entry.name] = float(np.nanmean(pinball_losses(truth, quantiles)))
     return Backtest(
         losses=tuple(losses.items()),
-        held_out_slots=int(known.sum()),
-        coverage_ratio=float(inside_band(truth, quantiles)[known].mean()),
+        held_out_slots=int(finite.sum()),
+        coverage_ratio=float(inside_band(truth, quantiles)[finite].mean()),
     )
 
 

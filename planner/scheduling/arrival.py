@@ -82,10 +82,10 @@ def chosen_offer(
         [*(_queued(job, names, gpus) for job in queue), _arriving(offers, names, gpus)]
     )
     count, nothing = len(goodput), len(gpus)
-    left = [*(job.hours for job in queue), hours]
+    run_hours = [*(job.hours for job in queue), hours]
     choice = np.full(count, nothing)
     solve(
-        np.hstack([_costs(goodput, gpus, left), np.zeros((count, 1))]),
+        np.hstack([_costs(goodput, gpus, run_hours), np.zeros((count, 1))]),
         np.append(kind, 0),
         np.append(gpus, 0),
         np.array([room[name] for name in types]),
@@ -94,10 +94,10 @@ def chosen_offer(
         _STEPS,
         choice,
     )
-    taken = int(choice[-1])
-    if taken == nothing:
+    newest = int(choice[-1])
+    if newest == nothing:
         return None
-    return next(offer for offer in fitting if offer.gpu_type == names[taken])
+    return next(offer for offer in fitting if offer.gpu_type == names[newest])
 
 
 def _costs(goodput: Floats, gpus: Ints, hours: Sequence[float]) -> Floats:

@@ -25,8 +25,8 @@ def least_stranding(
     ordered = sorted(nodes, key=lambda node: (node.free_gpus, node.name))
     free = np.array([node.free_gpus for node in ordered], dtype=np.int64)
     share = free / np.array([node.gpus for node in ordered])
-    left = np.array([(node.cpus or 10**6) * _MILLI for node in ordered]) * share
-    cpu = np.maximum(left, cpus * _MILLI).astype(np.int64)
+    room = np.array([(node.cpus or 10**6) * _MILLI for node in ordered]) * share
+    cpu = np.maximum(room, cpus * _MILLI).astype(np.int64)
     with_each = [(node.cpus or node.gpus) * _MILLI // node.gpus for node in ordered]
     kappa = max(sum(with_each) / (_MILLI * len(ordered)), 1e-9)  # milli-CPU per milli-GPU
     before = np.maximum(0.0, _MILLI * free - cpu / kappa)
