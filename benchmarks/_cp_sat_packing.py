@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.packing.temporal_instance import TemporalInstance, clique_grid
 from benchmarks.packing.text_format import format_instance, parse_instance
-from planner.packing.temporal_instance import TemporalInstance, clique_grid
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,8 +8,8 @@ with less left than it asks of each. A placement scores int(100 * sigmoid(decrea
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks._fragmentation_kernel import WHOLE, NodeState, Pod, fits
 from data.base.compiled import compiled
-from planner.packing.fragmentation_kernel import WHOLE, NodeState, Pod, fits
 from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]

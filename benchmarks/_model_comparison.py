@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from forecasting.models.backtest import RollingBacktest, rolling_backtest
+from data.base.errors import ForecastError
+from forecasting.models.backtest import inside_band, pinball_losses
 from forecasting.models.demand_model import DemandModel
 from forecasting.series.demand_series import DemandSeries, Values
 
@@ -26,6 +28,49 @@ class ModelScore:
     pinball_to_naive: float
     coverage_ratio: float
     failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingBacktest:
+    """One model asked at many past moments of one series; arrays are [origins, horizon].
+
+    pinball is NaN where the truth is unknown; `failures` counts moments at which it gave no answer.
+    """
+
+    model: str
+    pinball: Values
+    absolute_error: Values
+    inside: npt.NDArray[np.bool_]
+    failures: int
+
+
+def rolling_backtest(
+    series: DemandSeries, model: DemandModel, *, origins: Sequence[int], horizon: int
+) -> RollingBacktest:
+    """Return the errors of a model over `horizon` slots from each origin (count of known slots)."""
+    rows, failures = [], 0
+    for origin in origins:
+        truth = np.full(horizon, np.nan)
+        came = series.values[origin : origin + horizon]
+        truth[: len(came)] = came
+        try:
+            quantiles = model.forecast(series.head(origin), horizon)
+        except ForecastError:
+            failures += 1
+            continue
+        pinball = pinball_losses(truth, quantiles)
+        rows.append((pinball, np.abs(truth - quantiles.q50), inside_band(truth, quantiles)))
+    empty = np.zeros((0, horizon))
+    pinball, error, inside = (
+        (np.stack(parts) for parts in zip(*rows, strict=True)) if rows else (empty, empty, empty)
+    )
+    return RollingBacktest(
+        model=model.name,
+        pinball=pinball,
+        absolute_error=error,
+        inside=inside.astype(bool),
+        failures=failures,
+    )
 
 
 def compare_models(

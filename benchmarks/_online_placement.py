@@ -10,10 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.base.compiled import compiled
-from data.base.errors import ImpossibleProblemError
-from planner.packing.fragmentation import Pods, prices_of
-from planner.packing.fragmentation_kernel import (
+from benchmarks._fragmentation import Pods, prices_of
+from benchmarks._fragmentation_kernel import (
     WHOLE,
     NodeState,
     PlacementPrices,
@@ -23,7 +21,9 @@ from planner.packing.fragmentation_kernel import (
     occupy,
     score,
 )
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.temporal_instance import Ints
+from data.base.compiled import compiled
+from data.base.errors import ImpossibleProblemError
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from planner.packing.fragmentation import ANY_MODEL, Pods, node_state
-from planner.packing.fragmentation_kernel import NodeState
-from planner.packing.temporal_instance import Ints
+from benchmarks._fragmentation import ANY_MODEL, Pods, node_state
+from benchmarks._fragmentation_kernel import NodeState
+from benchmarks.packing.temporal_instance import Ints
 
 
 def openb_nodes(folder: Path) -> tuple[NodeState, dict[str, int]]:

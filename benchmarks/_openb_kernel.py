@@ -3,8 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.base.compiled import compiled
-from planner.packing.fragmentation_kernel import (
+from benchmarks._fragmentation_kernel import (
     NodeState,
     PlacementPrices,
     Pod,
@@ -12,6 +11,7 @@ from planner.packing.fragmentation_kernel import (
     fits,
     occupy,
 )
+from data.base.compiled import compiled
 from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.packing.temporal_instance import TemporalInstance
+from benchmarks.packing.temporal_instance import TemporalInstance
 
 SEED = 20200
 _DURATIONS = {"Sh": (10, 30), "Lon": (20, 60)}

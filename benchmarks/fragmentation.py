@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._fgd_kernel import replay_fgd
+from benchmarks._fragmentation import Pods, prices_of
+from benchmarks._fragmentation_kernel import NodeState, PlacementPrices, Pod
 from benchmarks._online_placement import OnlinePlacer, PlacedPod
 from benchmarks._openb import arrivals, openb_nodes, openb_pods
 from benchmarks._openb_kernel import BEST, FIRST, OURS, RANDOM, pick, replay
-from planner.packing.fragmentation import Pods, prices_of
-from planner.packing.fragmentation_kernel import NodeState, PlacementPrices, Pod
+from benchmarks.packing.temporal_instance import Ints
 from planner.packing.random_kernel import random_state
-from planner.packing.temporal_instance import Ints
 
 RESULTS = Path(__file__).parent / "results" / "fragmentation.md"
 FIRST_SEED = 42

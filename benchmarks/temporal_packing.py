@@ -22,9 +22,9 @@ from benchmarks.packing.busy_time_bound import busy_time_bound
 from benchmarks.packing.fits import Order, Rule, best_fit_of_five, bins_of, fit
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.pack import Packing, pack
+from benchmarks.packing.temporal_instance import TemporalInstance, clique_grid
 from benchmarks.packing.text_format import parse_instance
 from planner.packing import run_bounds as bounds
-from planner.packing.temporal_instance import TemporalInstance, clique_grid
 
 RESULTS = Path(__file__).parent / "results" / "temporal_packing.md"
 PACK_SEED = 1

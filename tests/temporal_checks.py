@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from planner.packing.temporal_instance import Ints, TemporalInstance
+from benchmarks.packing.temporal_instance import Ints, TemporalInstance
 
 
 def overloads(instance: TemporalInstance, bin_of: Ints) -> list[tuple[int, int, int]]:

@@ -16,9 +16,9 @@ from benchmarks.packing.busy_time_kernel import Pieces, anneal, best_splits, bus
 from benchmarks.packing.fits import Order, Rule, bins_of, fit
 from benchmarks.packing.grids import clique_counts, interval_grid
 from benchmarks.packing.ruin_kernel import ruin_and_recreate
+from benchmarks.packing.temporal_instance import Ints, SlotGrid, TemporalInstance
 from planner.packing import run_bounds as bounds
 from planner.packing.random_kernel import RandomState, random_state
-from planner.packing.temporal_instance import Ints, SlotGrid, TemporalInstance
 
 _NEIGHBOURS = 40
 _SPARE_BINS = 1

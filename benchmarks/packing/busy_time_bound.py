@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.packing.busy_time_bound_kernel import best_path, best_paths, latest_ends, sweep_busy
+from benchmarks.packing.gilmore_gomory import Column, CoveringProgram
 from benchmarks.packing.grids import clique_counts, interval_grid
 from benchmarks.packing.state_graph_kernel import bit_positions, build
+from benchmarks.packing.temporal_instance import Ints, TemporalInstance
 from planner.packing import run_bounds as bounds
-from planner.packing.gilmore_gomory import Column, CoveringProgram
-from planner.packing.temporal_instance import Ints, TemporalInstance
 
 Floats = npt.NDArray[np.float64]
 _TOLERANCE = 1e-6

@@ -9,12 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled, inner
-from planner.packing.random_kernel import RandomState, draw, draw_unit
+from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 
 _NEIGHBOUR_RATIO = 0.9
 _TAIL_RATIO = 0.03
+
+
+@inner
+def draw_unit(state: RandomState) -> float:
+    """Return a random number in [0, 1)."""
+    return float(draw(state, 1 << 53)) / float(1 << 53)
 
 
 class Pieces(NamedTuple):

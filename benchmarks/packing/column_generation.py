@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.packing.gilmore_gomory import Column, CoveringProgram
 from benchmarks.packing.state_graph_kernel import best_bins, bit_positions, build, sweep
-from planner.packing.gilmore_gomory import Column, CoveringProgram
-from planner.packing.temporal_instance import Ints, TemporalInstance, clique_grid
+from benchmarks.packing.temporal_instance import Ints, TemporalInstance, clique_grid
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-6

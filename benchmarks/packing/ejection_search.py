@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.packing.fits import bins_of
+from benchmarks.packing.temporal_instance import Ints, SlotGrid
 from planner.packing.ejection_kernel import Items, place_pool
 from planner.packing.random_kernel import RandomState, random_state
-from planner.packing.temporal_instance import Ints, SlotGrid
 
 SETTINGS = ((4, 10), (3, 50), (2, 10))
 """(ejections, shakes) tried in turn: each closes instances that the other does not."""

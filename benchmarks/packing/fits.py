@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.packing import fits_kernel
 from benchmarks.packing.grids import interval_grid
-from planner.packing.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
+from benchmarks.packing.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
 
 
 class Order(Enum):

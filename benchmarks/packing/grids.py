@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.packing.temporal_instance import Ints, SlotGrid, TemporalInstance
+from benchmarks.packing.temporal_instance import Ints, SlotGrid, TemporalInstance
 
 
 def interval_grid(instance: TemporalInstance) -> SlotGrid:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.packing.gilmore_gomory import Floats, moment_prices
-from planner.packing.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.gilmore_gomory import Floats, moment_prices
+from benchmarks.packing.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
+from benchmarks.packing.temporal_instance import Ints
 
 _ROUNDING = 1e-6
 _MAX_CAPACITY = 20_000

@@ -18,8 +18,8 @@ from benchmarks.packing.ejection_search import BinReduction, bin_reduction
 from benchmarks.packing.fits import best_fit_of_five, bins_of
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.moment_bound import PatternBound, gilmore_gomory_bound
+from benchmarks.packing.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
 from planner.packing import run_bounds as bounds
-from planner.packing.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
 
 _WINDOWS = (60, 100, 200, 500)
 _WINDOW_MOMENTS = 3

@@ -13,13 +13,14 @@ from benchmarks.packing.busy_time_kernel import (
     Pieces,
     accepts,
     alone,
+    draw_unit,
     enter,
     filled,
     fits,
     leave,
 )
 from data.base.compiled import compiled, copy_into, inner
-from planner.packing.random_kernel import RandomState, draw, draw_unit
+from planner.packing.random_kernel import RandomState, draw
 
 _BLINK = 0.02
 

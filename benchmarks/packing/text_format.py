@@ -4,8 +4,8 @@ First line `n C 0 0` (number of items, capacity; the rest is not used), then one
 `index start end size`, life [start, end). Public instance families are published so.
 """
 
+from benchmarks.packing.temporal_instance import TemporalInstance, instance_of
 from data.base.errors import ImpossibleProblemError
-from planner.packing.temporal_instance import TemporalInstance, instance_of
 
 _FORM = "The form is `n C 0 0`, then n lines `index start end size` of integers"
 

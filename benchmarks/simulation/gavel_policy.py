@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.simulation.job_view import Allocation, JobView, NodeView
 from benchmarks.simulation.rigid_policies import Room, place, room_of, usable_types
-from planner.scheduling.round_problem import Floats
+from benchmarks.simulation.rounds.round_problem import Floats
 
 
 class GavelPolicy:

@@ -6,9 +6,9 @@ from typing import Any
 import highspy
 import numpy as np
 
+from benchmarks.simulation.rounds.round_problem import Floats, Ints, RoundProblem, RoundSolution
 from benchmarks.simulation.rounds.round_reading import Allocation, RoundReader, RoundView
 from data.base.errors import PlanningError
-from planner.scheduling.round_problem import Floats, Ints, RoundProblem, RoundSolution
 
 
 def solve_exactly(

@@ -1,7 +1,6 @@
 """Backtests: a model's forecasts at past moments, judged by the demand that came."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -31,49 +30,6 @@ def inside_band(truth: Values, quantiles: Quantiles) -> npt.NDArray[np.bool_]:
     return np.asarray((truth >= quantiles.q10 - edge) & (truth <= quantiles.q90 + edge))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollingBacktest:
-    """One model asked at many past moments of one series; arrays are [origins, horizon].
-
-    pinball is NaN where the truth is unknown; `failures` counts moments at which it gave no answer.
-    """
-
-    model: str
-    pinball: Values
-    absolute_error: Values
-    inside: npt.NDArray[np.bool_]
-    failures: int
-
-
-def rolling_backtest(
-    series: DemandSeries, model: DemandModel, *, origins: Sequence[int], horizon: int
-) -> RollingBacktest:
-    """Return the errors of a model over `horizon` slots from each origin (count of known slots)."""
-    rows, failures = [], 0
-    for origin in origins:
-        truth = np.full(horizon, np.nan)
-        came = series.values[origin : origin + horizon]
-        truth[: len(came)] = came
-        try:
-            quantiles = model.forecast(series.head(origin), horizon)
-        except ForecastError:
-            failures += 1
-            continue
-        pinball = pinball_losses(truth, quantiles)
-        rows.append((pinball, np.abs(truth - quantiles.q50), inside_band(truth, quantiles)))
-    empty = np.zeros((0, horizon))
-    pinball, error, inside = (
-        (np.stack(parts) for parts in zip(*rows, strict=True)) if rows else (empty, empty, empty)
-    )
-    return RollingBacktest(
-        model=model.name,
-        pinball=pinball,
-        absolute_error=error,
-        inside=inside.astype(bool),
-        failures=failures,
-    )
-
-
 def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest | None:
     """Return the errors of a model and of seasonal naive on the last min(horizon, a quarter) slots.
 
@@ -82,22 +38,20 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
     length = len(series.values)
     ahead = min(horizon, int(length * _SHARE_HELD_OUT))
     truth = series.values[length - ahead :]
-    if int(np.isfinite(truth).sum()) < _MIN_HELD_OUT:
-        return None
-    baseline = SeasonalNaiveModel()
-    results = {
-        naive_model.name: rolling_backtest(
-            series, naive_model, origins=[length - ahead], horizon=ahead
-        )
-        for naive_model in (baseline, model)
-    }
-    if any(result.failures for result in results.values()):
-        return None
     finite = np.isfinite(truth)
+    if int(finite.sum()) < _MIN_HELD_OUT:
+        return None
+    losses = dict[str, float]()
+    for entry in (SeasonalNaiveModel(), model):
+        try:
+            quantiles = entry.forecast(series.head(length - ahead), ahead)
+        except ForecastError:
+            return None
+        losses[entry.name] = float(np.nanmean(pinball_losses(truth, quantiles)))
     return Backtest(
-        losses=tuple((name, float(np.nanmean(result.pinball))) for name, result in results.items()),
+        losses=tuple(losses.items()),
         held_out_slots=int(finite.sum()),
-        coverage_ratio=float(results[model.name].inside[0][finite].mean()),
+        coverage_ratio=float(inside_band(truth, quantiles)[finite].mean()),
     )
 
 

@@ -297,8 +297,6 @@ def _advice(cut: _CutNode) -> FleetAdvice:
             "jobs are proposed their slices then."
         ),
         savings=cut.savings,
-        starts_at=None,
-        ends_at=None,
         frees=tuple(names),
         factors=(
             ("would take a slice", ", ".join(names[:_NAMED_JOBS]) + more),

@@ -347,18 +347,13 @@ def _search(
         for index, (node, pool) in enumerate(zip(nodes, pools, strict=True))
     ]
     waiting = [number for number in range(len(units)) if number not in fixed]
-    names = {node.name: index for index, node in enumerate(nodes)}
     runs = [_run(units[number]) for number in waiting]
     blockers = [
         run for node, target in zip(nodes, targets, strict=True) for run in _blockers(node, target)
     ]
-    answer = place_on_nodes([*runs, *blockers], targets, budget_seconds=budget, seed=seed)
-    places = dict(fixed)
-    for number, entry in zip(waiting, answer.runs, strict=False):
-        if entry.nodes:
-            parts = zip(entry.nodes, entry.gpus, strict=True)
-            places[number] = tuple((names[name], count) for name, count in parts)
-    return places
+    answers = place_on_nodes([*runs, *blockers], targets, budget_seconds=budget, seed=seed)
+    rows = zip(waiting, answers, strict=False)
+    return fixed | {number: tuple(parts.items()) for number, parts in rows if parts}
 
 
 def _target(node: FleetNode, pool: int, used: Floats, *, open_: bool) -> PlacementNode:

@@ -1,1 +1,1 @@
-"""Boards on nodes, fragmentation, temporal packing."""
+"""Runs of jobs on real nodes over time: placement, ejection, lower bounds."""

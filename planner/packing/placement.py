@@ -16,7 +16,9 @@ from data.base.errors import ImpossibleProblemError
 from planner.packing.ejection_kernel import Items, place_pool
 from planner.packing.placement_kernel import place_at_home, place_first_fit, return_home
 from planner.packing.random_kernel import random_state
-from planner.packing.temporal_instance import Bools, Ints, TemporalInstance, clique_grid
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _UNCHECKED = 1 << 60
 _STAY = 4
@@ -82,35 +84,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunNodes:
-    """The nodes of a run, largest part first, with the GPUs on each; or why there are none."""
-
-    run_id: str
-    nodes: tuple[str, ...]
-    gpus: tuple[int, ...]
-    moved: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlacement:
-    """Every run's nodes, in the order given."""
-
-    runs: tuple[RunNodes, ...]
-    seconds: float
-
-    @property
-    def moved(self) -> tuple[str, ...]:
-        """The runs that have to leave a node that they are on now."""
-        return tuple(run.run_id for run in self.runs if run.moved)
-
-    @property
-    def unplaced(self) -> tuple[RunNodes, ...]:
-        """The runs without nodes, each with its reason."""
-        return tuple(run for run in self.runs if not run.nodes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     """Parts of runs that take one node each: arrays [parts]; home -1 where there is none."""
 
@@ -125,32 +98,29 @@ class _Parts:
 
 def place_on_nodes(
     runs: Sequence[Run], nodes: Sequence[PlacementNode], *, budget_seconds: float, seed: int
-) -> RunPlacement:
-    """Return the nodes of every run, the moves that are forced, and why a run finds no room.
+) -> list[dict[int, int]]:
+    """Return the GPUs of every run by the number of the node, largest part first; none: no room.
 
     No node is over its GPUs, CPU or memory in any slot. The same input and seed give the same
     answer as long as the budget is ample. Raises ImpossibleProblemError for two nodes of one name
     and for a current node that is not among them.
     """
-    started = time.monotonic()
+    deadline = time.monotonic() + budget_seconds
     number = {node.name: index for index, node in enumerate(nodes)}
     if len(number) < len(nodes):
         raise ImpossibleProblemError(
             f"{len(nodes)} nodes have {len(number)} names", "Name every node once"
         )
-    if not runs:
-        return RunPlacement(runs=(), seconds=0.0)
-    parts = _parts(runs, nodes, number)
-    bin_of = _searched(parts, deadline=started + budget_seconds, seed=seed)
-    bounds = np.searchsorted(parts.run, np.arange(len(runs) + 1))
-    possible = _possible(parts)
-    return RunPlacement(
-        runs=tuple(
-            _answer(run, nodes, parts, (bin_of, possible), slice(*bounds[index : index + 2]))
-            for index, run in enumerate(runs)
-        ),
-        seconds=time.monotonic() - started,
-    )
+    answers: list[dict[int, int]] = [{} for _ in runs]
+    if runs:
+        parts = _parts(runs, nodes, number)
+        bin_of = _searched(parts, deadline=deadline, seed=seed)
+        for run, node, gpus in zip(
+            *(part.tolist() for part in (parts.run, bin_of, parts.gpus)), strict=True
+        ):
+            if node >= 0:
+                answers[run][node] = answers[run].get(node, 0) + gpus
+    return answers
 
 
 def _sizes(run: Run, largest: int) -> list[int]:
@@ -191,8 +161,17 @@ def _largest(nodes: Sequence[PlacementNode]) -> dict[str, int]:
     return largest
 
 
-def _suits(run: Run, node: PlacementNode) -> bool:
-    return not run.gpu_model or run.gpu_model == node.gpu_model
+def clique_slots(starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the first and last slot of each run, and the starts of slots: the maximal cliques.
+
+    A set of runs fits into a node at all times iff it fits at these moments. The runs active at a
+    start are all active at the next one too, unless one ends in between: only the starts before an
+    end are kept.
+    """
+    points = np.unique(starts)
+    over = np.searchsorted(np.sort(ends), points, side="right")
+    edges = points[np.diff(over, append=len(ends) + 1) > 0]
+    return np.searchsorted(edges, starts), np.searchsorted(edges, ends), edges
 
 
 def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str, int]) -> _Parts:
@@ -212,24 +191,20 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     )
     starts = np.array([runs[entry].start for entry in index], dtype=np.int64)
     ends = np.array([runs[entry].end for entry in index], dtype=np.int64)
-    grid = clique_grid(
-        TemporalInstance(
-            capacity=int(sizes[:, 0].max()), starts=starts, ends=ends, sizes=sizes[:, 0]
-        )
-    )
+    first, last, edges = clique_slots(starts, ends)
     jobs = {run.job_id: position for position, run in enumerate(runs)}
     return _Parts(
         run=index,
         gpus=sizes[:, 0],
         home=np.array([row[2] for row in rows], dtype=np.int64),
         items=Items(
-            first=grid.first,
-            last=grid.last,
+            first=first,
+            last=last,
             sizes=sizes,
             weights=sizes[:, 0] * (ends - starts),
             allowed=_allowed(runs, nodes)[index],
             apart=np.where([runs[entry].apart > 1 for entry in index], index, -1),
-            slots=grid.slots,
+            slots=len(edges),
         ),
         room=np.array(
             [
@@ -330,39 +305,3 @@ def _possible(parts: _Parts) -> Bools:
         fits &= needs[:, None] <= room
     each = np.where(parts.items.apart < 0, 1, np.bincount(parts.run)[parts.run])
     return np.asarray(fits.sum(axis=1) >= each)
-
-
-def _answer(
-    run: Run, nodes: Sequence[PlacementNode], parts: _Parts, bins: tuple[Ints, Bools], items: slice
-) -> RunNodes:
-    """Return the nodes of the `items` parts.
-
-    `bins` has the node of every part, and if it fits one.
-    """
-    bin_of, possible = bins
-    placed = bin_of[items]
-    if (placed < 0).any():
-        reason = _reason(run, nodes, fits=bool(possible[items].all()))
-        return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
-    gpus_by_node: dict[str, int] = {}
-    for entry, size in zip(placed, parts.gpus[items], strict=True):
-        gpus_by_node[nodes[entry].name] = gpus_by_node.get(nodes[entry].name, 0) + int(size)
-    names = tuple(gpus_by_node)
-    return RunNodes(
-        run_id=run.run_id,
-        nodes=names,
-        gpus=tuple(gpus_by_node.values()),
-        moved=not set(run.current_nodes) <= set(names) and bool(run.current_nodes),
-    )
-
-
-def _reason(run: Run, nodes: Sequence[PlacementNode], *, fits: bool) -> str:
-    """Return the reason why a run has no nodes."""
-    suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
-    if not suited:
-        return f"no node has GPUs of model {run.gpu_model}" if run.gpu_model else "no node has GPUs"
-    if sum(node.gpus for node in suited) < run.gpus:
-        return f"it needs {run.gpus} GPUs and all nodes have {sum(n.gpus for n in suited)}"
-    if not fits:
-        return "no empty node has the CPU and memory that it needs beside its GPUs"
-    return f"no room found for {run.gpus} GPUs in all of slots [{run.start}, {run.end})"

@@ -23,9 +23,3 @@ def draw(state: RandomState, below: int) -> int:
     state[0] = bits
     unsigned = (bits >> np.uint64(11)) % np.uint64(below)
     return np.int64(unsigned)  # type: ignore[return-value]  # int() would keep it unsigned
-
-
-@inner
-def draw_unit(state: RandomState) -> float:
-    """Return a random number in [0, 1)."""
-    return float(draw(state, 1 << 53)) / float(1 << 53)

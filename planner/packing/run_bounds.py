@@ -9,8 +9,7 @@ the threshold U(eps), and phi(eps): Fekete and Schepers (2001), section 3.
 import numpy as np
 import numpy.typing as npt
 
-from planner.packing.temporal_instance import Ints
-
+Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
 _MAX_K = 7

@@ -15,6 +15,7 @@ from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.recommendations import Savings
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.job_advice import savings_of
 from planner.proposals.proposal import Proposal
 
 Values = npt.NDArray[np.float64]
@@ -38,9 +39,9 @@ class FleetAdvice:
     change: str
     why: str
     savings: Savings
-    starts_at: datetime | None
-    ends_at: datetime | None
-    factors: tuple[tuple[str, str], ...]
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    factors: tuple[tuple[str, str], ...] = ()
     details: tuple[tuple[str, str], ...] = ()
     first: tuple[Proposal, ...] = ()
     later: tuple[Proposal, ...] = ()
@@ -188,18 +189,6 @@ def _missing(
             f"{have.total - have.allocated:.3g} are free now.{changed} Some jobs would wait in the "
             "queue. More boards or other models for some jobs make room."
         ),
-        savings=_nothing(problem),
+        savings=savings_of(problem),
         starts_at=starts,
-        ends_at=None,
-        factors=(),
-    )
-
-
-def _nothing(problem: PlanningProblem) -> Savings:
-    return Savings(
-        horizon_hours=problem.terms.horizon_hours,
-        gpu_hours=None,
-        energy_kwh=None,
-        emissions_kgco2e=None,
-        cost=None,
     )

@@ -20,6 +20,9 @@ UNKNOWN_HOURS = 2.0
 
 _SECONDS = 3600.0
 _LARGEST = 64
+_STEPS = 60
+_SHORT_FIRST, _SPEED_POWER = -0.1, 0.4
+"""beta and p, chosen on Philly workloads 1 and 2 alone (`benchmarks/simulation`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +68,7 @@ def chosen_offer(
     fitting = [offer for offer in offers if offer.gpus <= room.get(offer.gpu_type, 0)]
     if not fitting:
         return None
-    from planner.scheduling.objective import ObjectiveSettings, RoundJobs, costs
-    from planner.scheduling.round_problem import RoundProblem, solve_round  # loads numba
+    from planner.scheduling.round_kernel import solve  # loads numba
 
     # GPUs one by one: where they are is asked afterwards, of the nodes as they are.
     types = [name for name, count in room.items() if count]
@@ -80,29 +82,39 @@ def chosen_offer(
         [*(_queued(job, names, gpus) for job in queue), _arriving(offers, names, gpus)]
     )
     count, nothing = len(goodput), len(gpus)
-    single = (goodput / gpus)[:, gpus == 1].max(axis=1)
-    jobs = RoundJobs(
-        goodput=goodput,
-        allowed=goodput > 0,
-        remaining=_SECONDS * np.array([*(job.hours for job in queue), hours]),
-        reference=np.where(single > 0, single, (goodput / gpus).max(axis=1)),
-        present=np.full(count, -1),
-        locked=np.zeros(count, dtype=np.bool_),
-        restart=np.zeros(count),
-        horizon=np.ones(count),
-        resident=np.zeros(count),
+    run_hours = [*(job.hours for job in queue), hours]
+    choice = np.full(count, nothing)
+    solve(
+        np.hstack([_costs(goodput, gpus, run_hours), np.zeros((count, 1))]),
+        np.append(kind, 0),
+        np.append(gpus, 0),
+        np.array([room[name] for name in types]),
+        choice.copy(),
+        np.zeros(len(types)),
+        _STEPS,
+        choice,
     )
-    problem = RoundProblem(
-        cost=costs(jobs, ObjectiveSettings()),
-        kind=np.append(kind, 0),
-        gpus=np.append(gpus, 0),
-        capacity=np.array([room[name] for name in types]),
-        previous=np.full(count, nothing),
-    )
-    choice = int(solve_round(problem).choice[-1])
-    if choice == nothing:
+    newest = int(choice[-1])
+    if newest == nothing:
         return None
-    return next(offer for offer in fitting if offer.gpu_type == names[choice])
+    return next(offer for offer in fitting if offer.gpu_type == names[newest])
+
+
+def _costs(goodput: Floats, gpus: Ints, hours: Sequence[float]) -> Floats:
+    """Return the cost [J, C] of every choice, infinite where it does nothing for a job.
+
+    A job with work R left, goodput g(c) and time T = R / g(c) is worth R_h^-beta T^-p on c. R_h is
+    R in hours of one fastest GPU. Short jobs go first, since p is above 0; beta below 0 gives some
+    of it back to long ones.
+    """
+    seconds = _SECONDS * np.array(hours)
+    per_gpu = goodput / gpus
+    single = per_gpu[:, gpus == 1].max(axis=1)
+    reference = np.where(single > 0, single, per_gpu.max(axis=1))
+    worth = np.maximum(seconds / (_SECONDS * reference), 1e-9) ** -_SHORT_FIRST
+    with np.errstate(divide="ignore"):
+        value = -worth[:, None] * (seconds[:, None] / goodput / _SECONDS) ** -_SPEED_POWER
+    return np.where(goodput > 0, value, np.inf)
 
 
 def _arriving(offers: Sequence[Offer], names: npt.NDArray[np.str_], gpus: Ints) -> Floats:

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from data.base.counts import count_text
 from data.base.units import gib
@@ -45,7 +44,6 @@ from planner.sharing.shared_nodes import (
 )
 from planner.sharing.steps import SharingPlan, steps
 
-Values = npt.NDArray[np.float64]
 _PAST = timedelta(days=7)
 _LEAST_KNOWN = timedelta(hours=2)
 _NAMED_BOARDS = 100
@@ -304,8 +302,6 @@ def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> Fleet
             "together, a program among them fails."
         ),
         savings=_savings(pool, problem),
-        starts_at=None,
-        ends_at=None,
         factors=(("restarts", f"{jobs} jobs, each once"),),
         details=(("boards", _groups_text(names)), ("steps", steps(plan, run.platform))),
         frees=tuple(job_id for group in names for job_id in group[1:]),

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from planner.memory.watch.growth import steady_slope
 
 Values = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 CHANCE = 0.02
 """Stated chance that a board's jobs go beyond the bound within the window."""

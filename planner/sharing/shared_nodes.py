@@ -142,8 +142,6 @@ def node_advice(place: SharedNode, ids: Sequence[str], problem: PlanningProblem)
             f"once it offers {SHARED_GPU}, kubectl uncordon {name}."
         ),
         savings=savings_of(problem),
-        starts_at=None,
-        ends_at=None,
         factors=(("would take a share", ", ".join(names)),),
         details=(
             ("layout", config),

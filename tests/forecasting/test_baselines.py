@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from benchmarks._model_comparison import rolling_backtest
 from benchmarks._naive_model import NaiveModel
 from data.base.errors import NotEnoughHistoryError
-from forecasting.models.backtest import held_out, pinball_losses, rolling_backtest
+from forecasting.models.backtest import held_out, pinball_losses
 from forecasting.models.demand_model import Quantiles
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.prophet.model import ProphetModel

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from benchmarks._model_comparison import rolling_backtest
 from data.base import compiled
 from data.base.errors import NotEnoughHistoryError
 from forecasting.mix.kernel import _ALL, _JUDGED, LEVELS, _at_ranks, _merge, _quantiles
 from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _buckets, _origins, _ready, mix, mix_many
-from forecasting.models.backtest import rolling_backtest
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 
 NAMES = ("q05", "q10", "q50", "q90", "q95")

@@ -16,7 +16,7 @@ from benchmarks.packing.busy_time import (
     volume_busy_time,
 )
 from benchmarks.packing.fits import Order, Rule, fit
-from planner.packing.temporal_instance import TemporalInstance, instance_of
+from benchmarks.packing.temporal_instance import TemporalInstance, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
     lambda entry: (entry[0], entry[0] + entry[1], entry[2])

@@ -9,7 +9,7 @@ from temporal_checks import busy_units, packings
 
 from benchmarks.packing.busy_time import minimise_busy_time, static_busy_time
 from benchmarks.packing.busy_time_bound import busy_time_bound
-from planner.packing.temporal_instance import TemporalInstance, instance_of
+from benchmarks.packing.temporal_instance import TemporalInstance, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
     lambda entry: (entry[0], entry[0] + entry[1], entry[2])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import temporal_packing
+from benchmarks.packing.temporal_instance import instance_of
 from benchmarks.packing.text_format import format_instance
-from planner.packing.temporal_instance import instance_of
 
 
 @pytest.mark.slow

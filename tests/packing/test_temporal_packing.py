@@ -16,8 +16,8 @@ from benchmarks.packing.fits import BEST_OF_FIVE, Order, Rule, best_fit_of_five,
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.moment_bound import gilmore_gomory_bound
 from benchmarks.packing.pack import Proof, pack, subset
+from benchmarks.packing.temporal_instance import TemporalInstance, clique_grid, instance_of
 from planner.packing import run_bounds as bounds
-from planner.packing.temporal_instance import TemporalInstance, clique_grid, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
     lambda entry: (entry[0], entry[0] + entry[1], entry[2])

@@ -17,9 +17,10 @@ from planner.memory.estimate.training_plans import GpuType
 from planner.memory.models.model_sizes import known_model
 from planner.memory.step.framework_traits import framework_traits
 from planner.memory.step.training_job import Parallelism, Recompute, TrainingJob
+from planner.memory.watch import watch
 from planner.memory.watch.framework_flags import framework_flags
 from planner.memory.watch.growth import growth_towards
-from planner.memory.watch.watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
+from planner.memory.watch.watch import WatchedJob, exceedance_of, watch_memory
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LIMIT = 81_559.0
@@ -82,7 +83,6 @@ def only(job: WatchedJob) -> MemoryFinding:
 def test_what_was_told_is_told_until_its_chance_is_small(middle: float) -> None:
     """From one chance on it is told first, and below a lower one no more."""
     job = make_job(make_path(middle - 9_000, middle, middle + 9_000), np.full(96, middle))
-    settings = MemoryWatchSettings()
     new = {finding.job_id for finding in watch_memory([job]) if finding.probability is not None}
     again = [
         finding
@@ -90,10 +90,12 @@ def test_what_was_told_is_told_until_its_chance_is_small(middle: float) -> None:
         if finding.probability is not None
     ]
     assert new <= {finding.job_id for finding in again}
-    every = watch_memory([job], MemoryWatchSettings(probability=0.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "REPORTED_FROM", 0.0)
+        every = watch_memory([job])
     chance = every[0].probability if every else None
-    assert bool(new) == (chance is not None and chance >= settings.probability)
-    assert bool(again) == (chance is not None and chance >= settings.over_below)
+    assert bool(new) == (chance is not None and chance >= watch.REPORTED_FROM)
+    assert bool(again) == (chance is not None and chance >= watch.OVER_BELOW)
 
 
 def test_a_climb_beyond_the_board_is_told_with_its_time() -> None:
@@ -188,12 +190,13 @@ def test_the_calibrated_peak_alone_can_tell() -> None:
     assert (found.outlook, found.probability) == (MemoryOutlook.RUNS_OUT, 0.1)
 
 
-def test_a_threshold_decides_what_is_told() -> None:
-    """Small chances are told to who asks for them."""
+def test_a_threshold_decides_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chances are told where the threshold is lower."""
     near = make_path(60_000, 65_000, 79_000)
     job = make_job(near, np.full(96, 65_000.0))
     assert watch_memory([job]) == ()
-    assert watch_memory([job], MemoryWatchSettings(probability=0.01))
+    monkeypatch.setattr(watch, "REPORTED_FROM", 0.01)
+    assert watch_memory([job])
 
 
 def test_room_after_a_phase_is_told() -> None:

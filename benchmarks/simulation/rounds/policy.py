@@ -6,9 +6,20 @@ from typing import Any
 import numpy as np
 
 from benchmarks.simulation.rounds.idle_fill_kernel import fill_idle
+from benchmarks.simulation.rounds.objective import (
+    ObjectiveSettings,
+    RoundJobs,
+    completion_seconds,
+    costs,
+)
+from benchmarks.simulation.rounds.round_problem import (
+    Floats,
+    Ints,
+    RoundProblem,
+    RoundSolution,
+    solve_round,
+)
 from benchmarks.simulation.rounds.round_reading import Allocation, RoundReader, RoundView
-from planner.scheduling.objective import ObjectiveSettings, RoundJobs, completion_seconds, costs
-from planner.scheduling.round_problem import Floats, Ints, RoundProblem, RoundSolution, solve_round
 
 _LAST_PART = 30.0
 """Seconds of its last goodput that a job did between its last round and its end, on average."""

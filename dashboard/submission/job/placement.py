@@ -16,6 +16,7 @@ from dashboard.submission.job.fleet import (
     SubmissionNode,
     Taint,
 )
+from dashboard.submission.job.least_stranding import least_stranding
 from data.base.errors import ImpossibleProblemError
 from planner.memory.estimate.training_plans import TrainingPlan
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
@@ -302,10 +303,7 @@ class _Seats:
         for each, count in _shares(plan):
             nodes = self._holding(plan, each, free=True)
             if len(nodes) >= count:
-                from dashboard.submission.job.least_stranding import least_stranding  # loads numba
-
-                cpus, memory_mib = self._host_of(each)
-                return least_stranding(nodes, count, gpus=each, cpus=cpus, memory_mib=memory_mib)
+                return least_stranding(nodes, count, gpus=each, cpus=self._host_of(each)[0])
         return ()
 
     def placement(

@@ -30,14 +30,8 @@ _ROOM_RATIO = 0.2
 """Room counts when a fifth of the memory stays free and was in use before."""
 _RECENT_SLOTS = 8
 _MARGIN = 1.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWatchSettings:
-    """The chance from which running out is reported, and the one below which no more."""
-
-    probability: float = 0.1
-    over_below: float = 0.05
+REPORTED_FROM, OVER_BELOW = 0.1, 0.05
+"""The chance from which running out is reported, and the one below which no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +55,16 @@ class WatchedJob:
 
 
 def watch_memory(
-    jobs: Sequence[WatchedJob],
-    settings: MemoryWatchSettings | None = None,
-    *,
-    reported: Collection[str] = (),
+    jobs: Sequence[WatchedJob], *, reported: Collection[str] = ()
 ) -> tuple[MemoryFinding, ...]:
     """Return the forecast findings, the likeliest to run out first, then the largest room.
 
     A job whose memory was never reported, or has no forecast, gives nothing. `reported` are jobs
     that were said to run out before: it takes a lower chance to say no more of them.
     """
-    rules = settings or MemoryWatchSettings()
     findings = []
     for job in jobs:
-        from_chance = rules.over_below if job.job_id in reported else rules.probability
+        from_chance = OVER_BELOW if job.job_id in reported else REPORTED_FROM
         if (entry := _finding(job, from_chance)) is not None:
             findings.append(entry)
     return tuple(

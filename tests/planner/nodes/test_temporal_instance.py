@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.packing.grids import interval_grid
+from benchmarks.packing.temporal_instance import clique_grid, instance_of
 from benchmarks.packing.text_format import format_instance, parse_instance
 from data.base.errors import ImpossibleProblemError
-from planner.packing.temporal_instance import clique_grid, instance_of
 
 ITEM = st.tuples(st.integers(0, 20), st.integers(1, 12), st.integers(1, 10)).map(
     lambda entry: (entry[0], entry[0] + entry[1], entry[2])

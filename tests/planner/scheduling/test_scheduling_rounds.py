@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulation.rounds.configurations import configurations
+from benchmarks.simulation.rounds.round_problem import RoundProblem, solve_round
 from benchmarks.simulation.sia_policy import solve_exactly
 from data.base.errors import ImpossibleProblemError
-from planner.scheduling.round_problem import RoundProblem, solve_round
 
 
 def random_round(seed: int, jobs: int) -> RoundProblem:

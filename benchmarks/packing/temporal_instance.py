@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
+from planner.packing.placement import clique_slots
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -102,17 +103,8 @@ class SlotGrid:
 def clique_grid(instance: TemporalInstance) -> SlotGrid:
     """Return the maximal cliques of the items' interval graph: the grid of feasibility.
 
-    A set of items fits into a bin at all times iff it fits at these moments. The items active at
-    a start are all active at the next one too, unless one ends in between: only the starts before
-    an end are kept. Lengths are from one kept start to the next and mean nothing else.
+    Lengths are from one kept start to the next and mean nothing else.
     """
-    points = np.unique(instance.starts)
-    if not len(points):
-        return SlotGrid(first=points, last=points, lengths=points)
-    ended = np.searchsorted(np.sort(instance.ends), points, side="right")
-    edges = points[np.append(np.diff(ended) > 0, True)]
-    return SlotGrid(
-        first=np.searchsorted(edges, instance.starts),
-        last=np.searchsorted(edges, instance.ends),
-        lengths=np.diff(edges, append=edges[-1] + 1),
-    )
+    first, last, edges = clique_slots(instance.starts, instance.ends)
+    lengths = np.diff(edges, append=edges[-1:] + 1)
+    return SlotGrid(first=first, last=last, lengths=lengths)

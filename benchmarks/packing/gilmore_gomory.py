@@ -13,8 +13,8 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-from planner.packing.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
+from benchmarks.packing.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 Column = tuple[Ints, Floats, float]

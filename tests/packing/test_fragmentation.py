@@ -6,9 +6,7 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks._online_placement import OnlinePlacer
-from data.base.errors import ImpossibleProblemError
-from planner.packing.fragmentation import (
+from benchmarks._fragmentation import (
     ANY_MODEL,
     FragmentationPlacer,
     Pods,
@@ -17,7 +15,11 @@ from planner.packing.fragmentation import (
     prices_of,
     residual_losses,
 )
-from planner.packing.fragmentation_kernel import NodeState
+from benchmarks._fragmentation_kernel import NodeState
+from benchmarks._online_placement import OnlinePlacer
+from dashboard.submission.job.fleet import SubmissionNode
+from dashboard.submission.job.least_stranding import least_stranding
+from data.base.errors import ImpossibleProblemError
 
 ROW = tuple[int, int, int, int, int]
 
@@ -228,3 +230,53 @@ def test_a_full_fleet_gives_none() -> None:
     placer = OnlinePlacer(nodes((90_000, 90, 1, 0)), USUAL)
     assert placer.place(USUAL.pod(0), now=0, end=5) is not None
     assert placer.place(USUAL.pod(0), now=0, end=5) is None
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([2, 4, 8]), st.integers(0, 8), st.sampled_from([None, 16, 96])),
+        min_size=1,
+        max_size=8,
+    ),
+    gpus=st.sampled_from([1, 2, 4]),
+    cpus=st.integers(1, 40),
+    count=st.integers(1, 3),
+)
+def test_a_submitted_job_goes_where_pods_of_its_size_would(
+    rows: list[tuple[int, int, int | None]], gpus: int, cpus: int, count: int
+) -> None:
+    """One share to a node, each where the placer puts the next; none where a share has no node."""
+    fleet = [
+        SubmissionNode(
+            name=f"n{number}",
+            gpu_type="A",
+            word="a",
+            gpus=size,
+            free_gpus=min(free, size),
+            cpus=node_cpus,
+        )
+        for number, (size, free, node_cpus) in enumerate(rows)
+    ]
+    fleet.sort(key=lambda node: (node.free_gpus, node.name))
+    typical = pods(
+        *[
+            (int((node.cpus or node.gpus) * 1000 // node.gpus), 0, 1, 1000, ANY_MODEL)
+            for node in fleet
+        ]
+    )
+    left = (int((node.cpus or 10**6) * 1000 * (node.free_gpus / node.gpus)) for node in fleet)
+    empty = nodes(
+        *[
+            (max(cpu, cpus * 1000), 0, node.free_gpus, 0)
+            for cpu, node in zip(left, fleet, strict=True)
+        ]
+    )
+    placer = FragmentationPlacer(empty, typical)
+    share = pods((cpus * 1000, 0, gpus, 1000, ANY_MODEL)).pod(0)
+    names: list[str] = []
+    while len(names) < count and (place := placer.place(share)) is not None:
+        placer.nodes.full[place[0]] = 0
+        names.append(fleet[place[0]].name)
+    chosen = least_stranding(fleet, count, gpus=gpus, cpus=cpus)
+    assert chosen == (tuple(names) if len(names) == count else ())

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.base.errors import ImpossibleProblemError
-from planner.packing.fragmentation_kernel import (
+from benchmarks._fragmentation_kernel import (
     WHOLE,
     NodeState,
     PlacementPrices,
@@ -21,8 +20,9 @@ from planner.packing.fragmentation_kernel import (
     fits,
     occupy,
 )
-from planner.packing.gilmore_gomory import pattern_prices
-from planner.packing.temporal_instance import Ints
+from benchmarks.packing.gilmore_gomory import pattern_prices
+from benchmarks.packing.temporal_instance import Ints
+from data.base.errors import ImpossibleProblemError
 
 Floats = npt.NDArray[np.float64]
 _LOOKS = 50
