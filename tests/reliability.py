@@ -49,7 +49,7 @@ forged button messages and several web processes were tested with knowledge of t
 under attack:
 
 * 2,000 connections with half requests: a stop answers within 0.4 s, new connections wait 1 to 7 s.
-* 100 pages opened at once on two cores: a stop by HTTP took up to 9.7 s; the stop file acts at once.
+* 100 pages opened at once on two cores: a stop takes up to 9.7 s by HTTP, and no time by file.
 * `fsync` takes 5 s: probes, pages and a stop take up to 0.6 s, a decision 5 s, a resume 45 s.
 
 | subject | attacks | found a defect, since fixed |
