@@ -101,7 +101,7 @@ class ApplySettings(Section, name="apply"):
     )
     max_namespace_share_ratio: float = documented(
         0.5,
-        "GPUs that changes may take from a namespace within 24 h, share of what it holds",
+        "share of a namespace's GPUs that changes may take within 24 h",
         minimum=0,
         maximum=1,
     )
@@ -122,7 +122,7 @@ class ApplySettings(Section, name="apply"):
     )
     throughput_loss_ratio: float = documented(
         0.1,
-        "loss of throughput from which a change falls short of its promise, 0..1",
+        "loss of throughput from which a change falls short, 0..1",
         minimum=0,
         maximum=1,
     )
@@ -278,7 +278,7 @@ class SlurmApplySettings(Section, name="apply_slurm"):
     )
     pending_seconds: float = documented(
         120.0,
-        "time a requeued job may wait to start again before the change counts as failing, s",
+        "time a requeued job may wait before the change counts as failing, s",
         minimum=0,
         maximum=604_800,
     )

@@ -124,13 +124,13 @@ class NodeSettings(Section, name="nodes"):
     )
     boot_minutes: float = documented(
         10.0,
-        "time that a node draws its power before it works again after a power-down, min",
+        "time that a node needs to boot, min",
         minimum=0,
         maximum=10_080,
     )
     min_off_minutes: float = documented(
         60.0,
-        "shortest time for which powering an empty node down is planned, min",
+        "shortest planned power-down of a node, min",
         minimum=0,
         maximum=525_600,
     )
@@ -151,7 +151,7 @@ class PowerSettings(Section, name="power"):
     )
     host_ratio: float = documented(
         0.0,
-        "power of hosts beside their GPUs, as a share of the GPUs' power; counted in heat",
+        "power of a host without its GPUs, as a share of theirs; counted in heat",
         minimum=0,
         maximum=10,
     )
@@ -168,8 +168,8 @@ class TenantSettings(Section, name="tenants"):
 
     by: str = documented(
         "account-or-namespace",
-        "what a tenant is: the account that Slurm's accounting has, else the namespace (or "
-        "partition); always the namespace (or partition), account or owner; or none",
+        "what a tenant is; account-or-namespace: the account in Slurm's accounting, else the "
+        "namespace (or partition)",
         choices=TENANT_KEYS,
     )
     over_quota_penalty: float = documented(

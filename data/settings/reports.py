@@ -51,13 +51,13 @@ class ReportSettings(Section, name="report"):
     week_ends: str = documented(
         "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
     )
-    mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
+    mail_to: str = documented_list("", "recipients of the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
     teams: str = documented_list(
         "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
     )
     owners: str = documented_list(
-        "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
+        "", "owners who get a mail about their idle jobs, such as ada=ada@site.example"
     )
 
     def _check(self) -> None:
