@@ -81,7 +81,7 @@ class PlanningSettings(Section, name="planning"):
     )
     max_return_chance: float = documented(
         0.1,
-        "largest chance of returning work within the horizon with which a job is stopped, 0..1",
+        "largest chance that work returns within the horizon at which a job is stopped, 0..1",
         minimum=0,
         maximum=1,
     )
