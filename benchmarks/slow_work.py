@@ -18,8 +18,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
+from benchmarks._slow_jobs import cause_of, slow_shape
 from collectors.shared.collector import Window
-from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector, cause_of
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.facts.columns import ACTIVITY
 from data.facts.jobs import Job, Platform, WorkloadKind
 from data.records.slow_work import SlowCause
@@ -48,7 +49,7 @@ def simulated(seeds: Sequence[int], folder: Path) -> Counts:
     """
     counts: Counts = Counter()
     for seed in seeds:
-        fleet = SimulatedFleet(seed=seed, nodes=NODES, slow_jobs=True)
+        fleet = SimulatedFleet(seed=seed, nodes=NODES, shape_of=slow_shape)
         collector = SimulatedFleetCollector(fleet=fleet, step_seconds=STEP_SECONDS)
         window = Window(start=END - timedelta(hours=HOURS), end=END)
         with open_store(f"duckdb:///{folder}/{seed}.duckdb") as store:
@@ -65,7 +66,7 @@ def simulated(seeds: Sequence[int], folder: Path) -> Counts:
 def _truth(fleet: SimulatedFleet, window: Window) -> Iterator[tuple[str, SlowCause]]:
     first, last = (int(at.timestamp()) for at in (window.start, window.end))
     for tenant in fleet.tenants:
-        cause = cause_of(tenant, slow_jobs=True)
+        cause = cause_of(tenant)
         for run, begins, ends in fleet.runs(tenant, first, last):
             if cause is not SlowCause.UNKNOWN and min(ends, last) - max(begins, first) >= 3600:
                 yield tenant.job_id(run), cause

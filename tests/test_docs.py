@@ -14,6 +14,7 @@ import pytest
 
 from dashboard.cli.parser.parser import build_parser
 from data.settings.all_settings import Settings
+from data.settings.fields import settings_in
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
@@ -74,7 +75,7 @@ def settings_page() -> str:
     for section in fields(Settings):
         own = getattr(defaults, section.name)
         lines += ["", f"## {section.name}", ""]
-        for field in fields(own):
+        for field in settings_in(own):
             value, rule = getattr(own, field.name), field.metadata["limits"].rule()
             rule = re.sub(r"^([\d,.]+) to ", "\\1\N{EN DASH}", rule)
             shown = ", ".join(filter(None, (f"`{value}`" if value not in ("", ()) else "", rule)))

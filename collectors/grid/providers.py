@@ -8,6 +8,7 @@
 | ENTSO-E | document A44 (day-ahead prices) of a bidding zone, as XML | money/MWh |
 """
 
+import csv
 import json
 import math
 import re
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 from xml.etree import ElementTree as Xml
 
@@ -31,7 +32,7 @@ from data.base.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.base.files import read_small_file
+from data.base.files import text_of_setting
 from data.settings.energy import GridSettings
 
 TIMEOUT_SECONDS = 20.0
@@ -41,6 +42,8 @@ _AHEAD = timedelta(hours=48)
 _RESOLUTION = re.compile(r"PT(\d{1,4})M", re.ASCII)
 _LARGEST = 1e5
 
+_TABLE = files("collectors.grid").joinpath("addresses.csv").read_text(encoding="utf-8")
+ADDRESSES = dict(csv.reader(_TABLE.splitlines()))
 Hours = dict[datetime, float]
 """Values by start (UTC): each is valid from its start on."""
 
@@ -72,7 +75,13 @@ class _GridProvider:
         """Return the body of an answer. Errors: CollectorError."""
         try:
             with sent(
-                "GET", url, seconds=TIMEOUT_SECONDS, headers=dict(headers), params=query, auth=auth
+                "GET",
+                url,
+                seconds=TIMEOUT_SECONDS,
+                trust_env=True,
+                headers=dict(headers),
+                params=query,
+                auth=auth,
             ) as response:
                 ends = time.monotonic() + TIMEOUT_SECONDS
                 body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
@@ -80,7 +89,7 @@ class _GridProvider:
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise SourceUnreachableError(
                 f"{self.name} gave no answer: {type(error).__name__}",
-                "Does this machine reach grid.carbon_url and grid.price_url?",
+                "Does this machine reach it? Behind a proxy, set HTTPS_PROXY.",
             ) from error
         if status in (401, 403):
             raise SourceRefusedError(
@@ -94,13 +103,7 @@ class _GridProvider:
 
     def token(self, path: str, setting: str) -> str:
         """Return the content of a secret's file. Errors: SourceNotConfiguredError."""
-        try:
-            text = read_small_file(Path(path).expanduser()).decode().strip()
-        except (OSError, ValueError) as error:
-            raise SourceNotConfiguredError(
-                f"{setting} {path} cannot be read: {getattr(error, 'strerror', error)}",
-                "Write the token alone into it.",
-            ) from error
+        text = text_of_setting(path, setting, "Write the token alone into it.")
         if not text.isprintable() or not text:
             raise SourceNotConfiguredError(
                 f"{setting} {path} holds no token", "Write the token alone into it."
@@ -139,7 +142,7 @@ def _electricity_maps(asking: _GridProvider, _now: datetime) -> Hours:
     settings = asking.settings
     document = asking.json(
         asking.get(
-            f"{settings.carbon_url.rstrip('/')}/v3/carbon-intensity/forecast",
+            f"{ADDRESSES[asking.name]}/v3/carbon-intensity/forecast",
             {"auth-token": asking.token(settings.token_file, "grid.token_file")},
             zone=settings.zone,
         )
@@ -150,7 +153,7 @@ def _electricity_maps(asking: _GridProvider, _now: datetime) -> Hours:
 
 def _watttime(asking: _GridProvider, _now: datetime) -> Hours:
     settings = asking.settings
-    base = settings.carbon_url.rstrip("/")
+    base = ADDRESSES[asking.name]
     password = asking.token(settings.token_file, "grid.token_file")
     login = asking.json(asking.get(f"{base}/login", {}, (settings.user, password)))
     token = login.get("token") if isinstance(login, dict) else None
@@ -174,7 +177,7 @@ def _watttime(asking: _GridProvider, _now: datetime) -> Hours:
 
 
 def _uk(asking: _GridProvider, now: datetime) -> Hours:
-    base = asking.settings.carbon_url.rstrip("/")
+    base = ADDRESSES[asking.name]
     document = asking.json(asking.get(f"{base}/intensity/{now:%Y-%m-%dT%H:%MZ}/fw48h", {}))
     pairs = []
     for row in _rows(document, "data"):
@@ -188,7 +191,7 @@ def _entsoe(asking: _GridProvider, now: datetime, currency: str) -> Hours:
     settings = asking.settings
     start = now.replace(minute=0, second=0, microsecond=0)
     body = asking.get(
-        settings.price_url,
+        ADDRESSES[asking.name],
         {},
         securityToken=asking.token(settings.price_token_file, "grid.price_token_file"),
         documentType="A44",

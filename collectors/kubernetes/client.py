@@ -15,6 +15,7 @@ from data.base.errors import (
     SourceUnreachableError,
     UnexpectedAnswerError,
 )
+from data.settings.fields import entries
 
 
 def path_of_config_map(source: str) -> str:
@@ -123,7 +124,7 @@ class KubernetesClient(KubernetesApi):
         return None
 
     def _paths(self, kind: str, path: str) -> list[str]:
-        namespaces = [part.strip() for part in self._settings.namespaces.split(",") if part.strip()]
+        namespaces = entries(self._settings.namespaces)
         if not namespaces or kind in WITHOUT_NAMESPACE:
             return [path]
         group, _, plural = path.rpartition("/")

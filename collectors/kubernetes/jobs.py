@@ -118,7 +118,6 @@ class KubernetesCollector:
                 source=self.name,
                 state=SourceState.RAN,
                 reason=unread.reason(nothing_else=not jobs and not nodes),
-                samples=0,
                 dropped=tuple(sorted((+view.dropped).items())),
                 completeness_ratio=unread.whole_ratio * (1 - len(inventory.missing) / len(KINDS)),
                 warnings=(*inventory.missing.values(), *inventory.warnings, *hosts, *unread.texts),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from collectors.shared.json_parts import part
+from collectors.shared.json_parts import list_in, part, text_in
 from data.facts.gpu_resources import (
     DYNAMO_GROUP,
     MIG_LAYOUT_LABEL,
@@ -89,22 +89,19 @@ def _scheduled_by(name: str) -> "Condition":
     """Return the condition that a pod with devices names this scheduler."""
 
     def is_met(objects: Mapping[str, list[Any]]) -> bool:
-        specs = (pod.get("spec") for pod in objects.get("Pod", ()))
-        return any(isinstance(spec, dict) and spec.get("schedulerName") == name for spec in specs)
+        return any(text_in(pod, "spec", "schedulerName") == name for pod in objects.get("Pod", ()))
 
     return is_met
 
 
 def _has_claims(objects: Mapping[str, list[Any]]) -> bool:
-    specs = (pod.get("spec") for pod in objects.get("Pod", ()))
-    claims = any(isinstance(spec, dict) and spec.get("resourceClaims") for spec in specs)
+    claims = any(part(pod, "spec", "resourceClaims") for pod in objects.get("Pod", ()))
     return claims or bool(objects.get("ResourceClaim") or objects.get("ResourceSlice"))
 
 
 def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
-    specs = (queue.get("spec") for queue in objects.get("ClusterQueue", ()))
-    names = ("cohort", "cohortName")
-    return any(isinstance(spec, dict) and any(map(spec.get, names)) for spec in specs)
+    queues, names = objects.get("ClusterQueue", ()), ("cohort", "cohortName")
+    return any(part(queue, "spec", name) for queue in queues for name in names)
 
 
 def _owns(kind: str) -> "Condition":
@@ -112,19 +109,13 @@ def _owns(kind: str) -> "Condition":
 
     def is_met(objects: Mapping[str, list[Any]]) -> bool:
         return any(
-            isinstance(owner, dict) and owner.get("kind") == kind
+            text_in(owner, "kind") == kind
             for entries in objects.values()
             for entry in entries
-            for owner in _owners_in(entry)
+            for owner in list_in(entry, "metadata", "ownerReferences")
         )
 
     return is_met
-
-
-def _owners_in(entry: Mapping[str, Any]) -> list[Any]:
-    about = entry.get("metadata")
-    owners = about.get("ownerReferences") if isinstance(about, dict) else None
-    return owners if isinstance(owners, list) else []
 
 
 _ABOVE_OTHERS = (
@@ -173,20 +164,15 @@ def _only(entry: Any, *names: str) -> dict[str, Any]:
 
 
 def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
-    spec, about = pod.get("spec"), pod.get("metadata")
+    spec, notes = pod.get("spec"), part(pod, "metadata", "annotations")
     if not isinstance(spec, dict) or spec.get("resourceClaims"):
         return True
-    notes = about.get("annotations") if isinstance(about, dict) else None
     if isinstance(notes, dict) and any(name in notes for name in _KAI_SHARES):
         return True
-    for place in ("containers", "initContainers"):
-        containers = spec.get(place)
-        for container in containers if isinstance(containers, list) else ():
-            resources = container.get("resources") if isinstance(container, dict) else None
-            limits = resources.get("limits") if isinstance(resources, dict) else None
-            if isinstance(limits, dict) and any(map(is_accelerator, map(str, limits))):
-                return True
-    return False
+    containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
+    limits = (part(container, "resources", "limits") for container in containers)
+    names = (name for limit in limits if isinstance(limit, dict) for name in limit)
+    return any(is_accelerator(str(name)) for name in names)
 
 
 _KEPT = frozenset(

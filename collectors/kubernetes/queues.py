@@ -9,7 +9,6 @@ GPUs, -1 for none of either; Volcano's what it deserves, what nobody else may ta
 (`guarantee`), and what it may hold at most (`capability`). The use stands in their statuses.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,14 +18,12 @@ from typing import Any
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import labels_of, model_of
-from collectors.shared.json_parts import list_in, part, text_in
+from collectors.shared.json_parts import list_in, part, quantity, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU, WHOLE_GPU
 from data.facts.quotas import Quota, QuotaKind
 
 _COUNTED = 1 << 31
-_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|k|M|)", re.ASCII)
-_SCALES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
 _USED, _RESERVED = "flavorsUsage", "flavorsReservation"
 
 
@@ -370,7 +367,5 @@ def _limit(entry: object, name: str, *, absent: float | None) -> float | None:
 
 def quantity_of(value: object) -> float | None:
     """Return a Kubernetes quantity such as 8, "8" or "500m", None for anything else."""
-    if isinstance(value, bool):
-        return None
-    match = _QUANTITY.fullmatch(str(value))
-    return float(match[1]) * _SCALES[match[2]] if match else None
+    amount = None if isinstance(value, bool) else quantity(value)
+    return None if amount is None else float(amount)

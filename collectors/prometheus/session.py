@@ -1,21 +1,20 @@
 """HTTP to a Prometheus: signed in, every request with a deadline, every answer with a size limit.
 
 A timeout of `requests` is per read, so a server that drips bytes outlives it; a small compressed
-body may unpack to gigabytes. Both are counted here while the body is read.
+body may unpack to gigabytes. Both are counted while the body is read.
 """
 
 import re
 import ssl
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
 from requests.auth import HTTPBasicAuth
 
-from collectors.shared.http_deadline import DeadlineAdapter
+from collectors.shared.http_deadline import DeadlineAdapter, LargeAnswerError, whole_body
 from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -24,14 +23,13 @@ from data.base.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.base.files import read_small_file
+from data.base.files import text_of_setting
 from data.settings.sources import PrometheusSettings
 
 MAX_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 5.0
 TIMEOUT_SECONDS = 30.0
 """Of one request: a question that takes longer is split, and the halves are asked."""
-_CHUNK = 1 << 16
 _TEMPORARY = frozenset({429, 502, 503})
 _TOO_MUCH_STATUS = frozenset({413, 422})
 _TOO_MUCH = (
@@ -115,7 +113,14 @@ class GuardedSession(requests.Session):
             options.pop("auth", None)
         try:
             with super().request(method, url, **options) as response:
-                response._content = self._body(response, ends)  # noqa: SLF001 - requests keeps it
+                response._content = whole_body(  # noqa: SLF001 - requests keeps it
+                    response, ends=ends, max_bytes=MAX_BYTES
+                )
+        except LargeAnswerError as error:
+            raise TooMuchAskedError(
+                f"the answer of {self.url} exceeds {MAX_BYTES >> 20} MiB",
+                "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
+            ) from error
         except (requests.exceptions.InvalidHeader, UnicodeError) as error:
             # The error quotes the header, which is a secret.
             raise SourceNotConfiguredError(
@@ -128,24 +133,6 @@ class GuardedSession(requests.Session):
         response.encoding = "utf-8"
         self._check(response)
         return response
-
-    def _body(self, response: requests.Response, ends: float) -> bytes:
-        """Read the body piece by piece, with time and size checked between pieces."""
-        body = bytearray()
-        raw = response.raw
-        while True:
-            if time.monotonic() > ends:
-                raise self._too_slow()
-            piece = raw.read1(_CHUNK, decode_content=True)
-            if not piece:
-                return bytes(body)
-            body += piece
-            if len(body) > MAX_BYTES:
-                body.clear()  # the error is remembered as a gap, and keeps this frame alive
-                raise TooMuchAskedError(
-                    f"the answer of {self.url} exceeds {MAX_BYTES >> 20} MiB",
-                    "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
-                )
 
     def _too_slow(self) -> TooSlowError:
         return TooSlowError(
@@ -274,10 +261,10 @@ def read_sign_in(settings: PrometheusSettings) -> SignIn:
     """Return the sign-in of the settings and their files now. Errors: SourceNotConfiguredError."""
     headers: dict[str, str] = {}
     if settings.headers_file:
-        headers = _headers(_text(settings.headers_file, "prometheus.headers_file"))
+        headers = _headers(text_of_setting(settings.headers_file, "prometheus.headers_file"))
     token = settings.bearer_token
     if settings.bearer_token_file:
-        token = _text(settings.bearer_token_file, "prometheus.bearer_token_file").strip()
+        token = text_of_setting(settings.bearer_token_file, "prometheus.bearer_token_file")
     if token:
         headers["Authorization"] = f"Bearer {token}"
     user = settings.username
@@ -316,16 +303,6 @@ def _check_certificates(settings: PrometheusSettings) -> None:
         raise SourceNotConfiguredError(
             f"{setting}: not usable as PEM: {getattr(error, 'reason', None) or error.strerror}",
             "Give a readable file, the key that belongs to the certificate, and no password on it.",
-        ) from error
-
-
-def _text(path: str, setting: str) -> str:
-    try:
-        return read_small_file(Path(path).expanduser()).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceNotConfiguredError(
-            f"{setting}: cannot read {path}: {getattr(error, 'strerror', 'no UTF-8 text')}",
-            "Give a file that this process can read.",
         ) from error
 
 

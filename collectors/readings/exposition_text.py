@@ -183,10 +183,8 @@ def _collected(
         report=SourceReport(
             source=source,
             state=SourceState.RAN,
-            reason="",
             samples=len(samples),
             dropped=dropped.as_pairs(),
-            completeness_ratio=None,
             warnings=(
                 *dropped.warnings(),
                 *missing_label_warnings(samples),

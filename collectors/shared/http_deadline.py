@@ -71,6 +71,7 @@ def whole_body(response: requests.Response, *, ends: float, max_bytes: int) -> b
         if time.monotonic() > ends:
             raise LateAnswerError("the answer was not whole in time")
         if len(body) > max_bytes:
+            body.clear()  # whoever keeps the error keeps this frame
             raise LargeAnswerError(f"the answer exceeds {max_bytes >> 20} MiB")
     if time.monotonic() > ends:  # headers that were cut at the deadline read as an empty answer
         raise LateAnswerError("the answer did not come in time")

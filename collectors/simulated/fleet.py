@@ -4,14 +4,11 @@ H100, A100 and L40S nodes, MIG, training with phases, inference with day and wee
 GPUs without using them, counter resets and gaps. L40S boards report GPU_UTIL only, as boards
 without profiling metrics do.
 
-Causes of slow jobs in the simulated fleet, and the readings of their boards.
-
-Without `slow_jobs` every training job keeps its boards busy. With it each has a cause, drawn from
-its number, which shapes its SM activity and all that is told beside it. The shapes are what each
-cause is said to look like, spread by job and reading: they are assumed, not measured.
+Every training job keeps its boards busy, unless a test gives it another shape of its SM activity
+and of all that is told beside it. Shapes, spread by job and reading, are assumed, not measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -56,7 +53,6 @@ from data.facts.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
 from data.facts.fleet import SourceReport, SourceState
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, WorkloadKind
-from data.records.slow_work import SlowCause
 
 _SPREAD = 0.25
 """Half the width of how much one job differs from another of the same cause."""
@@ -70,7 +66,7 @@ _AT_WORK = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The effect of one cause on a job that would keep its SMs busy.
+    """The effect of a cause on a job that would keep its SMs busy.
 
     `level` scales its SM activity, and `others` that of all its boards but the first. While it
     works a kernel runs for `engine` of the time; `tensor`, `dram` and `fp32` are shares of SM
@@ -89,44 +85,26 @@ class Shape:
     throttled: float = 0.0
 
 
-SHAPES: Mapping[SlowCause, Shape] = {
-    SlowCause.BUSY: Shape(),
-    SlowCause.STARVED: Shape(level=0.45, engine=0.5, nvlink=20.0, pcie=3.0),
-    SlowCause.SMALL_BATCH: Shape(level=0.38, engine=0.93, tensor=0.3, dram=0.3, nvlink=10.0),
-    SlowCause.WAITING: Shape(others=0.5),
-    SlowCause.COMMUNICATION: Shape(level=0.75, tensor=0.15, dram=0.4, nvlink=280.0, pcie=24.0),
-    SlowCause.NO_TENSOR: Shape(tensor=0.02, dram=0.2, fp32=0.6, nvlink=30.0),
-    SlowCause.THROTTLED: Shape(throttled=0.6, tensor=0.4),
-}
-
-_OF_SEVERAL = frozenset({SlowCause.WAITING, SlowCause.COMMUNICATION})
-_SERVING = Shape(engine=0.97, tensor=0.3, nvlink=5.0)
+BUSY, SERVING = Shape(), Shape(tensor=0.3, nvlink=5.0)
 
 
-def cause_of(tenant: Tenant, *, slow_jobs: bool) -> SlowCause:
-    """Return the cause of a job's slowness; a job that does not train has none of these."""
-    if tenant.kind is not WorkloadKind.TRAINING:
-        return SlowCause.UNKNOWN
-    if not slow_jobs:
-        return SlowCause.BUSY
-    drawn = [cause for cause in SHAPES if len(tenant.devices) > 1 or cause not in _OF_SEVERAL]
-    return drawn[int(_uniform(tenant, 0) * len(drawn))]
+def usual_shape(tenant: Tenant) -> Shape:
+    """Return the shape of a job that keeps its boards busy where it trains."""
+    return BUSY if tenant.kind is WorkloadKind.TRAINING else SERVING
 
 
-def slowed(tenant: Tenant, device: SimulatedDevice, *, slow_jobs: bool) -> float:
-    """Return by what the cause multiplies the SM activity of one of the tenant's devices."""
-    shape = _shape(tenant, slow_jobs=slow_jobs)
+def slowed(tenant: Tenant, device: SimulatedDevice, shape: Shape) -> float:
+    """Return by what the shape multiplies the SM activity of one of the tenant's devices."""
     level = shape.level if shape.level == 1.0 else _spread(tenant, 1, shape.level)
     first = device.key == tenant.devices[0].key
     return level if first or shape.others == 1.0 else level * _spread(tenant, 2, shape.others)
 
 
 def readings(
-    tenant: Tenant, device: SimulatedDevice, activity: Values, times: Times, *, slow_jobs: bool
+    tenant: Tenant, device: SimulatedDevice, activity: Values, times: Times, shape: Shape
 ) -> pd.DataFrame:
     """Return the readings of a tenant's device beside its SM activity, a row a time."""
-    shape = _shape(tenant, slow_jobs=slow_jobs)
-    usual = slowed(tenant, device, slow_jobs=slow_jobs) * tenant.level
+    usual = slowed(tenant, device, shape) * tenant.level
     works = np.clip(activity / max(_AT_WORK * usual, 0.05), 0.0, 1.0)
 
     def noise(stream: int, times: Times = times) -> Values:
@@ -178,18 +156,14 @@ def by_slot(table: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
     return check_frame(means.assign(slot_start=starts), ACTIVITY)
 
 
-def _shape(tenant: Tenant, *, slow_jobs: bool) -> Shape:
-    return SHAPES.get(cause_of(tenant, slow_jobs=slow_jobs), _SERVING)
-
-
-def _uniform(tenant: Tenant, number: int) -> float:
+def uniform(tenant: Tenant, number: int) -> float:
     """Return a number 0..1 that belongs to the tenant."""
     return float(hashed_uniform(tenant.number * 16 + number, np.array([0]))[0])
 
 
 def _spread(tenant: Tenant, number: int, value: float) -> float:
     """Return a value of the tenant's own around that of its cause."""
-    return value * (1 + _SPREAD * (2 * _uniform(tenant, number) - 1))
+    return value * (1 + _SPREAD * (2 * uniform(tenant, number) - 1))
 
 
 _NAME = "simulated-fleet"
@@ -203,14 +177,14 @@ class SimulatedFleet:
     """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
 
     `orders` are the jobs that were submitted to it.
-    With `slow_jobs` its training jobs are slow for known causes (`simulated_causes`). Every
-    reading is a function of these and its time alone, so that any window gives the same.
+    `shape_of` is the shape of each job. Every reading is a function of these and its time alone, so
+    that any window gives the same.
     """
 
     seed: int
     nodes: int
     changes: tuple[Holding, ...] = ()
-    slow_jobs: bool = False
+    shape_of: Callable[[Tenant], Shape] = usual_shape
     orders: tuple[SubmittedJob, ...] = ()
     devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
@@ -249,7 +223,7 @@ class SimulatedFleet:
             return np.zeros(len(times))
         tenant, _holding, effect = epoch.holder[device.key]
         load = utilization(tenant, self._work_times(tenant, times))
-        load = load * slowed(tenant, device, slow_jobs=self.slow_jobs)
+        load = load * slowed(tenant, device, self.shape_of(tenant))
         if effect.load != 1:
             load = np.minimum(load * effect.load, BUSIEST)
         return noisy(load, self._stream(device), times)
@@ -382,7 +356,7 @@ class SimulatedFleet:
                         self.settlement.device(key),
                         activity[rows],
                         times[rows],
-                        slow_jobs=self.slow_jobs,
+                        self.shape_of(holder[0]),
                     )
                     columns = table.columns.get_indexer(part.columns)
                     table.iloc[rows, columns] = part.to_numpy()
@@ -518,11 +492,8 @@ class SimulatedFleetCollector:
             report=SourceReport(
                 source=_NAME,
                 state=SourceState.RAN,
-                reason="",
                 samples=len(samples),
-                dropped=(),
                 completeness_ratio=min(1.0, len(samples) / expected) if expected else None,
-                warnings=(),
                 window_start=window.start,
                 window_end=window.end,
             ),

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from collectors.shared.collector import Window
 from collectors.shared.unread import UnreadAccelerators
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from collectors.slurm.unread import unread_gres
@@ -32,19 +31,6 @@ class SlurmAnswers:
     dropped: Counter[str]
     quotas: tuple[Quota, ...] | None = None
     unread: UnreadAccelerators = field(default_factory=lambda: unread_gres((), ()))
-
-
-class SlurmBackend(Protocol):
-    """One way to ask Slurm."""
-
-    @property
-    def name(self) -> str:
-        """Name of the source in reports."""
-        ...
-
-    def answers(self, window: Window) -> SlurmAnswers:
-        """Return the answers of Slurm for the window. Errors: CollectorError."""
-        ...
 
 
 def read_each(

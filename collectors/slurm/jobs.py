@@ -16,7 +16,7 @@ import pandas as pd
 
 from collectors.shared.collector import Source, Window
 from collectors.shared.mig_layouts import layouts_in
-from collectors.slurm.backend import SlurmAnswers, SlurmBackend
+from collectors.slurm.backend import SlurmAnswers
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
@@ -61,9 +61,7 @@ class LayoutFile:
 
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
     """Return the collector that the settings ask for. Errors: SourceNotConfiguredError."""
-    backend: SlurmBackend = (
-        SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
-    )
+    backend = SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     models = gpu_models_of(settings.gpu_models)
     return SlurmCollector(backend, models, catalogue, settings.mig_layouts_file)
 
@@ -75,7 +73,7 @@ class SlurmCollector:
     `mig_layouts` is the path of a file of nvidia-mig-parted, '' where there is none.
     """
 
-    backend: SlurmBackend
+    backend: SlurmCommands | SlurmRest
     gpu_models: Mapping[str, str]
     catalogue: GpuCatalogue
     mig_layouts: str = ""
@@ -125,7 +123,6 @@ class SlurmCollector:
                 state=SourceState.RAN,
                 reason="; ".join(answers.unread.texts)
                 or ("" if jobs else "no job with GPUs in the window"),
-                samples=0,
                 dropped=tuple(sorted(view.dropped.items())),
                 completeness_ratio=answers.unread.whole_ratio * min(1.0, explained / in_use)
                 if in_use

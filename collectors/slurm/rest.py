@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
@@ -40,7 +39,7 @@ from data.base.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.base.files import read_small_file
+from data.base.files import text_of_setting
 from data.settings.sources import SlurmSettings
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -203,13 +202,9 @@ class SlurmRest:
     def _headers(self) -> dict[str, str]:
         token = self.settings.rest_token
         if self.settings.rest_token_file:
-            path = Path(self.settings.rest_token_file).expanduser()
-            try:
-                token = read_small_file(path).decode().strip()
-            except OSError as error:
-                raise SourceNotConfiguredError(
-                    f"cannot read slurm.rest_token_file {path}: {error.strerror}", _TOKEN_HINT
-                ) from error
+            token = text_of_setting(
+                self.settings.rest_token_file, "slurm.rest_token_file", _TOKEN_HINT
+            )
             # `scontrol token` prints SLURM_JWT=…: kept as it came, it serves too.
             token = token.removeprefix("SLURM_JWT=")
         if not token or not self.settings.rest_user:

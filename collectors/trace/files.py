@@ -422,10 +422,8 @@ class Trace:
             report=SourceReport(
                 source=mapping.source,
                 state=SourceState.RAN,
-                reason="",
                 samples=self.rows - sum(self.dropped_rows.values()),
                 dropped=tuple(sorted((name, n) for name, n in self.dropped.items() if n)),
-                completeness_ratio=None,
                 warnings=warnings,
                 window_start=min(self._span).to_pydatetime(),
                 window_end=max(self._span).to_pydatetime(),

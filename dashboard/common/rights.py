@@ -12,7 +12,8 @@ from data.base.errors import NotAllowedError
 from data.facts.jobs import Job, OwnNames
 from data.records.commands import Person
 from data.records.recommendations import Recommendation
-from data.settings.access import ROLES, AccessSettings, entries, names_and_groups
+from data.settings.access import ROLES, AccessSettings, names_and_groups
+from data.settings.fields import entries
 from data.store.handles.cached_reader import CachedReader
 from data.store.handles.tenant_reader import OwnedReader
 

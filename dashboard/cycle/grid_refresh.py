@@ -47,7 +47,7 @@ def refresh_grid(settings: Settings, now: datetime) -> tuple[str, ...]:
         try:
             _keep(Path(grid.file), now, carbon, price)
         except OSError as error:
-            failed.append(f"grid.file {grid.file} cannot be written: {error.strerror}")
+            failed.append(f"{grid.file} cannot be written: {error.strerror}")
     for why in failed:
         logger.warning("the grid's hours ahead: %s", why)
     return tuple(failed)

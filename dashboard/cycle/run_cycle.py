@@ -22,7 +22,8 @@ from data.base.counts import count_text
 from data.base.errors import sentence
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue, state_gpu_models
-from data.facts.collected import Collected, no_samples
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, empty_frame
 from data.facts.fleet import SourceReport, SourceState
 from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.facts.jobs import Job
@@ -128,7 +129,7 @@ def _planned(
     settings = replace(settings, ray=ray)
     file = world.store.file
     if world.child is not None and (file is None or holder_of(file)):
-        answers = [replace(entry, samples=no_samples()) for entry in collected]
+        answers = [replace(entry, samples=empty_frame(SAMPLES)) for entry in collected]
         answer: tuple[PlanningFacts, Plan, Advice] = world.child.call(
             plan_through_holder, settings, answers, now, progress=world.progress
         )

@@ -7,8 +7,8 @@ from datetime import datetime
 from dashboard.resources.alerts import UrgentFact, urgent_facts
 from data.base.clock import utc_now
 from data.base.errors import scrub
-from data.settings.access import entries
 from data.settings.all_settings import Settings
+from data.settings.fields import entries
 from data.store import Store
 from data.store.handles.cached_reader import CachedReader
 from data.store.record.report_log import URGENT

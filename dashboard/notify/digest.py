@@ -15,8 +15,8 @@ from dashboard.reports.week.dispatch import send_at
 from dashboard.reports.week.week import last_whole_week
 from data.base.clock import utc_now
 from data.base.errors import scrub
-from data.settings.access import entries
 from data.settings.all_settings import Settings
+from data.settings.fields import entries
 from data.settings.reports import named_addresses
 from data.store import Store
 from data.store.handles.cached_reader import CachedReader

@@ -8,7 +8,8 @@ from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.base.errors import scrub
 from data.records.commands import AuditEntry
 from data.records.findings import Finding
-from data.settings.access import NotifySettings, entries
+from data.settings.access import NotifySettings
+from data.settings.fields import entries
 from data.settings.reports import named_addresses
 from data.store.record.outbox import Message
 from data.store.record.report_log import URGENT

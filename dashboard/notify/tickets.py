@@ -18,7 +18,8 @@ from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
 from data.records.commands import AuditEntry
 from data.records.findings import Finding
-from data.settings.access import NotifySettings, entries
+from data.settings.access import NotifySettings
+from data.settings.fields import entries
 from data.store import StoreReader
 from data.store.record.outbox import Message
 

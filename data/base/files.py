@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from data.base.errors import SettingsError
+from data.base.errors import SettingsError, SourceNotConfiguredError
 
 
 def open_unlinked(path: Path, flags: int) -> int:
@@ -41,6 +41,18 @@ def read_small_file(path: Path, *, max_bytes: int = 1 << 20, linked: bool = True
     if len(body) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes >> 10:,} KiB", str(path))
     return body
+
+
+def text_of_setting(path: str, name: str, hint: str = "Name a file that can be read.") -> str:
+    """Return the text of the file that a setting names, without blanks around it.
+
+    Errors: SourceNotConfiguredError naming the setting, with the hint.
+    """
+    try:
+        return read_small_file(Path(path).expanduser()).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "it is no UTF-8 text")
+        raise SourceNotConfiguredError(f"cannot read {name} {path}: {why}", hint) from error
 
 
 def require_own(path: Path, *, group: bool = False) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 
 from data.base.errors import SettingsError, UnknownGpuModelError, scrub
 from data.catalogue.shipped_rows import shipped_records, shipped_rows
+from data.settings.fields import entries
 from data.settings.fleet import StatedGpuModel
 
 
@@ -289,7 +290,7 @@ def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
             "State idle_watts below tdp_watts.",
         )
     ratio = idle / base.idle_watts
-    reported = tuple(part.strip() for part in row.reported.split(",") if part.strip())
+    reported = entries(row.reported)
     return replace(
         base,
         name=row.name,

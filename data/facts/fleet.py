@@ -199,11 +199,11 @@ class SourceReport:
 
     source: str
     state: SourceState
-    reason: str
-    samples: int
-    dropped: tuple[tuple[str, int], ...]
-    completeness_ratio: float | None
-    warnings: tuple[str, ...]
+    reason: str = ""
+    samples: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+    completeness_ratio: float | None = None
+    warnings: tuple[str, ...] = ()
     window_start: datetime | None
     window_end: datetime | None
     complete_until: datetime | None = None
@@ -219,13 +219,6 @@ class SourceReport:
         read = self.window_end - max(self.read_from, self.holds_from)
         days = [part / timedelta(days=1) for part in (read, self.window_end - self.holds_from)]
         return f"{days[0]:.1f} of {days[1]:.1f} d"
-
-
-LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")
-"""Prefixes of live sources' names, for reports of earlier versions, which lack `recorded`.
-
-A new source needs no entry.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ SCALES_TO_ZERO = "scales_to_zero"
 """Kueue, of a Job whose number of pods others may change: it admits them as a further workload."""
 REQUEUE_NEEDED = (
     "it runs, so that Slurm has to requeue it, which apply_slurm.allow_requeue (off) or "
-    "apply_slurm.mode (rest) does not let Trimtab do"
+    "slurmrestd (apply_slurm.rest_token) does not let Trimtab do"
 )
 REQUEUE_TAKES = timedelta(minutes=5)
 """Until a requeued Slurm job may start: cred_expire (120 s by default), its last run's end."""

@@ -13,7 +13,15 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from data.records.lifecycle import LifecycleEvent
-from data.settings.fields import Section, documented, documented_list, require
+from data.settings.fields import (
+    Section,
+    comes_unchanged,
+    documented,
+    documented_list,
+    entries,
+    fixed,
+    require,
+)
 from data.settings.reports import require_named_addresses
 
 CHATS: tuple[str, ...] = ("slack", "teams")
@@ -105,11 +113,6 @@ EVENTS = (
 )  # fmt: skip
 """Words of the audit: another that is much like one of them is a slip."""
 _LOCAL = ipaddress.IPv6Network("fc00::/7")
-
-
-def entries(text: str) -> tuple[str, ...]:
-    """Return the entries of a comma-separated list, without blanks."""
-    return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
 def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -236,12 +239,8 @@ class AccessSettings(Section, name="access"):
     oidc_client_secret: str = documented("", "its secret", secret=True)
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
-    oidc_session_hours: float = documented(
-        12.0,
-        "time until a new sign-in, h",
-        above=0,
-        maximum=720,
-    )
+    # After which one signs in anew, and name and groups are read again.
+    oidc_session_hours: float = fixed(12.0)
 
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard."""
@@ -298,20 +297,10 @@ class AccessSettings(Section, name="access"):
             ):
                 self.require(bool(getattr(self, name)), name, "set when mode is oidc")
             self.require(
-                _comes_unchanged(self.oidc_metadata_url),
+                comes_unchanged(self.oidc_metadata_url),
                 "oidc_metadata_url",
                 "an https:// address (http:// for this machine alone)",
             )
-
-
-def _comes_unchanged(address: str) -> bool:
-    """Return whether nobody on the way can change what is read: it says whose keys sign names."""
-    try:
-        parts = urlsplit(address)
-        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        return bool(parts.hostname) and (local or parts.scheme == "https")
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

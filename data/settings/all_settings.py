@@ -20,6 +20,7 @@ from data.settings.fields import (
     documented,
     documented_list,
     documented_rows,
+    fixed,
     numbers_in,
     require,
 )
@@ -79,12 +80,8 @@ class PlanningSettings(Section, name="planning"):
         above=0,
         maximum=9600,
     )
-    max_return_chance: float = documented(
-        0.1,
-        "largest chance that work returns within the horizon at which a job is stopped, 0..1",
-        minimum=0,
-        maximum=1,
-    )
+    # Of a job's work to return within the horizon, above which it is not stopped.
+    max_return_chance: float = fixed(0.1)
     shortfall_weight: float = documented(
         20.0,
         "price of a missing GPU-hour of work, in prices of a GPU-hour",

@@ -8,7 +8,15 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from data.base.state_folder import USUAL
-from data.settings.fields import Section, documented, documented_list, documented_path
+from data.settings.fields import (
+    Section,
+    comes_unchanged,
+    documented,
+    documented_list,
+    documented_path,
+    entries,
+    fixed,
+)
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "|".join(_DAYS)
@@ -40,7 +48,7 @@ class ChangeWindow:
 
 def change_windows(text: str) -> tuple[ChangeWindow, ...]:
     """Return the windows of a setting, () of an empty one. Errors: ValueError names the entry."""
-    return tuple(_window(entry.strip()) for entry in text.split(",") if entry.strip())
+    return tuple(map(_window, entries(text)))
 
 
 def _window(entry: str) -> ChangeWindow:
@@ -114,18 +122,11 @@ class ApplySettings(Section, name="apply"):
         minimum=0,
         maximum=525_600,
     )
-    watch_minutes: float = documented(
-        30.0, "time that an applied change is watched, min", minimum=0, maximum=525_600
-    )
-    verify_slots: int = documented(
-        8, "slots after which savings are measured", minimum=1, maximum=10_000
-    )
-    throughput_loss_ratio: float = documented(
-        0.1,
-        "loss of throughput from which a change falls short, 0..1",
-        minimum=0,
-        maximum=1,
-    )
+    # How long an applied change is watched, and after how many slots its saving is measured.
+    watch_minutes: float = fixed(30.0)
+    verify_slots: int = fixed(8)
+    # The loss of throughput from which a change falls short of its promise.
+    throughput_loss_ratio: float = fixed(0.1)
     auto_rollback: bool = documented(
         False, "undo a change by itself when its job fails or falls short"
     )
@@ -218,7 +219,7 @@ class GitApplySettings(Section, name="apply_git"):
     @property
     def entries(self) -> tuple[GitPath, ...]:
         """The entries of `paths`, in order."""
-        return tuple(GitPath.of(entry) for entry in self.paths.split(",") if entry.strip())
+        return tuple(map(GitPath.of, entries(self.paths)))
 
     def _check(self) -> None:
         for name in ("repository", "api_url"):
@@ -249,14 +250,8 @@ _SAFE = "an https:// address without a password, ? or # (http:// for this machin
 
 
 def _is_safe(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-        has_host = bool(parts.hostname)
-    except ValueError:
-        return False
     plain = address.isascii() and address.isprintable() and not set(" ?#") & set(address)
-    return plain and has_host and "@" not in parts.netloc and (local or parts.scheme == "https")
+    return plain and comes_unchanged(address) and "@" not in urlsplit(address).netloc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,11 +259,10 @@ class SlurmApplySettings(Section, name="apply_slurm"):
     """Changing Slurm jobs, by the client programs or slurmrestd that `slurm` names."""
 
     enabled: bool = documented(False, "second switch: apply changes to Slurm")
-    mode: str = documented(
-        "commands", "commands (scontrol) or rest (slurmrestd)", choices=("commands", "rest")
-    )
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
-    rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
+    rest_token: str = documented(
+        "", "JWT sent as X-SLURM-USER-TOKEN; with one changes go by slurmrestd", secret=True
+    )
     rest_token_file: str = documented_path("", "file with that token, read anew at every change")
     allow_requeue: bool = documented(
         False, "running jobs may be requeued to change them: work since a checkpoint is lost"
@@ -282,6 +276,11 @@ class SlurmApplySettings(Section, name="apply_slurm"):
         minimum=0,
         maximum=604_800,
     )
+
+    @property
+    def mode(self) -> str:
+        """Return the way that changes go: rest where a token for it is given, else commands."""
+        return "rest" if self.rest_token or self.rest_token_file else "commands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ from data.settings.fields import (
     documented,
     documented_list,
     documented_path,
+    entries,
+    fixed_path,
     number_in,
     numbers_in,
 )
@@ -38,7 +40,9 @@ class GridSettings(Section, name="grid"):
         "", "file with the token of electricity-maps or the password of watttime, read anew"
     )
     price_zone: str = documented(
-        "", "EIC code of the bidding zone, such as 10Y1001A1001A82H (Germany and Luxembourg)"
+        "",
+        "EIC code of the zone whose day-ahead prices ENTSO-E is asked for, such as "
+        "10Y1001A1001A82H (Germany and Luxembourg); empty: nobody is asked",
     )
     price_token_file: str = documented_path("", "file with the security token, read anew")
     price_added_per_kwh: float = documented(
@@ -47,38 +51,24 @@ class GridSettings(Section, name="grid"):
         minimum=0,
         maximum=100,
     )
-    carbon_url: str = documented("", "address of the provider of carbon, or of a proxy before it")
-    price_url: str = documented(
-        "", "address of ENTSO-E, who tells day-ahead prices, or of a proxy before it; empty: nobody"
-    )
-    file: str = documented_path(
-        f"{USUAL}/grid_forecast.json", "file that keeps what was told, in the form of a forecast"
-    )
+    # What was told, in the form of a forecast.
+    file: str = fixed_path(f"{USUAL}/grid_forecast.json")
 
     def _check(self) -> None:
         needs = {
-            "carbon_url": bool(self.carbon),
             "zone": self.carbon in ("electricity-maps", "watttime"),
             "token_file": self.carbon in ("electricity-maps", "watttime"),
             "user": self.carbon == "watttime",
-            "price_zone": bool(self.price),
-            "price_token_file": bool(self.price),
+            "price_token_file": bool(self.price_zone),
         }
         for name, needed in needs.items():
             provider = self.price if name.startswith("price") else self.carbon
             self.require(bool(getattr(self, name)) or not needed, name, f"given for {provider}")
-        for name in ("carbon_url", "price_url"):
-            address = getattr(self, name)
-            self.require(
-                not address or address.startswith(("http://", "https://")),
-                name,
-                "an http:// or https:// address",
-            )
 
     @property
     def price(self) -> str:
-        """Return the provider of day-ahead prices: entsoe, where it has an address, else ''."""
-        return "entsoe" if self.price_url else ""
+        """Return the provider of day-ahead prices: entsoe, where a zone is given, else ''."""
+        return "entsoe" if self.price_zone else ""
 
     @property
     def in_use(self) -> bool:
@@ -168,7 +158,7 @@ class EnergySettings(Section, name="energy"):
     @property
     def stated_footprints(self) -> dict[str, float]:
         """Return the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
-        pairs = (part.rpartition("=") for part in self.embodied_kgco2e.split(",") if part.strip())
+        pairs = (part.rpartition("=") for part in entries(self.embodied_kgco2e))
         return {name.strip(): number_in(value) for name, _equals, value in pairs}
 
     @property

@@ -1,9 +1,11 @@
 """Declaration of a setting, and the check of its range."""
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import Field, dataclass, field, fields
 from datetime import date, time
 from typing import Any
+from urllib.parse import urlsplit
 
 from data.base.errors import SettingsError, scrub
 
@@ -75,9 +77,24 @@ def documented_list(default: str, meaning: str) -> Any:
     return _declared(default, meaning, **{LIST: True})
 
 
+def fixed(default: Any) -> Any:
+    """Declare a figure that is no setting: tests, the demo and `what if` alone give it another."""
+    return field(default=default, metadata={"secret": False, "limits": Limits()})
+
+
+def fixed_path(default: str) -> Any:
+    """Declare a path that is no setting, such as one below the state folder."""
+    return field(default=default, metadata={"secret": False, "limits": Limits(), PATH: True})
+
+
 def documented_rows(kind: type, meaning: str) -> Any:
     """Declare a setting of several rows, each a table of the settings file: none by default."""
     return _declared((), meaning, rows=kind)
+
+
+def settings_in(section: "type[Section] | Section") -> Iterator[Field[Any]]:
+    """Return the settings of a section: its fields that are documented."""
+    return (field for field in fields(section) if "meaning" in field.metadata)
 
 
 def shown_value(value: object) -> str:
@@ -128,10 +145,31 @@ class Section:
         require(condition, f"{self.section}.{name}", getattr(self, name), rule)
 
 
+def entries(text: str) -> tuple[str, ...]:
+    """Return the entries of a comma-separated list, without blanks."""
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+def comes_unchanged(address: str) -> bool:
+    """Return whether nobody on the way can change what is read."""
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        return bool(parts.hostname) and (local or parts.scheme == "https")
+    except ValueError:
+        return False
+
+
+def require_once(names: Sequence[str], setting: str) -> None:
+    """Refuse a name that stands twice. Errors: SettingsError."""
+    for name in names:
+        require(names.count(name) == 1, setting, name, "named once")
+
+
 def numbers_in(text: str, name: str) -> tuple[float, ...]:
     """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
     try:
-        numbers = tuple(float(part) for part in text.split(",") if part.strip())
+        numbers = tuple(float(part) for part in entries(text))
     except ValueError:
         numbers = (math.nan,)
     require(all(map(math.isfinite, numbers)), name, text, "numbers separated by commas")

@@ -6,7 +6,7 @@ Rows (`[[power.domains]]` in the settings file) are frozen dataclasses of their 
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.settings.fields import Section, documented, documented_rows, require
+from data.settings.fields import Section, documented, documented_rows, fixed, require, require_once
 
 BORROW_PRICE, GUARANTEE_PRICE = 0.05, 20.0
 """Per board and hour, of a borrowed one and of one that a guarantee lacks: the first breaks ties
@@ -122,18 +122,10 @@ class NodeSettings(Section, name="nodes"):
         minimum=0,
         maximum=1e5,
     )
-    boot_minutes: float = documented(
-        10.0,
-        "time that a node needs to boot, min",
-        minimum=0,
-        maximum=10_080,
-    )
-    min_off_minutes: float = documented(
-        60.0,
-        "shortest planned power-down of a node, min",
-        minimum=0,
-        maximum=525_600,
-    )
+    # How long a node draws its power before it works again after a power-down.
+    boot_minutes: float = fixed(10.0)
+    # The shortest time for which powering an empty node down is planned.
+    min_off_minutes: float = fixed(60.0)
     maintenance: tuple[Maintenance, ...] = documented_rows(
         Maintenance, "times at which nodes are away: tables of nodes, start, end"
     )
@@ -235,6 +227,4 @@ class CatalogueSettings(Section, name="catalogue"):
     )
 
     def _check(self) -> None:
-        names = [model.name for model in self.gpu_models]
-        for name in names:
-            require(names.count(name) == 1, "catalogue.gpu_models name", name, "named once")
+        require_once([model.name for model in self.gpu_models], "catalogue.gpu_models name")

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -17,24 +17,21 @@ from typing import Any, get_type_hints
 
 from data.base.errors import SettingsError, scrub, without_password
 from data.base.files import read_small_file, require_own
-from data.base.state_folder import EARLIER, USUAL, state_folder
+from data.base.state_folder import HERE, USUAL, state_folder
+from data.base.units import SLOT_SECONDS
 from data.settings.all_settings import Settings
-from data.settings.fields import LIST, PATH, shown_value
+from data.settings.fields import LIST, PATH, settings_in, shown_value
 from data.settings.renamed import (
     MERGED,
-    RENAMED,
     WITHOUT_EFFECT,
-    current_name,
     has_no_effect,
-    warn_once,
+    tell_merged,
     with_merged,
 )
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
-_DEFAULT_HERE = "default, found in the working directory"
 _CLUSTERS = "clusters.others"
-_STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
 _MERGED_KINDS = {old: kind for merge in MERGED.values() for old, kind in merge.kinds.items()}
 _MERGED_PATHS = {old for merge in MERGED.values() if merge.are_paths for old in merge.kinds}
@@ -53,46 +50,32 @@ class LoadedSettings:
 
 
 @cache
-def _all_kinds() -> dict[str, type]:
-    """Return every setting as `section.field` with its type."""
+def _declared() -> Mapping[str, tuple[Any, Field[Any]]]:
+    """Return the default and the field of all that settings hold, as `section.field`."""
     defaults = Settings()
     return {
-        f"{section.name}.{field.name}": type(getattr(getattr(defaults, section.name), field.name))
+        f"{section.name}.{field.name}": (getattr(part, field.name), field)
         for section in fields(Settings)
-        for field in fields(getattr(defaults, section.name))
+        for part in (getattr(defaults, section.name),)
+        for field in fields(part)
     }
 
 
 @cache
-def _row_kinds() -> dict[str, type]:
-    """Return the settings that are rows, as `section.field` with the kind of one row."""
-    defaults = Settings()
-    return {
-        f"{section.name}.{field.name}": field.metadata["rows"]
-        for section in fields(Settings)
-        for field in fields(getattr(defaults, section.name))
-        if "rows" in field.metadata
-    }
+def _all_kinds() -> dict[str, type]:
+    """Return every setting as `section.field` with its type."""
+    declared = _declared().items()
+    return {name: type(value) for name, (value, field) in declared if "meaning" in field.metadata}
 
 
 @cache
 def _marked(mark: str) -> frozenset[str]:
-    """Return the settings declared with a mark (secret, PATH, LIST), as `section.field`."""
-    defaults = Settings()
-    return frozenset(
-        f"{section.name}.{field.name}"
-        for section in fields(Settings)
-        for field in fields(getattr(defaults, section.name))
-        if field.metadata.get(mark)
-    )
+    """Return what is declared with a mark (secret, PATH, LIST), as `section.field`."""
+    return frozenset(name for name, (_, field) in _declared().items() if field.metadata.get(mark))
 
 
 def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, tuple[Any, str]]:
-    """Return the settings of a file in `folder` with its relative paths counted from there.
-
-    A store or a stop file that stands in the working directory alone is still found there, where
-    earlier versions kept it.
-    """
+    """Return the settings of a file in `folder` with its relative paths counted from there."""
     if folder == Path.cwd():
         return values
     settings = dict(values)
@@ -101,11 +84,8 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
         path = _relative_path(text)
         if path is None:
             continue
-        placed = folder / path
-        if name in (_STORE, _KILL_SWITCH) and path.exists() and not placed.exists():
-            settings[name] = (text, f"{where}, found in the working directory")
-        else:
-            settings[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+        address = _DUCKDB if text.startswith(_DUCKDB) else ""
+        settings[name] = (f"{address}{folder / path}", where)
     for name, (rows, where) in values.items():
         if name == _CLUSTERS:
             placed_rows = (replace(row, settings=str(folder / row.settings)) for row in rows)
@@ -252,17 +232,14 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
         for field, value in body.items():
             if has_no_effect(f"{section}.{field}", where):
                 continue
-            name = current_name(f"{section}.{field}", where)
+            name = f"{section}.{field}"
+            tell_merged(name, where)
             _require_known(name, kinds, where)
-            if name in values:
-                raise SettingsError(
-                    f"{name} stands in {where} under its old and its new name", "Keep the new one."
-                )
-            rows = _row_kinds().get(name)
+            kind = _declared()[name][1].metadata.get("rows") if name in _declared() else None
             read = (
                 _from_toml(name, value, kinds[name], where)
-                if rows is None
-                else _rows_from_toml(name, value, rows, where)
+                if kind is None
+                else _rows_from_toml(name, value, kind, where)
             )
             values[name] = (read, where)
     return _from_folder(values, source.absolute().parent)
@@ -278,18 +255,26 @@ def _line_of_long_number(path: Path) -> str:
 
 def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Return the defaults that stand in the state folder, with the path of that folder."""
-    folder, defaults = state_folder(environ), Settings()
-    where = "default"
-    if folder == EARLIER and Path(EARLIER).is_dir():
-        where = _DEFAULT_HERE
-        require_own(Path(EARLIER), group=True)  # people may stop applying there
+    folder = state_folder(environ)
+    if folder == HERE and Path(HERE).is_dir():
+        require_own(Path(HERE), group=True)  # people may stop applying there
     values: dict[str, tuple[Any, str]] = {}
     for name in _marked(PATH):
-        section, _, field = name.partition(".")
-        text = getattr(getattr(defaults, section), field)
+        text = _declared()[name][0]
         if USUAL in text:
-            values[name] = (text.replace(USUAL, folder), where)
+            values[name] = (text.replace(USUAL, folder), "default")
     return values
+
+
+def _refuse_earlier(environ: Mapping[str, str]) -> None:
+    """Refuse to begin anew beside the store or the stop file of a version before 0.1."""
+    folder = state_folder(environ)
+    names = [name for name in ("trimtab.duckdb", "STOP") if Path(HERE, name).exists()]
+    if folder != HERE and names:
+        raise SettingsError(
+            f"{HERE} in the working directory holds {' and '.join(names)} of an earlier version",
+            f"Move its files to {folder}, or name them by store.url and apply.stop_file.",
+        )
 
 
 def _variable(name: str) -> str:
@@ -300,7 +285,7 @@ def _variable(name: str) -> str:
 def _environment_values(
     environ: Mapping[str, str], kinds: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {_variable(name): name for name in (*kinds, *RENAMED, *WITHOUT_EFFECT)}
+    by_variable = {_variable(name): name for name in (*kinds, *WITHOUT_EFFECT)}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
@@ -314,10 +299,8 @@ def _environment_values(
         source = f"the environment ({variable})"
         if has_no_effect(by_variable[variable], source):
             continue
-        name = current_name(by_variable[variable], source)
-        new = _variable(name)
-        if variable != new and new in environ:
-            continue  # the new name wins
+        name = by_variable[variable]
+        tell_merged(name, source)
         where = f"environment {variable}"
         read = _from_text(name, text, kinds[name], where)
         values[name] = (read, where)
@@ -329,12 +312,14 @@ def load_settings(
     *,
     environ: Mapping[str, str],
     overrides: Mapping[str, str] | None = None,
+    is_main: bool = True,
 ) -> LoadedSettings:
     """Return the settings in force. Errors: SettingsError for an unknown name or a wrong value.
 
     `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
     Relative paths count from the folder of the file that they stand in, those of the environment
-    and the command line from the working directory. Defaults stand in the state folder.
+    and the command line from the working directory. Defaults stand in the state folder. Without
+    `is_main` they are of a further cluster, whose store and stop file nobody uses.
     """
     kinds = _all_kinds()
     every = kinds | _MERGED_KINDS
@@ -344,11 +329,8 @@ def load_settings(
     for name, text in (overrides or {}).items():
         _require_known(name, kinds, "the command line")
         values[name] = (_from_text(name, text, kinds[name], "the command line"), "command line")
-    if values[_STORE][1] == _DEFAULT_HERE:
-        warn_once(
-            f"the store is that of the folder {EARLIER} in the working directory; "
-            f"moved to {USUAL}, it is found from every directory"
-        )
+    if is_main and "default" in (values["store.url"][1], values["apply.stop_file"][1]):
+        _refuse_earlier(environ)
     settings = Settings()
     for section in fields(Settings):
         changed = {
@@ -358,6 +340,9 @@ def load_settings(
         }
         part = replace(getattr(settings, section.name), **changed)
         settings = replace(settings, **{section.name: part})
+    # From one cycle to the next a service has a number of replicas.
+    stale = max(settings.serving.stale_minutes, settings.serve.cycle_minutes + SLOT_SECONDS / 60)
+    settings = replace(settings, serving=replace(settings.serving, stale_minutes=stale))
     origins = {name: values[name][1] if name in values else "default" for name in kinds}
     return LoadedSettings(settings=settings, origins=origins)
 
@@ -374,7 +359,7 @@ def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
     rows = []
     for section in fields(Settings):
         part = getattr(loaded.settings, section.name)
-        for field in fields(part):
+        for field in settings_in(part):
             name = f"{section.name}.{field.name}"
             value = getattr(part, field.name)
             if field.metadata["secret"] and value:

@@ -84,7 +84,7 @@ def _read(path: Path) -> Settings:
     rest = {
         name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
-    loaded = load_settings(path, environ=rest)
+    loaded = load_settings(path, environ=rest, is_main=False)
     for name, origin in loaded.origins.items():
         if origin.startswith("file ") and name.partition(".")[0] not in OWN_SECTIONS:
             raise SettingsError(

@@ -1,4 +1,4 @@
-"""Names that settings had before, and settings that are gone: one more release knows them."""
+"""Settings that are gone, or a part of others: one more release knows them."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,29 +9,16 @@ from urllib.parse import quote
 
 logger = logging.getLogger(__name__)
 
-RENAMED = {
-    "apply.patience_minutes": "apply.rollout_timeout_minutes",
-    "fleet.enabled": "simulated_fleet.enabled",
-    "fleet.nodes": "simulated_fleet.nodes",
-    "fleet.seed": "simulated_fleet.seed",
-    "fleet.state_file": "simulated_fleet.state_file",
-    "nodes.fire_up_minutes": "nodes.boot_minutes",
-    "nodes.minimum_off_minutes": "nodes.min_off_minutes",
-    "planning.minimum_saving_ratio": "planning.min_saving_ratio",
-    "power.over_price_per_kwh": "power.over_limit_penalty_per_kwh",
-    "submit.largest_gpus": "submit.max_gpus",
-    "tenants.over_price": "tenants.over_quota_penalty",
-}
-"""The old name of a setting, as `section.field`, and the new one."""
-
 WITHOUT_EFFECT = {
     "access.oidc_cookie_secret": "the key is made of access.oidc_client_secret",
+    "access.oidc_session_hours": "one signs in anew after 12 h",
     "access.requests_per_minute": "a person may send 1200 requests a minute",
     "apply.min_energy_kwh": "a change must save 1 GPU-h or 1 kWh",
     "apply.min_gpu_hours": "a change must save 1 GPU-h or 1 kWh",
-    "apply.minimum_energy_kwh": "a change must save 1 GPU-h or 1 kWh",
-    "apply.minimum_gpu_hours": "a change must save 1 GPU-h or 1 kWh",
     "apply.poll_seconds": "a change under way is looked at every 2 s",
+    "apply.throughput_loss_ratio": "a change falls short from a tenth less throughput on",
+    "apply.verify_slots": "savings are measured after 8 slots",
+    "apply.watch_minutes": "an applied change is watched for 30 min",
     "apply_git.branch_prefix": "branches of Trimtab begin with trimtab/",
     "apply_git.forge": "the end of apply_git.api_url says which forge it is",
     "apply_git.poll_seconds": "a request is looked at once a minute",
@@ -40,18 +27,24 @@ WITHOUT_EFFECT = {
     "apply_kubernetes.timeout_seconds": "a request may take 30 s",
     "apply_power.lease_seconds": "a cap that is not renewed ends after 900 s",
     "apply_simulated.enabled": "simulated_fleet.state_file and apply.enabled let changes go there",
+    "apply_slurm.mode": "changes go by slurmrestd where a token for it is given, else by scontrol",
     "apply_slurm.timeout_seconds": "a change may take 10 s, a look 30 s",
     "chat.slack_answers": "answers to a button go to hooks.slack.com",
     "energy.forecast_max_age_hours": "plans do without a forecast that is older than 36 h",
     "energy.hardware_life_years": "the footprint of a GPU is spread over 5 years",
     "energy.pue_uncertainty": "the PUE is taken as 0.1 off on either side",
+    "grid.carbon_url": "a provider is asked at its own address; HTTPS_PROXY names a proxy",
+    "grid.file": "what providers said stands in grid_forecast.json of the state folder",
     "grid.interval_minutes": "providers are asked once an hour",
-    "grid.price": "day-ahead prices are ENTSO-E's where grid.price_url is given",
+    "grid.price": "day-ahead prices are ENTSO-E's where grid.price_zone is given",
+    "grid.price_url": "ENTSO-E is asked where grid.price_zone is given; HTTPS_PROXY names a proxy",
     "grid.timeout_seconds": "a request may take 20 s",
     "kubernetes.page_size": "500 objects are asked for at once",
     "kubernetes.timeout_seconds": "a request may take 30 s",
+    "nodes.boot_minutes": "a node takes 10 min to work again after a power-down",
     "nodes.hot_celsius": "a GPU is called hot from 85 °C on",
     "nodes.hot_memory_celsius": "a GPU's memory is called hot from 95 °C on",
+    "nodes.min_off_minutes": "an empty node is planned to be off for an hour at least",
     "notify.attempts": "a message is tried 8 times",
     "notify.ticket_kind": "tickets go to Jira where notify.ticket_project is given",
     "notify.timeout_seconds": "a message may take 10 s",
@@ -59,31 +52,31 @@ WITHOUT_EFFECT = {
     "planning.entry_margin_ratio": "the margin is 10 %",
     "planning.expiry_hours": "a recommendation lasts 24 h",
     "planning.frozen_minutes": "a new plan keeps what the last one said for 30 min",
-    "planning.frozen_slots": "a new plan keeps what the last one said for 30 min",
     "planning.hysteresis_ratio": "a change must save twice what making it costs",
     "planning.idle_utilization_ratio": "a GPU counts as idle up to a utilization of 1 %",
     "planning.max_reading_age_minutes": "nothing is proposed from readings older than an hour",
+    "planning.max_return_chance": "a job is stopped where its work returns at 10 % at most",
     "planning.min_coverage_ratio": "half of a job's history must be known",
     "planning.min_history_hours": "jobs of less than 6 h of known history borrow a forecast",
-    "planning.minimum_coverage_ratio": "half of a job's history must be known",
-    "planning.minimum_history_hours": "jobs of less than 6 h of known history borrow a forecast",
     "planning.rejected_days": "what was rejected is not proposed again for 30 days",
     "planning.series_seconds": "Prophet may take 60 s for one series",
     "planning.workers": "forecasts use every core",
     "prometheus.budget_seconds": "the requests of a collection may take 300 s",
     "prometheus.max_series": "100,000 series of a metric and day are read",
-    "prometheus.most_series": "100,000 series of a metric and day are read",
     "prometheus.timeout_seconds": "a request may take 30 s",
     "report.send_hour": "reports are sent from 7 o'clock on",
+    "report.week_ends": "the reported week ends as Monday begins",
     "retention.forecast_hours": "superseded forecasts are kept for 6 h",
     "retention.plan_hours": "superseded plans on which nobody decided are kept for 24 h",
     "retention.undecided_days": "recommendations on which nobody decided are kept for 7 days",
     "serving.cold_start_minutes": "8 min are assumed until nine starts were seen",
     "serving.reactive_ratio": "the reactive rule fills a replica to 0.7",
+    "serving.stale_minutes": "readings count for 30 min, or a cycle and 5 min",
+    "simulated_fleet.seed": "the simulated fleet is that of seed 7",
     "simulated_fleet.slow_jobs": "training jobs of the simulated fleet keep their boards busy",
     "slurm.timeout_seconds": "a command or request may take 30 s",
     "statement.billing_account": "the billing account of FOCUS exports is trimtab",
-    "store.least_free_mib": "nothing is collected below 500 MiB of free space",
+    "statement.provider": "the provider of FOCUS exports is own fleet",
     "store.min_free_mib": "nothing is collected below 500 MiB of free space",
     "submit.keep_finished_hours": "Kubernetes deletes a finished job after a week",
     "submit.without_confirmation": "`trimtab submit --yes` submits without asking",
@@ -165,20 +158,13 @@ def has_no_effect(name: str, where: str) -> bool:
     return True
 
 
-def current_name(name: str, where: str) -> str:
-    """Return the name that a setting has now; log a warning where an old one is used."""
+def tell_merged(name: str, where: str) -> None:
+    """Log a warning where a setting is given that is a part of another now."""
     if name in MERGED_INTO:
         warn_once(
             f"{name} in {where} is a part of {MERGED_INTO[name]} now: write that, the next release "
             "refuses the old one"
         )
-    if name not in RENAMED:
-        return name
-    warn_once(
-        f"{name} in {where} is now {RENAMED[name]}: write the new name, the next release refuses "
-        "the old one"
-    )
-    return RENAMED[name]
 
 
 @cache

@@ -6,20 +6,15 @@ Recipients come from here only, never from a label: who is not listed gets nothi
 from dataclasses import dataclass
 
 from data.base.clock import find_zone
-from data.settings.fields import Section, documented, documented_list, require
+from data.settings.fields import Section, documented, documented_list, entries, fixed, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-
-
-def addresses(text: str) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
     """Return the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
     by_name: dict[str, tuple[str, ...]] = {}
-    for part in addresses(text):
+    for part in entries(text):
         name, _, listed = part.rpartition("=")
         by_name[name.strip()] = (*by_name.get(name.strip(), ()), *listed.split())
     return by_name
@@ -48,10 +43,8 @@ class ReportSettings(Section, name="report"):
     """The end of the report's week, its time zone, and the recipients of each edition."""
 
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
-    week_ends: str = documented(
-        "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
-    )
-    mail_to: str = documented_list("", "recipients of the whole report, a list")
+    week_ends: str = fixed("monday")  # the day at whose beginning the reported week ends
+    mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
     teams: str = documented_list(
         "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
@@ -63,7 +56,7 @@ class ReportSettings(Section, name="report"):
     def _check(self) -> None:
         zones = "an IANA zone such as UTC or Europe/Berlin"
         self.require(find_zone(self.timezone) is not None, "timezone", zones)
-        for address in addresses(self.mail_to):
+        for address in entries(self.mail_to):
             require(is_address(address), "report.mail_to", address, "a plain e-mail address")
         for name in ("teams", "owners"):
             require_named_addresses(self, name)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from data.base.units import SLOT_SECONDS
-from data.settings.fields import Section, documented
+from data.settings.fields import Section, documented, fixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,24 +18,10 @@ class ServingSettings(Section, name="serving"):
         above=0,
         maximum=0.9999,
     )
-    stale_minutes: float = documented(
-        30.0, "no number of replicas from readings older than this, min", above=0, maximum=1440
-    )
+    # Readings older than this give no number of replicas (`load_settings`: longer in long cycles).
+    stale_minutes: float = fixed(30.0)
     named_on_metrics: bool = documented(
         False,
         "give trimtab_required_replicas and trimtab_job_idle_seconds on /metrics, which shows "
         "their names without a sign-in",
-    )
-
-
-def without_number(serving: ServingSettings, cycle_minutes: float) -> str:
-    """Return the reason why services lack numbers in a part of a cycle and the fix, else ''."""
-    needed = cycle_minutes + SLOT_SECONDS / 60
-    if serving.stale_minutes >= needed:
-        return ""
-    return (
-        f"serving.stale_minutes = {serving.stale_minutes:g} is less than serve.cycle_minutes = "
-        f"{cycle_minutes:g} and the {SLOT_SECONDS // 60} min of a reading: services have no number "
-        f"of replicas for a part of each cycle. Set serving.stale_minutes to {needed:g} or more, "
-        "or serve.cycle_minutes to less"
     )

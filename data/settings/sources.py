@@ -10,7 +10,10 @@ from data.settings.fields import (
     documented_list,
     documented_path,
     documented_rows,
+    entries,
+    fixed,
     require,
+    require_once,
 )
 
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
@@ -175,9 +178,7 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
     """The simulated fleet as a source, for demo, tests and load."""
 
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
-    seed: int = documented(
-        7, "seed of the fleet; same seed, same fleet", minimum=0, maximum=2**32 - 1
-    )
+    seed: int = fixed(7)  # same seed, same fleet
     nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
     state_file: str = documented_path(
         "",
@@ -249,13 +250,9 @@ class ClusterSettings(Section, name="clusters"):
     @property
     def patterns(self) -> tuple[str, ...]:
         """The entries of `contexts`."""
-        return tuple(part.strip() for part in self.contexts.split(",") if part.strip())
+        return entries(self.contexts)
 
     def _check(self) -> None:
         has_name = not self.selector or "{name}" in self.selector
         self.require(has_name, "selector", "one with {name}: clusters would count the same boards")
-        names = [other.name for other in self.others]
-        for other in self.others:
-            require(
-                names.count(other.name) == 1, "clusters.others name", other.name, "given only once"
-            )
+        require_once([other.name for other in self.others], "clusters.others name")

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from data.base.errors import SettingsError, scrub
-from data.settings.fields import Section, documented, documented_rows, require
+from data.settings.fields import Section, documented, documented_rows, fixed, require, require_once
 
 PRICE_KINDS = ("internal", "committed", "on-demand")
 """The first kind in force is what tenants pay."""
@@ -82,7 +82,7 @@ class Invoice:
 class StatementSettings(Section, name="statement"):
     """Prices of the fleet; without one the catalogue's planning prices are used."""
 
-    provider: str = documented("own fleet", "who provides the GPUs, in FOCUS exports")
+    provider: str = fixed("own fleet")  # who provides the GPUs, in FOCUS exports
     charge_electricity: bool = documented(
         True, "charge electricity beside the GPUs; off where GPU prices include it"
     )
@@ -98,16 +98,13 @@ class StatementSettings(Section, name="statement"):
     )
 
     def _check(self) -> None:
-        self.require(bool(self.provider.strip()), "provider", "a name")
         _require_apart(
             "prices",
             self.prices,
             lambda row: " ".join((row.gpu_model, row.kind, row.region)).strip(),
         )
         _require_apart("invoices", self.invoices, lambda _row: "")
-        names = [budget.tenant for budget in self.budgets]
-        for name in names:
-            require(names.count(name) == 1, "statement.budgets tenant", name, "named once")
+        require_once([budget.tenant for budget in self.budgets], "statement.budgets tenant")
 
 
 def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], str]) -> None:

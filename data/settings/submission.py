@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from data.facts.gpu_resources import WHOLE_GPU
-from data.settings.fields import Section, documented, documented_list, documented_path
+from data.settings.fields import Section, documented, documented_list, documented_path, entries
 
 TARGETS = ("kubernetes", "slurm", "simulated")
 KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
@@ -62,4 +62,4 @@ class SubmitSettings(Section, name="submit"):
     @property
     def tolerated_keys(self) -> tuple[str, ...]:
         """The keys of `tolerate`."""
-        return tuple(key.strip() for key in self.tolerate.split(",") if key.strip())
+        return entries(self.tolerate)

@@ -262,7 +262,7 @@ def _power_down(
         ),
     ]
     if off_hours < hours:
-        boot = f"{nodes.boot_minutes:g} min before it is needed (setting nodes.boot_minutes)"
+        boot = f"{nodes.boot_minutes:g} min before it is needed"
         factors.append(("boot", boot))
     if moves:
         factors.append(("starts again elsewhere", ", ".join(move.job_id for move in moves)))

@@ -182,7 +182,7 @@ def _doubts(program: Program, problem: PlanningProblem, group: _Group) -> None:
         if price := prices.get(node, 0.0):
             count = dict(home.boards).get(problem.facts.nodes[node].name, 0)
             here = group.boards[:, [column]]
-            more = program.columns(np.full(len(here), price))
+            more = program.columns(np.full(len(here), price), upper=np.inf)
             program.rows(-np.inf, float(count), (here, group.each), (more[:, None], -1.0))
 
 

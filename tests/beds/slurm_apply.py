@@ -29,7 +29,6 @@ def applier_of(
     """An applier for a bed."""
     settings = SlurmApplySettings(
         enabled=True,
-        mode=mode,
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",
         **changes,

@@ -9,6 +9,7 @@ import pytest
 from beds.prometheus import backfill, running_prometheus
 
 from benchmarks._exporter_dialects import openmetrics
+from benchmarks._slow_jobs import slow_shape
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.readings.board_activity import activity_of
@@ -129,7 +130,7 @@ def test_what_is_no_reading_is_left_out_and_counted() -> None:
 @pytest.mark.prometheus
 def test_a_prometheus_tells_what_the_fleet_tells(tmp_path: Path) -> None:
     """The simulated fleet through exposition text, a real server and the collector."""
-    fleet = SimulatedFleet(seed=5, nodes=2, slow_jobs=True)
+    fleet = SimulatedFleet(seed=5, nodes=2, shape_of=slow_shape)
     window = Window(start=AT, end=AT + timedelta(minutes=40))
     samples = fleet.history(window.start, window.end, 60)
     direct = SimulatedFleetCollector(fleet=fleet, step_seconds=60).collect(window).activity

@@ -120,6 +120,13 @@ def provider(answer: Answer) -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture(autouse=True)
+def _own_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses that a test may change, and no proxy on the way to them."""
+    monkeypatch.setattr(providers, "ADDRESSES", dict(providers.ADDRESSES))
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
 @pytest.fixture
 def token(tmp_path: Path) -> str:
     """A file with a token."""
@@ -131,9 +138,11 @@ def token(tmp_path: Path) -> str:
 def settings_of(name: str, url: str, token: str) -> GridSettings:
     """The settings of one provider."""
     if name == "entsoe":
-        return GridSettings(price_zone=ZONE, price_token_file=token, price_url=f"{url}/api")
+        providers.ADDRESSES["entsoe"] = f"{url}/api"
+        return GridSettings(price_zone=ZONE, price_token_file=token)
     zone = "" if name == "uk-carbon-intensity" else "DE"
-    return GridSettings(carbon=name, zone=zone, user="ada", token_file=token, carbon_url=url)
+    providers.ADDRESSES[name] = url
+    return GridSettings(carbon=name, zone=zone, user="ada", token_file=token)
 
 
 def ask(settings: GridSettings) -> dict[datetime, float]:
@@ -345,19 +354,13 @@ def test_nobody_there_and_one_who_never_ends(token: str, monkeypatch: pytest.Mon
             ask(settings_of("uk-carbon-intensity", url, token))
 
 
-AT = {"carbon_url": "http://grid.example"}
-
-
 @pytest.mark.parametrize(
     ("given", "setting"),
     [
-        ({"carbon": "uk-carbon-intensity"}, "grid.carbon_url"),
-        ({"carbon": "electricity-maps", **AT}, "grid.zone"),
-        ({"carbon": "watttime", "zone": "X", "token_file": "t", **AT}, "grid.user"),
-        ({"price_url": "http://x"}, "grid.price_zone"),
-        ({"price_url": "http://x", "price_zone": "X"}, "grid.price_token_file"),
+        ({"carbon": "electricity-maps"}, "grid.zone"),
+        ({"carbon": "watttime", "zone": "X", "token_file": "t"}, "grid.user"),
+        ({"price_zone": "X"}, "grid.price_token_file"),
         ({"carbon": "nobody"}, "grid.carbon"),
-        ({"carbon_url": "ftp://x"}, "grid.carbon_url"),
     ],
 )
 def test_what_a_provider_needs_is_asked_for(given: dict[str, Any], setting: str) -> None:

@@ -68,8 +68,6 @@ def test_what_a_cycle_foresees_of_services_lasts_until_the_next(tmp_path: Path) 
     """Cycles are hours apart there: the page Serving called every service stale in between."""
     stale = timedelta(minutes=settings_with(tmp_path).serving.stale_minutes)
     assert stale > timedelta(hours=6)
-    own = settings_with(tmp_path, TRIMTAB_SERVING_STALE_MINUTES="1440")
-    assert own.serving.stale_minutes == 1440
 
 
 def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:

@@ -97,32 +97,6 @@ def test_prices_in_another_currency_than_the_sums_are_a_warning(
     assert code == 0
 
 
-@pytest.mark.parametrize(
-    ("cycle", "stale", "fleet", "told"),
-    [("15", "30", True, False), ("25", "30", True, False), ("60", "30", True, True),
-     ("60", "65", True, False), ("60", "30", False, False)],
-)  # fmt: skip
-def test_cycles_too_rare_for_the_age_of_readings_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    cycle: str, stale: str, *, fleet: bool, told: bool,
-) -> None:  # fmt: skip
-    """Half of each hour services would have no number. Both settings are named, and the fix."""
-    monkeypatch.chdir(tmp_path)
-    url = f"duckdb:///{tmp_path}/t.duckdb"
-    open_store(url).close()
-    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_ENABLED", str(fleet))
-    monkeypatch.setenv("TRIMTAB_SERVE_CYCLE_MINUTES", cycle)
-    monkeypatch.setenv("TRIMTAB_SERVING_STALE_MINUTES", stale)
-    main(["--store", url, "doctor", "--format", "json"])
-    rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)}
-    assert ("settings of services" in rows) is told
-    if told:
-        found = rows["settings of services"]
-        assert found["state"] == "warning"
-        assert "serve.cycle_minutes = 60" in found["detail"]
-        assert "Set serving.stale_minutes to 65 or more" in found["detail"]
-
-
 @pytest.mark.parametrize("mute", [0, 1, 5])
 def test_doctor_says_what_was_read_of_engines_and_what_hinders_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mute: int

@@ -13,7 +13,8 @@ from dashboard.cycle.cooldowns import gone
 from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.collected import Collected, no_samples
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, empty_frame
 from data.facts.fleet import Node, SourceReport, SourceState
 from data.facts.jobs import OVER, JobState, SchedulerFacts
 from data.settings.all_settings import PlanningSettings, Settings
@@ -55,7 +56,10 @@ def test_only_a_scheduler_that_answered_ends_a_job(
             over.add(job.job_id)
     collected = [
         make_collected(
-            no_samples(), tuple(told[name]), report=report_of(name, states[name]), batch_id=name
+            empty_frame(SAMPLES),
+            tuple(told[name]),
+            report=report_of(name, states[name]),
+            batch_id=name,
         )
         for name in SOURCES
     ]
@@ -148,7 +152,7 @@ def test_a_deleted_deployment_holds_nothing_once_its_boards_say_so(store: Store)
         store.keep(make_collected(after, (), batch_id=f"{job_id} after"))
     store.keep(
         replace(
-            make_collected(no_samples(), (replace(quiet, last_seen_at=now),), batch_id="q"),
+            make_collected(empty_frame(SAMPLES), (replace(quiet, last_seen_at=now),), batch_id="q"),
             nodes=nodes,
         )
     )

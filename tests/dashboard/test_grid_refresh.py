@@ -62,8 +62,6 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(
         grid=GridSettings(
             carbon="uk-carbon-intensity",
-            carbon_url="http://grid.example",
-            price_url="http://prices.example/api",
             price_zone="X",
             price_token_file="t",  # noqa: S106 - the name of a file
             file=str(tmp_path / "state" / "grid.json"),
@@ -171,9 +169,7 @@ def test_the_doctor_asks_them(
     providers.down = {"carbon"}
     path = tmp_path / "trimtab.toml"
     path.write_text(
-        '[grid]\ncarbon = "uk-carbon-intensity"\nfile = "grid.json"\n'
-        'carbon_url = "http://grid.example"\n'
-        '[store]\nurl = "duckdb:///store.duckdb"\n',
+        '[grid]\ncarbon = "uk-carbon-intensity"\n[store]\nurl = "duckdb:///store.duckdb"\n',
         encoding="utf-8",
     )
     main(["--settings", str(path), "doctor", "--format=json"])

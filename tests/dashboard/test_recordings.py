@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
-import sqlalchemy as sa
 from beds.heard_trimtab import HeardTrimtab, heard_trimtab
 from beds.page_world import page_at, register_world
 from beds.ports import free_port
@@ -22,16 +21,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard.cli import main
 from dashboard.common.escaping import markdown
 from dashboard.common.replay_clock import long_time, present
-from dashboard.cycle.wiring import build_collectors
 from data.base.clock import floor_to_slot, utc_now
-from data.facts.fleet import LIVE_SOURCES, SourceState
+from data.facts.fleet import SourceState
 from data.settings.all_settings import Settings
-from data.settings.sources import (
-    NvmlSettings,
-    PrometheusSettings,
-    SimulatedFleetSettings,
-    SlurmSettings,
-)
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
@@ -221,37 +213,6 @@ def test_a_live_source_that_only_failed_has_today_s_clock(store_url: str, tmp_pa
         failed = replace(given.report, state=SourceState.FAILED)
         store.keep(replace(given, report=failed, samples=given.samples.iloc[:0]))
         assert utc_now() - present(store.reader) < timedelta(minutes=1)
-
-
-def test_the_names_of_live_sources_are_those_of_the_collectors() -> None:
-    """Reports of earlier versions do not tell what was imported: the names of sources do."""
-    settings = Settings(
-        prometheus=PrometheusSettings(url="http://127.0.0.1:9"),
-        slurm=SlurmSettings(mode="commands"),
-        nvml=NvmlSettings(enabled=True),
-        simulated_fleet=SimulatedFleetSettings(enabled=True),
-    )
-    names = [collector.name for collector in build_collectors(settings)]
-    assert len(names) == 4
-    assert all(name.startswith(LIVE_SOURCES) for name in names)
-
-
-def test_an_import_of_an_earlier_version_is_a_recording(store_url: str, tmp_path: Path) -> None:
-    """Its report does not tell; neither does that of a live source, whose name does."""
-    end = ended(AGES[2])
-    imported(store_url, tmp_path, end)
-    with open_store(store_url) as store:
-        given = make_collected(make_samples(minutes=1, end=end))
-        without_mark = sa.text(
-            "UPDATE batches SET report = replace(report, '\"recorded\"', '\"unknown\"')"
-        )
-        with store._engine.begin() as connection:
-            connection.execute(without_mark)
-        assert present(store.reader) == end
-        store.keep(replace(given, report=replace(given.report, source="slurm")))
-        with store._engine.begin() as connection:
-            connection.execute(without_mark)
-        assert store.reader.recording() is None
 
 
 @pytest.mark.slow

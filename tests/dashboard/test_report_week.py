@@ -135,5 +135,3 @@ def test_an_unknown_zone_is_refused(wrong: dict[str, str]) -> None:
     """The setting and the value are named."""
     with pytest.raises(SettingsError, match=r"report\.timezone"):
         ReportSettings(**wrong)
-    with pytest.raises(SettingsError, match=r"report\.week_ends"):
-        ReportSettings(week_ends="caturday")

@@ -13,8 +13,8 @@ from dashboard.cycle.context import World
 from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.collected import Collected, no_serving
-from data.facts.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.collected import Collected
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame, empty_frame
 from data.facts.jobs import Platform, WorkloadKind
 from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings, Settings
@@ -46,7 +46,7 @@ class Boards:
         )  # fmt: skip
         given = make_collected(
             make_samples(minutes=minutes, job_id=self.job_id, utilization_ratio=busy),
-            serving=silent(self.job_id) if self.served else no_serving(), jobs=(job,),
+            serving=silent(self.job_id) if self.served else empty_frame(SERVING), jobs=(job,),
         )  # fmt: skip
         return replace(given, report=replace(given.report, window_end=window.end))
 

@@ -12,8 +12,9 @@ from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
+from benchmarks._slow_jobs import cause_of, slow_shape
 from benchmarks.slow_work import JUDGING, simulated
-from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector, cause_of
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle.context import World
 from dashboard.cycle.cycle_thread import CycleState
 from dashboard.cycle.run_cycle import run_cycle
@@ -44,7 +45,8 @@ UNKNOWN = replace(
 @pytest.mark.parametrize("slow_jobs", [True, False])
 def test_a_cycle_finds_slow_jobs_of_known_cause(tmp_path: Path, slow_jobs: bool) -> None:
     """By their cause, with what it costs and what to try; a fleet that keeps busy has none."""
-    fleet = SimulatedFleet(seed=JUDGING[0], nodes=6, slow_jobs=slow_jobs)
+    fleet = SimulatedFleet(seed=JUDGING[0], nodes=6)
+    fleet = replace(fleet, shape_of=slow_shape) if slow_jobs else fleet
     planning = PlanningSettings(slot_minutes=60, horizon_slots=6, budget_seconds=2)
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         world = World(
@@ -66,7 +68,7 @@ def test_a_cycle_finds_slow_jobs_of_known_cause(tmp_path: Path, slow_jobs: bool)
         for run, _begins, _ends in fleet.runs(tenant, int(AT.timestamp()) - 1, int(AT.timestamp()))
     }
     for row in rows:
-        cause = cause_of(tenants[row.job_id], slow_jobs=True)
+        cause = cause_of(tenants[row.job_id])
         assert said[row.job_id].cause is cause
         assert row.change.endswith(f"({cause})")
         assert "To try: " in row.why

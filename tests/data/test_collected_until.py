@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks._complete_report import complete_report
-from data.facts.collected import Collected, no_samples
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, empty_frame
 from data.facts.fleet import SourceReport, SourceState
 from data.store import open_store
 from data.store.facts import fact_reader
@@ -55,7 +56,7 @@ def test_the_newest_reports_tell_where_a_source_was_left(
                 *(
                     Collected(
                         batch_id=f"{number}-{report.source}",
-                        samples=no_samples(),
+                        samples=empty_frame(SAMPLES),
                         jobs=(),
                         report=report,
                     )

@@ -16,13 +16,14 @@ from dashboard.cli import main
 from data.base.errors import SettingsError
 from data.settings.access import AccessSettings
 from data.settings.all_settings import Settings
+from data.settings.fields import settings_in
 from data.settings.load import LoadedSettings, load_settings, setting_rows
 from data.settings.store import StoreSettings
 
 FIELDS = [
-    (section, field)
+    (section, field.name)
     for section in Settings.__dataclass_fields__
-    for field in getattr(Settings(), section).__dataclass_fields__
+    for field in settings_in(getattr(Settings(), section))
 ]
 IN_A_FILE = (
     *("1e300", "-1e300", "1e18", "9e15", "-1", "0", "1e-300", "nan", "inf", "-inf", "true"),

@@ -122,7 +122,6 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "contradicted_hours": [lambda r: r.contradicted_hours(**span)],
         "signals": [lambda r: r.signals(start=end - DAY, end=end, seen_since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
-        "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],
         "planning_view": [lambda r: r.planning_view(end, slot_seconds=900, history_days=1)],
         "forecasts_of": [lambda r: r.forecasts_of(Quantity.EFFECTIVE_GPUS)],
         "forecast_jobs": [lambda r: r.forecast_jobs()],

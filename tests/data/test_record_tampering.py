@@ -10,13 +10,11 @@ import pytest
 import sqlalchemy as sa
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
-from factories import NOW, make_recommendation
 from reliability import Measured
 from tampering import tamper
 
 from data.store import Store, open_store
 from data.store.engine import tables
-from data.store.record.ledger import append_entry
 from data.store.record.record_reader import record_problems
 
 RECORD = (tables.audit, *tables.COVERED)
@@ -157,31 +155,3 @@ def test_tampering_with_the_rows_of_a_real_store_is_detected(record: Store, tamp
     """The rows that the chain covers are as protected as the chain."""
     tamper(record, tampering)
     assert record.reader.verify_audit()
-
-
-def test_a_store_of_the_first_schema_keeps_its_proof(store_url: str) -> None:
-    """Decisions from before rows were covered are still compared with their entries."""
-    with open_store(store_url) as store:
-        fill(store)
-        digest = make_recommendation().digest
-        with store._transaction() as connection:
-            connection.execute(
-                tables.decisions.insert().values(
-                    sequence=1,
-                    digest=digest,
-                    decision="approved",
-                    decided_by="A",
-                    decided_at=NOW,
-                    remark="go",
-                    change_digest="",
-                    person="",
-                    entry=0,
-                )
-            )
-            append_entry(
-                connection, at=NOW, actor="A", event="approved", digest=digest, detail="go"
-            )
-        assert store.reader.verify_audit() == ()
-        assert store.reader.recommendation(digest, now=NOW).state == "approved"
-        tamper(store, "UPDATE decisions SET decided_by = 'B'")
-        assert store.reader.verify_audit() == ("early decision 1 is not what its entry says",)

@@ -1,58 +1,19 @@
-"""A setting under its old name works for one more release, and says its new name."""
+"""A setting that is gone, or a part of another, is told for one more release."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from data.base.errors import SettingsError
 from data.settings.load import load_settings, setting_rows
-from data.settings.renamed import MERGED, MERGED_INTO, RENAMED, WITHOUT_EFFECT, warn_once
+from data.settings.renamed import MERGED, MERGED_INTO, WITHOUT_EFFECT, warn_once
 
 
-def other(value: object) -> str:
-    """A valid value that is not this default, as TOML."""
-    if isinstance(value, bool):
-        return str(not value).lower()
-    if isinstance(value, str):
-        return '"elsewhere.json"'
-    return f"{value / 2:g}" if isinstance(value, float) else str(int(str(value)) + 1)
-
-
-@pytest.mark.parametrize("old", RENAMED)
-@pytest.mark.parametrize("by", ["file", "environment"])
-def test_an_old_name_sets_the_new_setting(
-    old: str, by: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By file and by environment, with one line of the new one, however often it is read."""
-    new = RENAMED[old]
-    default = next(r["value"] for r in setting_rows(load_settings(environ={})) if r["name"] == new)
-    text = other(default)
-    section, field = old.split(".")
-    path = tmp_path / "t.toml"
-    path.write_text(f"[{section}]\n{field} = {text}\n" if by == "file" else "")
-    environ = {} if by == "file" else {f"TRIMTAB_{section}_{field}".upper(): text.strip('"')}
-    warn_once.cache_clear()
-    for _time in range(3):
-        loaded = load_settings(path, environ=environ)
-    value = next(row["value"] for row in setting_rows(loaded) if row["name"] == new)
-    assert value != default
-    told = text.strip('"').lower()
-    assert str(value).lower().endswith(str(told)) or float(value) == float(told)
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 1
-    assert old in said[0]
-    assert f"is now {new}" in said[0]
-
-
-def test_no_new_name_is_an_old_one_of_another() -> None:
-    """One step leads from the old name to what there is."""
-    assert not set(RENAMED) & set(RENAMED.values())
+def test_what_is_gone_is_no_setting() -> None:
+    """And what took its place is one."""
     known = {row["name"] for row in setting_rows(load_settings(environ={}))}
-    assert set(RENAMED.values()) <= known
-    assert not {*RENAMED, *WITHOUT_EFFECT, *MERGED_INTO} & known
+    assert not {*WITHOUT_EFFECT, *MERGED_INTO} & known
     assert MERGED.keys() <= known
-    assert not RENAMED.keys() & WITHOUT_EFFECT.keys()
 
 
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
@@ -118,15 +79,8 @@ def test_settings_of_before_make_the_one_that_they_are_a_part_of(
     assert values[name] == defaults[name]
 
 
-def test_both_names_at_once_are_refused_in_a_file(tmp_path: Path) -> None:
-    """Neither of two values is guessed to be the one that is meant."""
-    path = tmp_path / "t.toml"
-    path.write_text("[tenants]\nover_price = 5.0\nover_quota_penalty = 6.0\n")
-    with pytest.raises(SettingsError, match="under its old and its new name"):
-        load_settings(path, environ={})
-
-
-def test_the_new_variable_wins_over_the_old() -> None:
-    """While a host's environment is moved over, both may stand there."""
-    environ = {"TRIMTAB_TENANTS_OVER_PRICE": "5", "TRIMTAB_TENANTS_OVER_QUOTA_PENALTY": "6"}
-    assert load_settings(environ=environ).settings.tenants.over_quota_penalty == 6.0
+@pytest.mark.parametrize(("minutes", "stale"), [(15, 30), (25, 30), (60, 65)])
+def test_services_have_a_number_from_one_cycle_to_the_next(minutes: int, stale: float) -> None:
+    """However rare cycles are: readings of a slot before the last one count until the next."""
+    environ = {"TRIMTAB_SERVE_CYCLE_MINUTES": str(minutes)}
+    assert load_settings(environ=environ).settings.serving.stale_minutes == stale

@@ -8,13 +8,13 @@ import pytest
 
 from data.base.errors import SettingsError
 from data.settings.all_settings import Settings
-from data.settings.fields import Limits, Section, documented
+from data.settings.fields import Limits, Section, documented, settings_in
 
 DECLARED: list[tuple[Section, Field[Any]]] = [
     (section, field)
     for entry in fields(Settings)
     for section in [getattr(Settings(), entry.name)]
-    for field in fields(section)
+    for field in settings_in(section)
     if field.metadata["limits"] != Limits()
 ]
 RANGES = [pair for pair in DECLARED if not pair[1].metadata["limits"].choices]
@@ -41,7 +41,7 @@ def test_most_numbers_have_limits() -> None:
     free = {
         f"{entry.name}.{field.name}"
         for entry in fields(Settings)
-        for field in fields(getattr(Settings(), entry.name))
+        for field in settings_in(getattr(Settings(), entry.name))
         if type(field.default) in (int, float) and field.metadata["limits"] == Limits()
     }
     assert free == set()

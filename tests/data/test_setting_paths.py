@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.settings.all_settings import Settings
-from data.settings.fields import PATH
+from data.settings.fields import PATH, settings_in
 from data.settings.load import LoadedSettings, load_settings
 
 PATHS = [
@@ -13,8 +13,7 @@ PATHS = [
     for section, part in {
         name: getattr(Settings(), name) for name in Settings.__dataclass_fields__
     }.items()
-    for field, declared in part.__dataclass_fields__.items()
-    if PATH in declared.metadata
+    for field in (declared.name for declared in settings_in(part) if PATH in declared.metadata)
 ]
 BESIDE = {  # what a setting needs beside it
     "client_key_file": 'client_cert_file = "/cert.pem"\n',
@@ -72,23 +71,6 @@ def test_other_sources_count_from_the_working_directory(
     assert value(load_settings(file, environ=environ), section, field) == "a/b"
 
 
-@pytest.mark.parametrize(("section", "field"), [("store", "url"), ("apply", "stop_file")])
-def test_what_an_earlier_version_kept_in_the_working_directory_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, field: str
-) -> None:
-    """Until one stands beside the settings file; `trimtab settings` says where it was found."""
-    file = tmp_path / "etc" / "trimtab.toml"
-    file.parent.mkdir()
-    file.write_text(written(section, field, "kept"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kept").touch()
-    loaded = load_settings(file, environ={})
-    assert value(loaded, section, field) == "kept"
-    assert "found in the working directory" in loaded.origins[f"{section}.{field}"]
-    (file.parent / "kept").touch()
-    assert value(load_settings(file, environ={}), section, field) == str(file.parent / "kept")
-
-
 def test_a_bare_library_name_is_for_the_loader(tmp_path: Path) -> None:
     """What dlopen looks for on its own path has no folder."""
     file = tmp_path / "trimtab.toml"
@@ -102,7 +84,7 @@ def test_every_setting_named_like_a_path_is_one() -> None:
     named = {
         (name, field)
         for name in Settings.__dataclass_fields__
-        for field in getattr(Settings(), name).__dataclass_fields__
+        for field in (entry.name for entry in settings_in(getattr(Settings(), name)))
         if field.split("_")[-1] in words
     }
     assert named | {("store", "url")} == set(PATHS)

@@ -115,5 +115,7 @@ def test_a_state_folder_of_another_account_is_not_taken(
     (tmp_path / ".trimtab").mkdir()
     (tmp_path / ".trimtab").chmod(0o777)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 987_654)
     with pytest.raises(SettingsError, match="chmod"):
         load_settings(environ={})

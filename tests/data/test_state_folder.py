@@ -1,14 +1,13 @@
-"""Where the store is that nobody named: the user's state folder, or an earlier version's."""
+"""Where the store is that nobody named: the user's state folder."""
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
 
 from dashboard.cli import main
+from data.base.errors import SettingsError
 from data.settings.load import load_settings
-from data.settings.renamed import warn_once
 
 PLACES = {"store.url": "trimtab.duckdb", "apply.directory": "changes", "apply.stop_file": "STOP"}
 
@@ -46,49 +45,21 @@ def test_without_one_it_is_below_the_home(
     assert places(environ)["apply.stop_file"] == "/srv/ann/.local/state/trimtab/STOP"
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_a_folder_of_an_earlier_version_without_a_store_hides_none(
-    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["trimtab.duckdb", "STOP"])
+def test_the_folder_of_an_earlier_version_is_not_passed_over(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store was moved, and files of changes stayed; one that is in both places stays found."""
-    monkeypatch.chdir(tmp_path)
-    for folder in (".trimtab", "state/trimtab"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "state/trimtab/trimtab.duckdb").touch()
-    if there:
-        (tmp_path / ".trimtab/trimtab.duckdb").touch()
-    taken = ".trimtab" if there else f"{tmp_path}/state/trimtab"
-    found = places({"XDG_STATE_HOME": f"{tmp_path}/state"})
-    assert found == {name: f"{taken}/{file}" for name, file in PLACES.items()}
-
-
-def test_a_folder_of_an_earlier_version_is_still_used_with_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """All of it: a kill switch in there stops as before. One line names both places."""
-    monkeypatch.chdir(tmp_path)
-    assert "working directory" not in caplog.text
-    (tmp_path / ".trimtab").mkdir()
-    warn_once.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        found = places({"XDG_STATE_HOME": "/srv/state"})
-    assert found == {name: f".trimtab/{file}" for name, file in PLACES.items()}
-    (line,) = caplog.messages
-    assert ".trimtab in the working directory" in line
-    assert "~/.local/state/trimtab" in line
-
-
-def test_whoever_names_the_store_hears_nothing_of_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By the environment or a file; the other places still are the earlier ones."""
+    """Nothing begins anew beside a store, and no kill switch counts for nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".trimtab").mkdir()
-    file = tmp_path / "trimtab.toml"
-    file.write_text('[store]\nurl = "duckdb:///own.duckdb"\n', encoding="utf-8")
-    assert places({"TRIMTAB_STORE_URL": "duckdb:////a.duckdb"})["store.url"] == "/a.duckdb"
-    assert places({}, file)["apply.stop_file"] == ".trimtab/STOP"
-    assert caplog.messages == []
+    environ = {"XDG_STATE_HOME": "/srv/state"}
+    assert places(environ)["store.url"] == "/srv/state/trimtab/trimtab.duckdb"
+    (tmp_path / ".trimtab" / name).touch()
+    with pytest.raises(SettingsError, match=name) as caught:
+        places(environ)
+    assert "Move its files to /srv/state/trimtab" in caught.value.hint
+    named = {"TRIMTAB_STORE_URL": "duckdb:////a.duckdb", "TRIMTAB_APPLY_STOP_FILE": "/STOP"}
+    assert places(environ | named)["store.url"] == "/a.duckdb"
 
 
 def test_an_account_without_a_home_keeps_its_state_here(

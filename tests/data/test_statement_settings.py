@@ -76,7 +76,6 @@ INVOICE = "[[statement.invoices]]\nname='I'\namount=1\nstart=2026-01-01T00:00:00
             f"{INVOICE}2026-02-01T00:00:00Z\n" * 2,
             "the invoice I of 1 from 2026-01-01",
         ),
-        ("[statement]\nprovider=' '", "statement.provider is ' '"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from data.base.errors import SettingsError
 from data.settings.all_settings import Settings
+from data.settings.fields import settings_in
 
 MARK = "canary7f3a"
 """In every secret value, and nowhere else."""
@@ -27,7 +28,7 @@ def every_setting() -> Iterator[tuple[str, Any, "dataclasses.Field[Any]"]]:
     defaults = Settings()
     for section in fields(Settings):
         part = getattr(defaults, section.name)
-        for entry in fields(part):
+        for entry in settings_in(part):
             yield section.name, part, entry
 
 

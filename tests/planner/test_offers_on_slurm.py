@@ -199,7 +199,7 @@ def test_the_applier_takes_what_is_offered(
         ({}, True),
         ({"enabled": True}, False),
         ({"enabled": True, "allow_requeue": True}, True),
-        ({"enabled": True, "allow_requeue": True, "mode": "rest"}, False),
+        ({"enabled": True, "allow_requeue": True, "rest_token": "t"}, False),
         ({"allow_requeue": False}, True),
     ],
 )
@@ -219,7 +219,7 @@ def test_of_several_slurms_every_one_must_take_a_requeue(
     """What one cluster's applier would refuse is proposed to none."""
     for name, allowed in (("trimtab", main), ("paris", paris)):
         (tmp_path / f"{name}.toml").write_text(
-            f'[apply_slurm]\nenabled = true\nmode = "commands"\nallow_requeue = {allowed}\n'
+            f'[apply_slurm]\nenabled = true\nallow_requeue = {allowed}\n'
             + '[[clusters.others]]\nname = "paris"\nsettings = "paris.toml"\n'
             * (name == "trimtab"),
             encoding="utf-8",

@@ -27,7 +27,6 @@ from data.facts.cluster_names import named_in
 from data.records.contradictions import FIX, contradictions_text
 from data.settings.all_settings import Settings
 from data.settings.load import files_read
-from data.settings.serving import without_number
 from data.settings.sources import real_source_switches
 from data.store.engine.disk_space import require_room
 from forecasting.distributed.ray_driver import why_absent
@@ -140,10 +139,6 @@ def _check_services(settings: Settings) -> tuple[str, str]:
     return "warning", f"{read}, {len(unknown)} without a number: {'; '.join(texts)}{rest}"
 
 
-def _check_serving_settings(settings: Settings) -> tuple[str, str]:
-    return "warning", f"{without_number(settings.serving, settings.serve.cycle_minutes)}."
-
-
 def _check_model(_settings: Settings) -> tuple[str, str]:
     require_extra("prophet", "planning.model is prophet")
     return "ok", "planning.model is prophet, and its library is installed"
@@ -186,7 +181,6 @@ def doctor(options: argparse.Namespace) -> int:
         "change files": _check_changes,
     }
     of_its_own = settings.statement.prices or settings.energy.currency.upper() == CURRENCY
-    numberless = without_number(settings.serving, settings.serve.cycle_minutes)
     checks |= {
         name: check
         for name, condition, check in (
@@ -194,8 +188,6 @@ def doctor(options: argparse.Namespace) -> int:
             ("grid forecast", settings.energy.forecast_file or settings.grid.in_use,
              _check_grid_forecast),
             ("inference services", reads_engines(settings), _check_services),
-            ("settings of services", reads_engines(settings) and numberless,
-             _check_serving_settings),
             ("tenants", settings.tenants.shares, _check_shares),
             ("forecasting model", settings.planning.model == "prophet", _check_model),
             ("Ray", settings.ray.address, _check_ray),

@@ -21,7 +21,6 @@ from dashboard.common.child_process import ChildProcess
 from dashboard.common.replay_clock import present
 from dashboard.cycle.context import World
 from dashboard.cycle.cycle_thread import CycleState, CycleThread
-from dashboard.cycle.diagnosis import reads_engines
 from dashboard.cycle.wiring import build_world, sampling
 from dashboard.decisions.service import DecisionService
 from dashboard.submission.submit.watch import watch_all
@@ -31,7 +30,6 @@ from data.base.errors import TrimtabError
 from data.base.extras import absent_module, install_command
 from data.facts.fleet import Recording
 from data.settings.load import LoadedSettings, files_read
-from data.settings.serving import without_number
 from data.store import open_store
 from data.store.engine.process_locks import SoleHolder
 
@@ -161,9 +159,6 @@ def serve(options: argparse.Namespace) -> int:
 
 def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
     settings = world.settings
-    gap = without_number(settings.serving, settings.serve.cycle_minutes)
-    if gap and reads_engines(settings):
-        logger.warning("%s", gap)
 
     def follow_and_cycle() -> None:
         claim.require()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from data.facts.jobs import Job
-from data.settings.reports import ReportSettings, addresses, named_addresses
+from data.settings.fields import entries
+from data.settings.reports import ReportSettings, named_addresses
 
 
 class EditionKind(StrEnum):
@@ -65,7 +66,7 @@ def edition_of(key: str) -> Edition:
 def recipients(settings: ReportSettings) -> dict[Edition, tuple[str, ...]]:
     """Return the e-mail addresses of every edition that somebody gets."""
     by_edition: dict[Edition, tuple[str, ...]] = {}
-    if listed := addresses(settings.mail_to):
+    if listed := entries(settings.mail_to):
         by_edition[WHOLE] = listed
     for kind, text in (
         (EditionKind.NAMESPACE, settings.teams),

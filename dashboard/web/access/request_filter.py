@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.mcp.server import MCP_PATH
-from data.settings.access import AccessSettings, entries, host_of, is_loopback
+from data.settings.access import AccessSettings, host_of, is_loopback
+from data.settings.fields import entries
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""

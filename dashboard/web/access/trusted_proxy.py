@@ -21,7 +21,8 @@ from dashboard.web.access.request_filter import (
     is_for_programs,
     refuse,
 )
-from data.settings.access import AccessSettings, entries
+from data.settings.access import AccessSettings
+from data.settings.fields import entries
 
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
 _LONGEST = 512

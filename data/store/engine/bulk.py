@@ -39,6 +39,13 @@ def incoming(
         yield
         drop_incoming(connection, name)  # after a failure the transaction takes it away
         return
+    with _registered(connection, name, rows):
+        yield
+
+
+@contextmanager
+def _registered(connection: sa.Connection, name: str, rows: pa.Table) -> Iterator[None]:
+    """Make the rows a relation of that name of a DuckDB as long as the block runs."""
     driver: Any = connection.connection.driver_connection
     with failures_named(connection):
         driver.register(name, rows)
@@ -145,15 +152,10 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
 
         copy_in(connection, f"{table} ({columns})", rows)
         return
-    driver: Any = connection.connection.driver_connection
-    with failures_named(connection):
-        driver.register(INCOMING, rows)
-    try:
+    with _registered(connection, INCOMING, rows):
         connection.exec_driver_sql(
             f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {INCOMING}"  # noqa: S608
         )
-    finally:
-        driver.unregister(INCOMING)
 
 
 def _storable(rows: pa.Table) -> pa.Table:

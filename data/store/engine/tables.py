@@ -108,22 +108,10 @@ COVERED = (decisions, commands, journal, finding_events, token_events)
 
 
 def accounted(table: sa.Table) -> sa.Subquery:
-    """Return the rows of one of `COVERED` that the audit accounts for; no other row is obeyed.
-
-    Decisions of the first schema have entry 0: an entry that covers nothing says the same.
-    """
+    """Return the rows of one of `COVERED` that the audit accounts for; no other row is obeyed."""
     row, entry = table.c, audit.c
     name = sa.literal(f"{table.name}:") + sa.cast(row.sequence, sa.String)
     match = (entry.sequence == row.entry) & (entry.covers == name)
-    if table is decisions:
-        match |= (
-            (sa.func.coalesce(row.entry, 0) == 0)
-            & (sa.func.coalesce(entry.covers, "") == "")
-            & (entry.event == row.decision)
-            & (entry.digest == row.digest)
-            & (entry.actor == row.decided_by)
-            & (entry.entry_at == row.decided_at)
-        )
     return sa.select(table).where(sa.exists().where(match)).subquery(table.name)
 
 

@@ -5,14 +5,9 @@ A row counts for a job that held the device alone and for at least 80 % of the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data.base.units import SLOT_SECONDS
 from data.facts.columns import ACTIVITY
 from data.store.facts.samples_sql import HEALTH_NAMES, HEALTH_VALUES, WINDOW
-
-if TYPE_CHECKING:
-    pass
 
 ACTIVITY_KEY = ("slot_start", "gpu_uuid", "mig_instance")
 _WHOLE = 0.8

@@ -5,17 +5,14 @@ A slot alone may be a moment in which work began. Several of a day are a counter
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data.records.contradictions import ContradictedCounter
+from data.store.engine.table_reader import TableReader
 from data.store.facts.board_activity import PLACES
 from data.store.facts.samples_sql import SIGNALS, WINDOW
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_SLOTS, _MIN_SHARE = 3, 0.03
 """With fewer slots, or a smaller share of those observed, a counter is not told: a reading may fall
@@ -62,12 +59,8 @@ FROM five_minute WHERE {WINDOW} AND holder = 'job' AND EXISTS (
 """  # noqa: S608
 
 
-class ContradictionReader(ABC):
-    """Reads which signals and counters may be believed, by the `_frame` of a reader."""
-
-    @abstractmethod
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
-        """Return the rows of a query."""
+class ContradictionReader(TableReader):
+    """Reads which signals and counters may be believed."""
 
     def signals(self, *, start: datetime, end: datetime, seen_since: datetime) -> dict[str, str]:
         """Return by job seen since then the signal that tells its utilization.

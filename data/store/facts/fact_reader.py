@@ -1,7 +1,4 @@
-"""Reading the facts: fleet, jobs, history and energy, from the roll-ups.
-
-Every call takes a connection of its own, so any thread may call.
-"""
+"""Reading the facts: fleet, jobs, history and energy, from the roll-ups."""
 
 from __future__ import annotations
 
@@ -20,10 +17,9 @@ from data.boards.board_shares import board_shares
 from data.boards.unplanned_jobs import kept_on, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import SAMPLES, XIDS, check_frame
-from data.facts.fleet import LIVE_SOURCES, Cluster, Gpu, Node, Recording, SourceReport, SourceState
+from data.facts.fleet import Cluster, Gpu, Node, Recording, SourceReport, SourceState
 from data.facts.jobs import Job
 from data.store.engine import tables
-from data.store.engine.bulk import frame_of, read_table
 from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.engine.record_json import from_json
 from data.store.facts import board_xids, job_progress, samples_sql, slot_tables
@@ -34,15 +30,8 @@ from data.store.facts.quotas import QuotaReader
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
-
-
-def _was_imported(source: str, report: str) -> bool:
-    """Return whether a report is of an import; one of an earlier version goes by its name."""
-    flag = json.loads(report).get("recorded")
-    return not source.startswith(LIVE_SOURCES) if flag is None else bool(flag)
 
 
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
@@ -72,20 +61,6 @@ _GROUP_DAYS = 90
 
 class FactReader(QuotaReader, ContradictionReader):
     """Facts of fleet and jobs; nothing here writes."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
-
-    def _table(self, query: str, **parameters: Any) -> pa.Table:
-        with self._engine.connect() as connection:
-            return read_table(connection, query, parameters)
-
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
-        return frame_of(self._table(query, **parameters))
-
-    def _rows(self, statement: sa.Executable) -> list[Any]:
-        with self._engine.connect() as connection:
-            return list(connection.execute(statement).all())
 
     def clock(self) -> datetime:
         """Return the time now, by which a store of today lives."""
@@ -193,8 +168,8 @@ class FactReader(QuotaReader, ContradictionReader):
 
         A large fleet has seen a hundred thousand, and few of them lately.
         """
-        rows = self._rows(sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since))
-        return self._completed(from_json(Job, row.record) for row in rows)
+        query = sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since)
+        return self._completed(self._records(Job, query))
 
     def jobs_lately(self) -> tuple[Job, ...]:
         """Return those seen in the 14 days before the newest: what tells of those that wait."""
@@ -205,13 +180,12 @@ class FactReader(QuotaReader, ContradictionReader):
 
     def job(self, job_id: str) -> Job | None:
         """Return one job, None when it was never seen."""
-        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
-        return next(iter(self._completed(from_json(Job, row.record) for row in rows)), None)
+        return self.jobs_of([job_id]).get(job_id)
 
     def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
         """Return those of these jobs that were ever seen, by id, in one question."""
-        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids)))
-        return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
+        these = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids))
+        return {job.job_id: job for job in self._completed(self._records(Job, these))}
 
     def job_names(self, by: str) -> dict[str, str]:
         """Return the tenant of each job by id, '' where there is none; `by` is what a tenant is."""
@@ -237,8 +211,7 @@ class FactReader(QuotaReader, ContradictionReader):
     def nodes(self) -> tuple[Node, ...]:
         """Return every node as its scheduler described it last, by name."""
         nodes = tables.nodes.c
-        rows = self._rows(sa.select(nodes.record).order_by(nodes.name, nodes.source))
-        return tuple(from_json(Node, row.record) for row in rows)
+        return self._records(Node, sa.select(nodes.record).order_by(nodes.name, nodes.source))
 
     def gpus(self, *, start: datetime = EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
@@ -427,7 +400,7 @@ class FactReader(QuotaReader, ContradictionReader):
     def recording(self) -> Recording | None:
         """Return the imported recording; None of an empty store and once a live source reported."""
         rows = self._newest_reports()
-        if not rows or not all(_was_imported(row.source, row.report) for row in rows):
+        if not rows or not all(json.loads(row.report).get("recorded") for row in rows):
             return None
         end = self.latest_sample_at()
         if end is None:

@@ -119,10 +119,6 @@ FROM ({_KNOWN}) AS known
 """  # noqa: S608
 """Combinations of all fields that jobs have: few are those of one job alone."""
 
-RUNNING = f"""
-SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id
-"""  # noqa: S608
-
 HOLDERS = f"""
 SELECT job_id, {FIELDS["namespace"]} AS namespace, {FIELDS["owner"]} AS owner
 FROM ({_KNOWN}) AS known WHERE last_seen_at >= :seen_since ORDER BY job_id

@@ -93,24 +93,11 @@ class PageReader(FactReader):
         query = sa.text(job_sql.HOLDERS).bindparams(seen_since=seen_since)
         return holders_of(self._rows(query))
 
-    def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
-        """Return the ids of the jobs seen since then."""
-        rows = self._rows(sa.text(job_sql.RUNNING).bindparams(since=since))
-        return tuple(row.job_id for row in rows)
-
     def similar_jobs(self, job: Job, *, most: int) -> tuple[Job, ...]:
         """Return the latest jobs of the same kind, owner, namespace and GPU model."""
-        rows = self._rows(
-            sa.text(job_sql.SIMILAR).bindparams(
-                namespace=job.namespace,
-                owner=job.owner,
-                gpu_model=job.gpu_model,
-                kind=str(job.kind),
-                job_id=job.job_id,
-                most=most,
-            )
-        )
-        return tuple(from_json(Job, row.record) for row in rows)
+        names = ("namespace", "owner", "gpu_model", "kind", "job_id")
+        values = {name: str(getattr(job, name)) for name in names}
+        return self._records(Job, sa.text(job_sql.SIMILAR).bindparams(**values, most=most))
 
     def job_hours(self, job_ids: tuple[str, ...], *, start: datetime) -> pd.DataFrame:
         """Return per job and hour from `start` on what it held and did.
@@ -132,12 +119,7 @@ class PageReader(FactReader):
                 tables.forecasts.c.job_id == job_id,
             )
         )
-        if not rows:
-            return None
-        record = rows[0].record
-        if rows[0].skipped:
-            return from_json(ForecastSkipped, record)
-        return from_json(DemandForecast, record)
+        return forecast_of(rows[0]) if rows else None
 
     def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
         """Return the latest cycle's forecasts with the path and peaks of one quantity alone.
@@ -178,12 +160,11 @@ class PageReader(FactReader):
 
     def skipped_forecasts(self) -> tuple[ForecastSkipped, ...]:
         """Return the jobs that the latest cycle could not forecast, and why."""
-        rows = self._rows(
-            sa.select(tables.forecasts.c.record)
-            .where(tables.forecasts.c.cycle_id == newest_cycle(), tables.forecasts.c.skipped)
-            .order_by(tables.forecasts.c.position)
+        forecasts = tables.forecasts.c
+        skipped = sa.select(forecasts.record).where(
+            forecasts.cycle_id == newest_cycle(), forecasts.skipped
         )
-        return tuple(from_json(ForecastSkipped, row.record) for row in rows)
+        return self._records(ForecastSkipped, skipped.order_by(forecasts.position))
 
     def forecast_tests(self, job_ids: tuple[str, ...] | None = None) -> tuple[ForecastTest, ...]:
         """Return the tests of every path of the latest cycle's forecasts, of all jobs or some."""
@@ -234,6 +215,11 @@ class PageReader(FactReader):
             .order_by(forecasts.position)
         )
         return (json.loads(row.record) for row in rows)
+
+
+def forecast_of(row: Any) -> DemandForecast | ForecastSkipped:
+    """Return what a row of the forecasts holds."""
+    return from_json(ForecastSkipped if row.skipped else DemandForecast, row.record)
 
 
 def holders_of(jobs: Iterable[Job | sa.Row[Any]]) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 
 from data.facts.quotas import Quota, QuotaKind
 from data.store.engine.bulk import put_rows
+from data.store.engine.table_reader import TableReader
 
 _KEY = ("source", "kind", "queue", "per", "resource", "flavor")
 _COLUMNS = tuple(column.name for column in fields(Quota))
@@ -47,12 +47,8 @@ def keep_quotas(
     )
 
 
-class QuotaReader(ABC):
-    """Reads what schedulers told of quotas, by the `_rows` of a reader of the store."""
-
-    @abstractmethod
-    def _rows(self, statement: sa.Executable) -> list[Any]:
-        """Return the rows of a statement."""
+class QuotaReader(TableReader):
+    """Reads what schedulers told of quotas."""
 
     def quotas(self) -> tuple[Quota, ...]:
         """Return the limits that schedulers told last, and their use, by source and queue."""

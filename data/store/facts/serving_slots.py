@@ -9,14 +9,10 @@ a pod are one by their model and cluster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from data.facts.columns import SERVING
 from data.records.feasible_changes import SCALES_TO_ZERO
 from data.records.serving import MAX_START_SECONDS
-
-if TYPE_CHECKING:
-    pass
 
 SERVING_KEY = ("slot_start", "label_id", "engine", "model", "address")
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names

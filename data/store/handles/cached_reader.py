@@ -19,6 +19,16 @@ from data.records.commands import SWITCH_EVENTS
 from data.store.engine import tables
 from data.store.handles.reader import StoredRecommendation, StoreReader
 
+_CACHED = """
+latest_sample_at job jobs job_holders job_page job_choices similar_jobs job_holdings job_hours
+job_names nodes quotas gpus boards silent_boards contradicted_counters contradicted_hours
+board_xids service served_boards served_tokens board_history job_history fleet_history
+group_history energy energy_parts boards_since energy_disagreements source_reports recording
+latest_plan plan forecast forecast_counts forecast_tests forecast_summary forecast_jobs
+skipped_forecasts group_forecasts workload_forecasts workload_forecast memory_outlook
+serving_outlook slow_work last_cycle
+"""
+"""Questions whose answers rest on facts and plans alone."""
 _MOST = 128
 _MINUTE = 60
 Asked = ParamSpec("Asked")
@@ -108,54 +118,6 @@ class CachedReader(StoreReader):
 
         return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
 
-    latest_sample_at = _cached(StoreReader.latest_sample_at)
-    job = _cached(StoreReader.job)
-    jobs = _cached(StoreReader.jobs)
-    job_holders = _cached(StoreReader.job_holders)
-    job_page = _cached(StoreReader.job_page)
-    job_choices = _cached(StoreReader.job_choices)
-    running_jobs = _cached(StoreReader.running_jobs)
-    similar_jobs = _cached(StoreReader.similar_jobs)
-    job_holdings = _cached(StoreReader.job_holdings)
-    job_hours = _cached(StoreReader.job_hours)
-    job_names = _cached(StoreReader.job_names)
-    nodes = _cached(StoreReader.nodes)
-    quotas = _cached(StoreReader.quotas)
-    gpus = _cached(StoreReader.gpus)
-    boards = _cached(StoreReader.boards)
-    silent_boards = _cached(StoreReader.silent_boards)
-    contradicted_counters = _cached(StoreReader.contradicted_counters)
-    contradicted_hours = _cached(StoreReader.contradicted_hours)
-    board_xids = _cached(StoreReader.board_xids)
-    service = _cached(StoreReader.service)
-    served_boards = _cached(StoreReader.served_boards)
-    served_tokens = _cached(StoreReader.served_tokens)
-    board_history = _cached(StoreReader.board_history)
-    job_history = _cached(StoreReader.job_history)
-    fleet_history = _cached(StoreReader.fleet_history)
-    group_history = _cached(StoreReader.group_history)
-    energy = _cached(StoreReader.energy)
-    energy_parts = _cached(StoreReader.energy_parts)
-    boards_since = _cached(StoreReader.boards_since)
-    energy_disagreements = _cached(StoreReader.energy_disagreements)
-    source_reports = _cached(StoreReader.source_reports)
-    recording = _cached(StoreReader.recording)
-    latest_plan = _cached(StoreReader.latest_plan)
-    plan = _cached(StoreReader.plan)
-    forecast = _cached(StoreReader.forecast)
-    forecast_counts = _cached(StoreReader.forecast_counts)
-    forecast_tests = _cached(StoreReader.forecast_tests)
-    forecast_summary = _cached(StoreReader.forecast_summary)
-    forecast_jobs = _cached(StoreReader.forecast_jobs)
-    skipped_forecasts = _cached(StoreReader.skipped_forecasts)
-    group_forecasts = _cached(StoreReader.group_forecasts)
-    workload_forecasts = _cached(StoreReader.workload_forecasts)
-    workload_forecast = _cached(StoreReader.workload_forecast)
-    memory_outlook = _cached(StoreReader.memory_outlook)
-    serving_outlook = _cached(StoreReader.serving_outlook)
-    slow_work = _cached(StoreReader.slow_work)
-    last_cycle = _cached(StoreReader.last_cycle)
-
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return all, as `StoreReader` does; what has expired shows within a minute."""
         ask = super().recommendations
@@ -173,3 +135,7 @@ class CachedReader(StoreReader):
         ask = super().verify_audit
         key = ("verify_audit", head, floor_to_slot(utc_now(), _MINUTE))
         return self.remember(key, lambda: ask(head=head), record=True)
+
+
+for _name in _CACHED.split():
+    setattr(CachedReader, _name, _cached(getattr(StoreReader, _name)))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from data.base.errors import NotKnownError
+from data.base.rows import row_of
 from data.facts.identifiers import digest_of_text
 from data.records.findings import number_of, reference
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
@@ -22,7 +23,7 @@ from data.store.engine.dialects import as_utc
 from data.store.engine.disk_space import free_mib
 from data.store.engine.record_json import from_json
 from data.store.facts.energy_parts import EnergyReader
-from data.store.facts.page_reader import PageReader, newest_cycle
+from data.store.facts.page_reader import PageReader, forecast_of, newest_cycle
 from data.store.facts.traced_reader import TracedReader
 from data.store.record.finding_log import MIN_PREFIX, FindingReader
 from data.store.record.record_reader import RecordReader
@@ -124,21 +125,13 @@ class StoreReader(
             .where(tables.cycles.c.plan_id == (selected or ""))
             .order_by(tables.forecasts.c.position)
         )
-        return tuple(
-            from_json(ForecastSkipped, row.record)
-            if row.skipped
-            else from_json(DemandForecast, row.record)
-            for row in rows
-        )
+        return tuple(map(forecast_of, rows))
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
         """Return the latest cycle's forecasts of fleet, namespaces, GPU models and racks."""
-        rows = self._rows(
-            sa.select(tables.group_forecasts.c.record)
-            .where(tables.group_forecasts.c.cycle_id == newest_cycle())
-            .order_by(tables.group_forecasts.c.position)
-        )
-        return tuple(from_json(GroupForecast, row.record) for row in rows)
+        groups = tables.group_forecasts.c
+        newest = sa.select(groups.record).where(groups.cycle_id == newest_cycle())
+        return self._records(GroupForecast, newest.order_by(groups.position))
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
         """Return the latest cycle's forecast of the running jobs' memory, None if it did none.
@@ -157,8 +150,7 @@ class StoreReader(
 
     def _outlook(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
         newest = sa.select(table.c.record).where(table.c.cycle_id == newest_cycle())
-        rows = self._rows(newest)
-        return from_json(kind, rows[0].record) if rows else None
+        return next(iter(self._records(kind, newest)), None)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return all, the newest plan first, then by central cost saving, largest first.
@@ -308,11 +300,8 @@ class StoreReader(
         )
         if not rows:
             return None
-        values = dict(rows[0]._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-        values.pop("sequence")
-        values["started_at"] = as_utc(values["started_at"])
-        values["finished_at"] = as_utc(values["finished_at"])
-        return CycleRow(**values)
+        times = {name: as_utc(getattr(rows[0], name)) for name in ("started_at", "finished_at")}
+        return row_of(CycleRow, rows[0], **times)
 
     def free_mib(self) -> float | None:
         """Return the free space of the store's disk, MiB; None where a database server keeps it."""

@@ -18,10 +18,7 @@ import sqlalchemy as sa
 from data.facts.fleet import Gpu, SourceReport
 from data.facts.jobs import OwnNames
 from data.facts.quotas import Quota, quotas_of_jobs
-from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, JobPlan, Plan
-from data.records.serving import ServiceOutlook
-from data.records.slow_work import SlowWork
 from data.records.submissions import Submission
 from data.store.engine import tables
 from data.store.facts.job_sql import FIELDS
@@ -211,20 +208,10 @@ class OwnedReader(CachedReader):
             if submission.attempts and all(attempt.job_id in ids for attempt in submission.attempts)
         )
 
-    def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
-        """Return the memory forecasts of the owner's jobs, None if the latest cycle did none."""
-        outlook, ids = self._fleet.memory_outlook(), self.owned_jobs()
+    def _outlook(self, table: sa.Table, kind: Any) -> Any:
+        """Return the part of a cycle's document that is about the owner's jobs."""
+        outlook, ids = self._fleet._outlook(table, kind), self.owned_jobs()  # noqa: SLF001
         return None if outlook is None else tuple(entry for entry in outlook if entry.job_id in ids)
-
-    def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
-        """Return the forecasts of the services that are the owner's jobs."""
-        ids = self.owned_jobs()
-        return tuple(entry for entry in self._fleet.serving_outlook() if entry.job_id in ids)
-
-    def slow_work(self) -> tuple[SlowWork, ...]:
-        """Return the causes by which the owner's jobs are slow, or are not."""
-        ids = self.owned_jobs()
-        return tuple(entry for entry in self._fleet.slow_work() if entry.job_id in ids)
 
     def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
         """Return the owner's jobs in a plan; its cost and bounds stay the fleet's."""

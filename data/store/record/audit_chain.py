@@ -1,7 +1,6 @@
 """The hash chain of the append-only record: any edited, removed or moved row breaks it.
 
-Each entry covers the one before and, through `row_digest`, one row of another table. What was
-decided before rows were covered so is compared field by field with its entry.
+Each entry covers the one before and, through `row_digest`, one row of another table.
 """
 
 from collections import Counter
@@ -11,11 +10,8 @@ from datetime import datetime
 
 from data.facts.identifiers import digest_of
 from data.records.commands import AuditEntry
-from data.records.recommendations import Decision
 
 GENESIS = "0" * 64
-OldDecision = tuple[datetime, str, str, str, str]
-"""Of a decision without an entry of its own: at, actor, event, digest, remark."""
 
 
 def _hash_of(entry: AuditEntry) -> str:
@@ -90,23 +86,6 @@ def coverage_problems(entries: Sequence[AuditEntry], rows: Mapping[str, str]) ->
     for name in rows:
         if covered[name] != 1:
             yield f"row {name} is covered by {covered[name]} entries instead of one"
-
-
-def old_decision_problems(
-    entries: Sequence[AuditEntry], decisions: Sequence[OldDecision]
-) -> Iterator[str]:
-    """Compare the decisions of the first schema with their entries, in order."""
-    words = {str(Decision.APPROVED), str(Decision.REJECTED), str(Decision.WRITTEN)}
-    rows = [
-        (entry.at, entry.actor, entry.event, entry.digest, entry.detail)
-        for entry in entries
-        if not entry.covers and entry.event in words
-    ]
-    if len(rows) != len(decisions):
-        yield f"{len(decisions)} early decisions stand beside {len(rows)} entries of them"
-    for number, (item, other) in enumerate(zip(rows, decisions, strict=False), start=1):
-        if item != other:
-            yield f"early decision {number} is not what its entry says"
 
 
 def head_problems(entries: Sequence[AuditEntry], head: str) -> Iterator[str]:

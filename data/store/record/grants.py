@@ -14,56 +14,28 @@ _APPEND = "INSERT"
 _KEEP = "INSERT, UPDATE, DELETE"
 _REPLACE = "INSERT, DELETE"
 
-WRITES: Mapping[str, Mapping[str, str]] = {
-    # Facts, and what is derived from them.
-    "samples": {"cycle": _KEEP},
-    "allocations": {"cycle": _KEEP},
-    "five_minute": {"cycle": _REPLACE},
-    "hourly": {"cycle": _REPLACE},
-    "group_hours": {"cycle": _REPLACE},
-    "job_slots": {"cycle": _REPLACE},
-    "kept_slots": {"cycle": _REPLACE},
-    "dirty_hours": {"cycle": _REPLACE},
-    "retained": {"cycle": _REPLACE},
-    "batches": {"cycle": _APPEND},
-    "jobs": {"cycle": _REPLACE},
-    "nodes": {"cycle": _REPLACE},
-    "board_xids": {"cycle": _KEEP},
-    "serving_slots": {"cycle": _REPLACE},
-    "board_activity": {"cycle": _REPLACE},
-    "contradictions": {"cycle": _REPLACE},
-    "job_progress": {"cycle": _REPLACE},
-    "quotas": {"cycle": _REPLACE},
-    "measured_peaks": {"cycle": _APPEND},
-    # Thoughts; superseded ones are forgotten.
-    "cycles": {"cycle": _APPEND},
-    "plans": {"cycle": _REPLACE},
-    "forecasts": {"cycle": _REPLACE},
-    "group_forecasts": {"cycle": _REPLACE},
-    "workload_forecasts": {"cycle": _REPLACE},
-    "memory_outlooks": {"cycle": _REPLACE},
-    "serving_outlooks": {"cycle": _REPLACE},
-    "slow_work": {"cycle": _REPLACE},
-    "recommendations": {"cycle": _REPLACE},
-    "findings": {"cycle": _APPEND},
-    # The record.
-    "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},
-    "decisions": {"web": _APPEND},
-    "finding_events": {"web": _APPEND},
-    "token_events": {"web": _APPEND},
-    "commands": {"web": _APPEND, "apply": _APPEND},
-    "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
-    "journal": {"apply": _APPEND},
-    # People and what they ask for.
-    "sign_ins": {"web": _REPLACE},
-    "submissions": {"web": _REPLACE, "cycle": _REPLACE},
-    "outbox": {"cycle": "INSERT, UPDATE"},
-    "cursors": {"cycle": "UPDATE"},
-    "reports": {"cycle": _APPEND},
-    "findings_told": {"cycle": _REPLACE},
-    "schema_version": {},
+_WRITES = {
+    ("web", _APPEND): "audit decisions finding_events token_events commands leases",
+    ("web", _REPLACE): "sign_ins submissions",
+    ("cycle", _APPEND): "batches measured_peaks cycles findings audit reports",
+    ("cycle", _REPLACE): (
+        "five_minute hourly group_hours job_slots kept_slots dirty_hours retained jobs nodes "
+        "serving_slots board_activity contradictions job_progress quotas plans forecasts "
+        "group_forecasts workload_forecasts memory_outlooks serving_outlooks slow_work "
+        "recommendations submissions findings_told"
+    ),
+    ("cycle", "INSERT, UPDATE"): "outbox",
+    ("cycle", _KEEP): "samples allocations board_xids",
+    ("cycle", "UPDATE"): "cursors",
+    ("apply", _APPEND): "audit commands journal",
+    ("apply", "INSERT, UPDATE"): "leases",
 }
-"""Table to role to what the role may do beside reading."""
+"""What a role may do beside reading, and with which tables."""
+NOT_WRITTEN = frozenset({"schema_version"})
+"""Tables that no role writes."""
+WRITES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    right: tuple(names.split()) for right, names in _WRITES.items()
+}
 
 _FUNCTIONS = ("make_partition(TEXT, TIMESTAMPTZ)", "drop_partitions(TEXT, TIMESTAMPTZ)")
 
@@ -97,9 +69,9 @@ def _statements(prefix: str, schema: str) -> Iterator[str]:
         yield f"REVOKE CREATE ON SCHEMA {schema} FROM {name};"
         yield f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {name};"
         yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {name};"
-        for table, rights in WRITES.items():
-            if role in rights:
-                yield f"GRANT {rights[role]} ON {schema}.{table} TO {name};"
+        for (who, rights), names in WRITES.items():
+            for table in names if who == role else ():
+                yield f"GRANT {rights} ON {schema}.{table} TO {name};"
         if role == "cycle":
             for function in _FUNCTIONS:
                 yield f"GRANT EXECUTE ON FUNCTION {schema}.{function} TO {name};"

@@ -112,7 +112,7 @@ def events_by_digest(digests: Any = None) -> sa.CompoundSelect[Any]:
     )
     parts = [
         sa.select(
-            sa.func.coalesce(decisions.c.entry, 0).label("entry"),
+            decisions.c.entry,
             decisions.c.sequence,
             decisions.c.digest,
             decisions.c.decision.label("word"),
@@ -127,5 +127,4 @@ def events_by_digest(digests: Any = None) -> sa.CompoundSelect[Any]:
     ]
     if digests is not None:
         parts = [part.where(part.selected_columns.digest.in_(digests)) for part in parts]
-    # Decisions of the first schema have entry 0 and came before everything else.
     return sa.union_all(*parts).order_by("entry", "sequence")

@@ -15,13 +15,7 @@ from data.records.lifecycle import State, state_after
 from data.store.engine import tables
 from data.store.engine.dialects import as_utc
 from data.store.facts.fact_reader import FactReader
-from data.store.record.audit_chain import (
-    OldDecision,
-    chain_problems,
-    coverage_problems,
-    head_problems,
-    old_decision_problems,
-)
+from data.store.record.audit_chain import chain_problems, coverage_problems, head_problems
 from data.store.record.commands import command_of
 from data.store.record.ledger import audit_entry, events_by_digest, row_digest
 
@@ -168,15 +162,13 @@ def record_problems(
     for table, rows in covered.items():
         for row in rows:
             name = f"{table}:{row['sequence']}"
-            if row["entry"] or table != "decisions":
-                if name in digests:
-                    doubled.append(f"row {name} is there twice")
-                digests[name] = row_digest(dict(row))
+            if name in digests:
+                doubled.append(f"row {name} is there twice")
+            digests[name] = row_digest(dict(row))
     return (
         *chain_problems(entries),
         *doubled,
         *coverage_problems(entries, digests),
-        *old_decision_problems(entries, _old_decisions(covered["decisions"])),
         *_changed(recommendations, _decided_on(covered)),
         *head_problems(entries, head),
     )
@@ -185,20 +177,6 @@ def record_problems(
 def _decided_on(covered: Mapping[str, Rows]) -> set[str]:
     """Return the recommendations that a row speaks of; entries of submissions name other things."""
     return {str(row["digest"]) for rows in covered.values() for row in rows if row.get("digest")}
-
-
-def _old_decisions(rows: Rows) -> list[OldDecision]:
-    return [
-        (
-            as_utc(row["decided_at"]),
-            row["decided_by"],
-            row["decision"],
-            row["digest"],
-            row["remark"],
-        )
-        for row in rows
-        if not row["entry"]
-    ]
 
 
 def _changed(recommendations: Mapping[str, str], decided: set[str]) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -18,9 +17,6 @@ from data.store.engine.bulk import put_rows
 from data.store.engine.dialects import Lock, Transaction
 from data.store.record.ledger import append_entry
 from data.store.record.outbox import Message, waiting_row
-
-if TYPE_CHECKING:
-    pass
 
 ACKNOWLEDGED = "acknowledged"
 """The event of an entry by which a person takes an alert on."""

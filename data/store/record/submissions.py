@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sa
 
 from data.base.errors import AlreadySubmittedError, StoreError, scrub
 from data.records.submissions import MeasuredPeak, Submission
 from data.store.engine import tables
 from data.store.engine.bulk import put_rows
-from data.store.engine.record_json import from_json, to_json
+from data.store.engine.record_json import to_json
 from data.store.facts.fact_reader import FactReader
-
-if TYPE_CHECKING:
-    pass
 
 _MIN_PREFIX = 6
 
@@ -24,41 +19,27 @@ class SubmissionReader(FactReader):
 
     def submissions(self) -> tuple[Submission, ...]:
         """Return every submission, the latest first."""
-        statement = sa.select(tables.submissions.c.record).order_by(
-            tables.submissions.c.sequence.desc()
-        )
-        return tuple(from_json(Submission, row.record) for row in self._rows(statement))
+        rows = tables.submissions.c
+        return self._records(Submission, sa.select(rows.record).order_by(rows.sequence.desc()))
 
     def submission(self, submission_id: str) -> Submission:
         """Return the one whose id starts so. Errors: StoreError when none or several do."""
-        prefix = submission_id.strip().lower()
-        column = tables.submissions.c.submission_id
-        rows = (
-            self._rows(
-                sa.select(tables.submissions.c.record).where(
-                    column.startswith(prefix, autoescape=True)
-                )
-            )
-            if len(prefix) >= _MIN_PREFIX
-            else []
-        )
-        if len(rows) != 1:
-            what = f"{len(rows)} submissions" if rows else "no submission"
+        prefix, rows = submission_id.strip().lower(), tables.submissions.c
+        query = sa.select(rows.record).where(rows.submission_id.startswith(prefix, autoescape=True))
+        matches = self._records(Submission, query) if len(prefix) >= _MIN_PREFIX else ()
+        if len(matches) != 1:
+            what = f"{len(matches)} submissions" if matches else "no submission"
             raise StoreError(
                 f"{what} with the id {scrub(submission_id, limit=40)!r}",
                 "`trimtab submissions list` shows the ids; six characters are the fewest.",
             )
-        return from_json(Submission, rows[0].record)
+        return matches[0]
 
     def measured_peaks(self, family: str) -> tuple[MeasuredPeak, ...]:
         """Return the measured peaks of a family's finished runs, the oldest first."""
-        table = tables.measured_peaks
-        statement = (
-            sa.select(table.c.record)
-            .where(table.c.family == family)
-            .order_by(table.c.measured_at, table.c.job_id)
-        )
-        return tuple(from_json(MeasuredPeak, row.record) for row in self._rows(statement))
+        rows = tables.measured_peaks.c
+        peaks = sa.select(rows.record).where(rows.family == family)
+        return self._records(MeasuredPeak, peaks.order_by(rows.measured_at, rows.job_id))
 
 
 def write_submission(connection: sa.Connection, submission: Submission, *, new: bool) -> None:

@@ -12,7 +12,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.store.engine import tables
 from data.store.engine.bulk import insert_records, put_rows
 from data.store.engine.dialects import as_utc
-from data.store.engine.record_json import from_json, to_json
+from data.store.engine.record_json import to_json
 from data.store.facts import samples_sql
 from data.store.facts.fact_reader import FactReader
 from data.store.facts.slot_tables import AT_ONCE
@@ -54,13 +54,13 @@ class WorkloadReader(FactReader):
 
     def workload_forecasts(self) -> tuple[WorkloadForecast, ...]:
         """Return the forecasts of services and recurring jobs as last made, the largest first."""
-        rows = self._rows(sa.select(_WORKLOADS.c.record).order_by(_WORKLOADS.c.position))
-        return tuple(from_json(WorkloadForecast, row.record) for row in rows)
+        every = sa.select(_WORKLOADS.c.record).order_by(_WORKLOADS.c.position)
+        return self._records(WorkloadForecast, every)
 
     def workload_forecast(self, name: str) -> WorkloadForecast | None:
         """Return the forecast of one service or recurring job by its name, None without one."""
-        rows = self._rows(sa.select(_WORKLOADS.c.record).where(_WORKLOADS.c.name == name))
-        return from_json(WorkloadForecast, rows[0].record) if rows else None
+        query = sa.select(_WORKLOADS.c.record).where(_WORKLOADS.c.name == name)
+        return next(iter(self._records(WorkloadForecast, query)), None)
 
     def workloads_made_at(self) -> datetime | None:
         """Return the time of these forecasts, None where there is none."""

@@ -11,7 +11,7 @@ from data.settings.apply import SlurmApplySettings
 from data.settings.sources import SlurmSettings
 
 pytestmark = pytest.mark.slurm
-_OF_ACCOUNT = ("mode", "rest_user", "rest_token")
+_OF_ACCOUNT = ("rest_user", "rest_token")
 
 
 def applier_of(bed: SlurmBed, **changes: object) -> SlurmApplier:
@@ -40,8 +40,7 @@ def test_an_operator_is_told_from_one_who_is_none(
 
 def test_slurmrestd_does_not_tell_who_is_an_operator(bed: SlurmBed) -> None:
     """Unknown is said."""
-    rest = {"mode": "rest", "rest_user": bed.plan.user}
-    usable, found = applier_of(bed, **rest, rest_token=bed.token()).access()
+    usable, found = applier_of(bed, rest_user=bed.plan.user, rest_token=bed.token()).access()
     assert usable
     assert "is not known" in found
 
@@ -49,5 +48,5 @@ def test_slurmrestd_does_not_tell_who_is_an_operator(bed: SlurmBed) -> None:
 def test_what_is_missing_is_named_by_the_settings_of_applying(bed: SlurmBed) -> None:
     """`slurm.rest_user` is the collector's."""
     with pytest.raises(ApplyError, match=r"apply_slurm\.") as caught:
-        applier_of(bed, mode="rest", rest_url="http://127.0.0.1:9").access()
+        applier_of(bed, rest_token=bed.token(), rest_url="http://127.0.0.1:9").access()
     assert " slurm." not in str(caught.value)

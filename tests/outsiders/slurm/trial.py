@@ -271,7 +271,6 @@ class Trial(Judged):
         made = StruckApplier(
             SlurmApplySettings(
                 enabled=True,
-                mode=self.scenario.mode,
                 rest_user=self.bed.plan.user,
                 rest_token=self.bed.token() if rest else "",
                 allow_requeue=self.scenario.consent,

@@ -82,3 +82,22 @@ def test_nobody_comes_to_a_node_in_doubt_while_others_have_room(seed: int, nodes
         home = dict(problem.facts.homes[job.job_id].boards)
         for stay in job.stays:
             assert stay.node not in doubtful or stay.gpus <= home.get(stay.node, 0)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        FleetFeatures(
+            seed=350714, nodes=3, boards=4, busy=0.3, slots=5, slot_minutes=30, mig=True,
+            dips=True, pins=True, caps=True, max_changes=2, base_watts=20_000.0, foreign=True,
+        ),
+        FleetFeatures(
+            seed=249974, nodes=4, boards=4, models=2, busy=0.7, slots=5, slot_minutes=15, dips=True,
+            training=True, pins=True, caps=True, max_changes=1, base_watts=20_000.0,
+            boot_minutes=120.0, min_off_minutes=60.0, foreign=True,
+        ),
+    ],
+)  # fmt: skip
+def test_several_gpus_may_come_to_a_node_in_doubt(features: FleetFeatures) -> None:
+    """Each at its price, where that is less than the node that is off then."""
+    assert above_optimum(features) < CLOSE

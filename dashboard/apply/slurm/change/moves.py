@@ -189,7 +189,8 @@ def _lowest(nodes: str) -> int:
 def _require_requeue(state: State, allow_requeue: bool) -> None:
     if not state["interface"].startswith(COMMANDS):
         raise refuse(
-            "slurmrestd has no way to requeue a job", "Set apply_slurm.mode=commands for that."
+            "slurmrestd has no way to requeue a job",
+            "Give apply_slurm no token, so that scontrol is used.",
         )
     if not allow_requeue:
         raise refuse(

@@ -159,6 +159,7 @@ def explained(error: CollectorError | ApplyError) -> str:
 
 
 def _own_settings(text: str) -> str:
-    for name in ("mode", "rest_user", "rest_token_file", "rest_token"):
+    text = text.replace(" use slurm.mode=rest", " give apply_slurm.rest_token")
+    for name in ("rest_user", "rest_token_file", "rest_token"):
         text = text.replace(f" slurm.{name}", f" apply_slurm.{name}")
     return text

@@ -118,7 +118,7 @@ def _body(kind: str, verb: str, field: str, value: str) -> Body:
 def _cannot(kind: str, what: str) -> ChangeRefusedError:
     return ChangeRefusedError(
         f"slurmrestd {kind} cannot {what}",
-        "Set apply_slurm.mode=commands, or change this job by hand.",
+        "Give apply_slurm no token, so that scontrol is used, or change this job by hand.",
     )
 
 
