@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SCENARIOS := 300
 SLURM_ROOT ?= /var/cache/trimtab-slurm
 # What the site holds: the pages, and the files that they link to.
-PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml tests/outsiders/campaigns.toml
+PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/attack.toml tests/faults.toml tests/outsiders/campaigns.toml
 UNMARKED := not slow_end and not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help

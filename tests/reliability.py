@@ -21,11 +21,10 @@ STAND_INS = frozenset({"fake", "newer", "library", "play"})
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 _HEAD = """# Tested faults
 
-What may go wrong, and what Trimtab then does. Each line is shown by tests, which
-[faults.toml](../tests/faults.toml) names; `make reliability` runs them and writes this page. A line
-whose tests did not all pass says so. † means that some of its tests use a stand-in for what cannot
-run here: a Kubernetes API newer than 1.20, held to the schemas that 1.33 to 1.37 publish and to
-recorded refusals, or an NVML library that answers as recorded.
+This page lists faults and how Trimtab behaves under each. `make reliability` runs the tests that
+[faults.toml](../tests/faults.toml) names and writes this page; a line whose tests did not all pass
+says so. † marks tests that use a stand-in: a Kubernetes API newer than 1.20, held to the schemas of
+1.33 to 1.37 and to recorded refusals, or an NVML library with recorded answers.
 """
 
 _CAMPAIGNS_HEAD = """
@@ -34,23 +33,24 @@ _CAMPAIGNS_HEAD = """
 Scenarios are drawn from a seed and judged by the system itself (Slurm 22.05, Kubernetes 1.20), by
 an exact model, or by the truth that was drawn. `make test-all` runs 300 of each kind. *Failed*
 counts broken promises, mistakes of the judge, and waits outside their 80 % band, of which a fifth
-is expected.
-[campaigns.toml](../tests/outsiders/campaigns.toml) has each run, its seed, and what was fixed.
+is expected. [campaigns.toml](../tests/outsiders/campaigns.toml) has each run, its seed, its
+proposals, and what was fixed.
 
-| campaign | runs | scenarios | failed | failed in the last run | proposals in the last run |
-|---|---:|---:|---:|---:|---|
+| campaign | runs | scenarios | failed | failed in the last run |
+|---|---:|---:|---:|---:|
 """
 
 _ATTACK_HEAD = """
-## A fresh attack
+## Attacks on started servers
 
-In November 2026 a tester who had read these pages, and no code, attacked started servers on two
-cores that other work kept busy; later that month a second and a third did, with other attacks.
-What they left out, hostile Git and mail servers, power agents, buttons posted by hand and two web
-processes at once, was tried with the code at hand.
+In November 2026 three testers attacked started servers; Git and mail servers, power agents, forged
+button messages and several web processes were attacked with knowledge of the code.
+[attack.toml](../tests/attack.toml) has {attacks} attacks and their outcomes. {defects} found a
+defect; each is fixed, and a test holds the fix. Limits under attack:
 
-| attack | outcome |
-|---|---|
+* 2,000 connections with half requests: a stop answers within 0.4 s, new connections wait 1 to 7 s.
+* 100 pages opened at once on two cores: a stop takes up to 9.7 s by HTTP, and no time by file.
+* `fsync` takes 5 s: probes, pages and a stop take up to 0.6 s, a decision 5 s, a resume 45 s.
 """
 
 
@@ -153,10 +153,11 @@ def _figures_text(figures: Mapping[str, list[str]]) -> str:
 
 
 def attack_text() -> str:
-    """Return the section of the page on attacks on started servers, a row for each."""
+    """Return the section of the page on attacks on started servers."""
     table = tomllib.loads(ATTACK.read_text(encoding="utf-8"))["tried"]
-    rows = [row for kind in table for row in ([f"**{kind['class']}**", ""], *kind["rows"])]
-    return _ATTACK_HEAD + "".join(f"| {what} | {outcome} |\n" for what, outcome in rows)
+    outcomes = [outcome for kind in table for _attack, outcome in kind["rows"]]
+    defects = sum("**mended**" in outcome for outcome in outcomes)
+    return _ATTACK_HEAD.format(attacks=len(outcomes), defects=defects)
 
 
 def campaigns_text() -> str:
@@ -166,8 +167,7 @@ def campaigns_text() -> str:
     for kind in dict.fromkeys(row["kind"] for row in rows):
         runs = [row for row in rows if row["kind"] == kind]
         scenarios, failed = (sum(row[field] for row in runs) for field in ("run", "failed"))
-        last = runs[-1]
-        cells = (kind, len(runs), scenarios, failed, last["failed"], last.get("result", ""))
+        cells = (kind, len(runs), scenarios, failed, runs[-1]["failed"])
         lines += "| " + " | ".join(str(cell) for cell in cells) + " |\n"
     return _CAMPAIGNS_HEAD + lines
 

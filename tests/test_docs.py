@@ -23,7 +23,7 @@ _SETTINGS_INTRODUCTION = """Written by `make golden`. A setting comes from `trim
 `--settings FILE`), then from the environment, then from the command line; later wins.
 `planning.slot_minutes` is `slot_minutes` under `[planning]` in the file and
 `TRIMTAB_PLANNING_SLOT_MINUTES` in the environment. Relative paths in the file count from
-its folder. In brackets are default and range; without a default a setting is empty."""
+its folder. In brackets are default and allowed values; without a default a setting is empty."""
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -77,6 +77,7 @@ def settings_page() -> str:
         lines += ["", f"## {section.name}", ""]
         for field in settings_in(own):
             value, rule = getattr(own, field.name), field.metadata["limits"].rule()
+            rule = re.sub(r"^([\d,.]+) to ", "\\1\N{EN DASH}", rule)
             shown = ", ".join(filter(None, (f"`{value}`" if value not in ("", ()) else "", rule)))
             name = f"`{section.name}.{field.name}`" + (f" ({shown})" if shown else "")
             lines.append(f"* {name}: {field.metadata['meaning']}")

@@ -139,7 +139,7 @@ class AccessSettings(Section, name="access"):
     )
     default_role: str = documented(
         "viewer",
-        "role of who signs in and is not listed: none, viewer, owner, approver or admin",
+        "role of people who sign in and are not listed",
         choices=ROLES,
     )
     public_url: str = documented(
@@ -154,8 +154,8 @@ class AccessSettings(Section, name="access"):
     admins: str = documented_list("", "who may also stop and resume applying, a list")
     mail_domains: str = documented_list(
         "",
-        "domains of which a mail name counts by its part before @ as a job's user in the "
-        "scheduler, a list; empty: none",
+        "domains whose mail names count by the part before @ as the scheduler's user, a list; "
+        "empty: none",
     )
     four_eyes: bool = documented(False, "nobody approves a change of their own job")
     proxy_addresses: str = documented_list(
@@ -263,8 +263,8 @@ class NotifySettings(Section, name="notify"):
     )
     quiet_time: str = documented(
         "",
-        "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
-        "the rest when they end; empty: none",
+        "such as 22:00-07:00 in report.timezone: messages that are not urgent wait until its "
+        "end; empty: none",
     )
 
     def _check(self) -> None:

@@ -64,9 +64,7 @@ class PlanningSettings(Section, name="planning"):
     slot_minutes: int = documented(15, "slot length, min; divides 1440", minimum=1, maximum=1440)
     horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
     history_days: int = documented(42, "history forecasts look back on, d", minimum=1, maximum=400)
-    model: str = documented(
-        "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS
-    )
+    model: str = documented("mix", "forecasting model", choices=FORECASTING_MODELS)
     headroom_ratio: float = documented(
         0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
     )
@@ -95,7 +93,7 @@ class PlanningSettings(Section, name="planning"):
     )
     board_sharing: str = documented(
         "namespace",
-        "whose jobs may be proposed to share a board: namespace, all or none",
+        "whose jobs may be proposed to share a board",
         choices=BOARD_SHARING,
     )
     shift_slack_hours: float = documented(
@@ -112,13 +110,13 @@ class PlanningSettings(Section, name="planning"):
     )
     churn_ratio: float = documented(
         0.005,
-        "saving that a job must bring to leave its announced path, share of a mean job's cost",
+        "least saving for which a job leaves its announced path, share of a mean job's cost",
         minimum=0,
         maximum=1,
     )
     max_changes_per_day: int = documented(
         2,
-        "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay",
+        "most changes that a plan gives one job within any 24 h; 0: as many as pay",
         minimum=0,
         maximum=288,
     )
@@ -127,15 +125,15 @@ class PlanningSettings(Section, name="planning"):
     )
     checkpointed_jobs: str = documented_list(
         "",
-        "jobs that write checkpoints, patterns of ids, namespaces or partitions, comma-separated: "
-        "of others all that a run has done counts as lost when it ends",
+        "jobs that write checkpoints, patterns of ids, namespaces or partitions, "
+        "comma-separated; others lose their whole run when it ends",
     )
     pins: tuple[Pin, ...] = documented_rows(
         Pin, "jobs planned on exactly this: tables of job, gpu_model, gpu_count, mig_profile"
     )
     partition_by: str = documented(
         "whole",
-        "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
+        "plan the fleet whole or in parts, on Ray where it has an address",
         choices=PARTITIONS,
     )
 

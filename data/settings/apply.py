@@ -109,7 +109,7 @@ class ApplySettings(Section, name="apply"):
     )
     max_namespace_share_ratio: float = documented(
         0.5,
-        "GPUs that changes may take from a namespace within 24 h, share of what it holds",
+        "share of a namespace's GPUs that changes may take within 24 h",
         minimum=0,
         maximum=1,
     )
@@ -272,7 +272,7 @@ class SlurmApplySettings(Section, name="apply_slurm"):
     )
     pending_seconds: float = documented(
         120.0,
-        "time a requeued job may wait to start again before the change counts as failing, s",
+        "time a requeued job may wait before the change counts as failing, s",
         minimum=0,
         maximum=604_800,
     )

@@ -29,7 +29,7 @@ class GridSettings(Section, name="grid"):
 
     carbon: str = documented(
         "",
-        "who forecasts carbon: electricity-maps, uk-carbon-intensity or watttime; empty: nobody",
+        "who forecasts carbon; empty: nobody",
         choices=(*CARBON_PROVIDERS, ""),
     )
     zone: str = documented(
@@ -98,7 +98,7 @@ class EnergySettings(Section, name="energy"):
         "zone of these hours, such as Europe/Berlin, or +01:00 all year; empty: UTC",
     )
     forecast_file: str = documented_path(
-        "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
+        "", "CSV or JSON file of forecast carbon and price; overrides the hours of the day"
     )
     carbon_price_per_tonne: float = documented(
         0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
@@ -110,7 +110,7 @@ class EnergySettings(Section, name="energy"):
         maximum=1e4,
     )
     embodied_kgco2e: str = documented_list(
-        "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
+        "", "embodied footprint of a GPU, kgCO2e, such as L40S-48GB=150; overrides the catalogue's"
     )
     currency: str = documented("EUR", "currency of all prices")
 

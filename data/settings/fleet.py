@@ -143,7 +143,7 @@ class PowerSettings(Section, name="power"):
     )
     host_ratio: float = documented(
         0.0,
-        "power of hosts beside their GPUs, as a share of the GPUs' power; counted in heat",
+        "power of a host without its GPUs, as a share of theirs; counted in heat",
         minimum=0,
         maximum=10,
     )
@@ -160,8 +160,8 @@ class TenantSettings(Section, name="tenants"):
 
     by: str = documented(
         "account-or-namespace",
-        "what a tenant is: the account that Slurm's accounting has, else the namespace (or "
-        "partition); always the namespace (or partition), account or owner; or none",
+        "what a tenant is; account-or-namespace: the account in Slurm's accounting, else the "
+        "namespace (or partition)",
         choices=TENANT_KEYS,
     )
     over_quota_penalty: float = documented(

@@ -50,7 +50,7 @@ class ReportSettings(Section, name="report"):
         "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
     )
     owners: str = documented_list(
-        "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
+        "", "owners who get a mail about their idle jobs, such as ada=ada@site.example"
     )
 
     def _check(self) -> None:

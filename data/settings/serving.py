@@ -14,7 +14,7 @@ class ServingSettings(Section, name="serving"):
     )
     wait_ratio: float = documented(
         0.99,
-        "share of the requests that must start within it, on average over ten minutes",
+        "share of requests that must start within it, over ten minutes",
         above=0,
         maximum=0.9999,
     )
@@ -22,6 +22,6 @@ class ServingSettings(Section, name="serving"):
     stale_minutes: float = fixed(30.0)
     named_on_metrics: bool = documented(
         False,
-        "give trimtab_required_replicas and trimtab_job_idle_seconds on /metrics, which name "
-        "namespaces, services and jobs to whoever reaches the port",
+        "give trimtab_required_replicas and trimtab_job_idle_seconds on /metrics, which shows "
+        "their names without a sign-in",
     )

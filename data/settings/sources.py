@@ -52,24 +52,24 @@ class PrometheusSettings(SourceSection, name="prometheus"):
     step_seconds: int = documented(60, "resolution asked for, s", minimum=1, maximum=3600)
     lookback_hours: float = documented(
         24.0,
-        "how far the first collection reaches back by this step, h; of the time before, back to "
-        "retention.raw_days, it reads a value per five minutes",
+        "how far the first collection reaches back by this step, h; before that, back to "
+        "retention.raw_days, it reads five-minute values",
         above=0,
         maximum=9600,
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
     progress_metric: str = documented(
         "",
-        "metric by which jobs report their progress: steps done, or their share, 0 to 1; its "
-        "labels name the pod or Slurm job; empty: not read",
+        "metric of a job's progress: steps done, or their share, 0 to 1; its labels name the pod "
+        "or Slurm job; empty: not read",
     )
     progress_total_metric: str = documented(
         "", "metric with the same labels that holds all steps; empty: progress_metric is a share"
     )
     checkpoint_metric: str = documented(
         "",
-        "metric by which jobs report when they wrote their last checkpoint, seconds of Unix; "
-        "labels as of progress_metric; empty: not read",
+        "metric of a job's last checkpoint, Unix seconds; labels as of progress_metric; empty: "
+        "not read",
     )
 
     def _check(self) -> None:
@@ -234,13 +234,12 @@ class ClusterSettings(Section, name="clusters"):
 
     others: tuple[OtherCluster, ...] = documented_rows(
         OtherCluster,
-        "further clusters: tables of name and settings, the file of its sources and apply targets",
+        "further clusters: tables of name and settings (a file)",
     )
 
     contexts: str = documented_list(
         "",
-        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read; "
-        "kubernetes.context is the main one, and those of clusters.others are left to their files",
+        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read",
     )
     selector: str = documented(
         "",

@@ -19,7 +19,7 @@ class SubmitSettings(Section, name="submit"):
     enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
     target: str = documented(
         "",
-        "kubernetes, slurm or simulated; empty: the one that is configured",
+        "where jobs are submitted; empty: the target that is configured",
         choices=("", *TARGETS),
     )
     kubeconfig: str = documented_path(
@@ -27,9 +27,7 @@ class SubmitSettings(Section, name="submit"):
     )
     context: str = documented("", "its context; empty: kubernetes.context")
     namespace: str = documented("default", "Kubernetes namespace that receives the jobs")
-    kubernetes_kind: str = documented(
-        "job", "object to create: job, jobset or pytorchjob", choices=KUBERNETES_KINDS
-    )
+    kubernetes_kind: str = documented("job", "object to create", choices=KUBERNETES_KINDS)
     tolerate: str = documented_list(
         WHOLE_GPU, "keys of the nodes' taints that jobs may tolerate, comma-separated"
     )
@@ -39,7 +37,9 @@ class SubmitSettings(Section, name="submit"):
         "", "user whom Slurm jobs belong to, by sudo; empty: the one who runs Trimtab"
     )
     allow_slurm_operator: bool = documented(
-        False, "submit although that user is root, SlurmUser or an operator: so is every job file"
+        False,
+        "submit although that user is root, SlurmUser or an operator, with whose rights job "
+        "files then run",
     )
     max_gpus: int = documented(
         64, "most GPUs that one submitted job may have", minimum=1, maximum=65_536
