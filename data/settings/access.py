@@ -17,7 +17,6 @@ from data.settings.fields import (
     documented,
     documented_list,
     entries,
-    fixed,
     require,
 )
 from data.settings.reports import require_named_addresses
@@ -170,8 +169,12 @@ class AccessSettings(Section, name="access"):
     oidc_client_secret: str = documented("", "its secret", secret=True)
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
-    # After which one signs in anew, and name and groups are read again.
-    oidc_session_hours: float = fixed(12.0)
+    oidc_session_hours: float = documented(
+        12.0,
+        "time until the next sign-in, which reads name and groups again, h",
+        above=0,
+        maximum=720,
+    )
 
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard."""

@@ -122,8 +122,12 @@ class NodeSettings(Section, name="nodes"):
         minimum=0,
         maximum=1e5,
     )
-    # How long a node draws its power before it works again after a power-down.
-    boot_minutes: float = fixed(10.0)
+    boot_minutes: float = documented(
+        10.0,
+        "time that a node draws power before it works again after a power-down, min",
+        minimum=0,
+        maximum=10_080,
+    )
     # The shortest time for which powering an empty node down is planned.
     min_off_minutes: float = fixed(60.0)
     maintenance: tuple[Maintenance, ...] = documented_rows(

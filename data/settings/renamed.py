@@ -13,7 +13,6 @@ _NO_CHAT = "messages link to the page on which a finding is decided"
 _NO_TICKETS = "no ticket is opened; Jira and ServiceNow can make one of a mail (notify.mail_to)"
 WITHOUT_EFFECT = {
     "access.oidc_cookie_secret": "the key is made of access.oidc_client_secret",
-    "access.oidc_session_hours": "one signs in anew after 12 h",
     "access.requests_per_minute": "a person may send 1200 requests a minute",
     "apply.min_energy_kwh": "a change must save 1 GPU-h or 1 kWh",
     "apply.min_gpu_hours": "a change must save 1 GPU-h or 1 kWh",
@@ -46,7 +45,6 @@ WITHOUT_EFFECT = {
     "grid.timeout_seconds": "a request may take 20 s",
     "kubernetes.page_size": "500 objects are asked for at once",
     "kubernetes.timeout_seconds": "a request may take 30 s",
-    "nodes.boot_minutes": "a node takes 10 min to work again after a power-down",
     "nodes.hot_celsius": "a GPU is called hot from 85 °C on",
     "nodes.hot_memory_celsius": "a GPU's memory is called hot from 95 °C on",
     "nodes.min_off_minutes": "an empty node is planned to be off for an hour at least",

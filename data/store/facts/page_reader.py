@@ -219,7 +219,9 @@ class PageReader(FactReader):
 
 def forecast_of(row: Any) -> DemandForecast | ForecastSkipped:
     """Return what a row of the forecasts holds."""
-    return from_json(ForecastSkipped if row.skipped else DemandForecast, row.record)
+    if row.skipped:
+        return from_json(ForecastSkipped, row.record)
+    return from_json(DemandForecast, row.record)
 
 
 def holders_of(jobs: Iterable[Job | sa.Row[Any]]) -> pd.DataFrame:
