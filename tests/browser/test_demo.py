@@ -159,7 +159,7 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
         timeout=_SOON
     )
     visitor.go("Admin", "Health")
-    expect(visitor.page.get_by_text("1 of 1 source answered last time.")).to_be_visible(
+    expect(visitor.page.get_by_text("1 of 1 source answered in the last cycle.")).to_be_visible(
         timeout=_SOON
     )
 

@@ -45,7 +45,7 @@ def test_no_page_and_no_path_tells_a_secret(guarded: Server, visitor: Visitor) -
         visitor.page.wait_for_timeout(100)
     assert MARK not in said
     visitor.open(f"{guarded.base}/health")
-    failed = re.compile("sources failed last time")
+    failed = re.compile("sources failed in the last cycle")
     expect(visitor.page.locator("h1")).to_have_text(failed)
     views = ("settings", "audit", "reports", "recommendations")
     assert MARK not in visitor.page.content()

@@ -22,10 +22,10 @@ reports = reader.source_reports()
 state = world.cycle_state()
 failed = [report for report in reports if report.state is SourceState.FAILED]
 finding(
-    f"{len(failed)} of {count_text(len(reports), 'source')} failed last time."
+    f"{len(failed)} of {count_text(len(reports), 'source')} failed in the last cycle."
     if failed
     else tense(
-        f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
+        f"{len(reports)} of {count_text(len(reports), 'source')} answered in the last cycle.",
         "All of it was imported.",
     )
     if reports

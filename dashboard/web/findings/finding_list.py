@@ -144,7 +144,7 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
             "what": [
                 f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
             ],
-            "GPUs": [_cell(row.gpus) for row in rows],
+            "GPUs": [_cell(row.gpus, places=2) for row in rows],
             f"{currency}/day": [_cell(row.money_a_day) for row in rows],
             "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
@@ -157,8 +157,8 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
     )
 
 
-def _cell(value: float | None) -> float | None:
-    return None if value is None else three_digits(value)
+def _cell(value: float | None, places: int = 12) -> float | None:
+    return None if value is None else round(three_digits(value), places)
 
 
 def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:

@@ -113,10 +113,10 @@ def urgent_section() -> None:
         _alert_card(alert, facts.get(alert))
     rows = [
         {
-            "alert": fact.alert,
-            "finding": fact.finding or None,
             "what": fact.about,
             "why": fact.what,
+            "alert": fact.alert,
+            "finding": fact.finding or None,
             "next_step": fact.next_step.removeprefix("What to do: "),
             "since or expected": fact.at,
             "until": fact.until,
