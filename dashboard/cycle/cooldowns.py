@@ -160,7 +160,8 @@ def rejections(
     """Return the changes rejected, refused, undone or short of promise in so many days, or snoozed.
 
     The newest of each target and kind; what was reopened since is none, nor is a refusal of a
-    target whose facts have changed since.
+    target whose facts have changed since. A power cap that stands counts too: no scheduler tells of
+    it, and readings show the power from before for a while.
     """
     facts = {job.job_id: target_facts(job) for job in jobs}
     lasts = timedelta(days=days)
@@ -192,6 +193,18 @@ def rejections(
                 whatever_it_saves=refused,
             )
         )
+    standing = [digest for digest, state in reader.states().items() if state in STANDING]
+    rows += [
+        Rejection(
+            recommendation=stored.recommendation,
+            at=stored.decided_at,
+            until=now + lasts,
+            outcome="applied",
+            whatever_it_saves=True,
+        )
+        for stored in reader.recommendations_of(standing, now=now).values()
+        if stored.recommendation.action is Action.POWER_CAP and stored.decided_at is not None
+    ]
     snoozed = [event for event in last_said.values() if event.snoozes(now)]
     snoozes = reader.recommendations_of([event.digest for event in snoozed], now=now)
     rows += [

@@ -10,6 +10,7 @@ from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.cycle.cooldowns import rejections
 from data.facts.jobs import Job, Platform, SchedulerFacts
+from data.records.actions import Action
 from data.records.lifecycle import TARGET_MOVED, State
 from data.records.recommendations import Recommendation
 from data.records.target_facts import TARGET_FACTS, target_facts
@@ -48,6 +49,7 @@ def read(one: Recommendation, now: Job, *, record: str = "", days: float = 1.0) 
         commands=list,
         spoken_of_since=lambda _at, now: [stored],
         recommendations_of=lambda _digests, now: {},
+        states=dict,
     )
     return rejections(reader, NOW, 30.0, [now])
 
@@ -84,3 +86,36 @@ def test_a_target_that_had_moved_was_no_refusal_of_the_change() -> None:
     one = refused(job_of())
     assert read(one, job_of(), record=TARGET_MOVED) == {}
     assert read(one, job_of(), days=31) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "rests"),
+    [
+        (State.APPLIED, Action.POWER_CAP, True),
+        (State.VERIFIED, Action.POWER_CAP, True),
+        (State.KEPT, Action.POWER_CAP, True),
+        (State.APPLYING, Action.POWER_CAP, False),
+        (State.REPLACED, Action.POWER_CAP, False),
+        (State.VERIFIED, Action.FEWER_GPUS, False),
+    ],
+)
+def test_a_cap_that_stands_is_not_proposed_again(
+    state: State, action: Action, *, rests: bool
+) -> None:
+    """No scheduler tells of a cap, and the last hour was read without it."""
+    one = replace(refused(job_of()), action=action)
+    stored = SimpleNamespace(recommendation=one, decided_at=NOW)
+    reader: Any = SimpleNamespace(
+        finding_events=tuple,
+        journal=lambda events: [],
+        commands=list,
+        spoken_of_since=lambda _at, now: [],
+        recommendations_of=lambda digests, now: dict.fromkeys(digests, stored),
+        states=lambda: {one.digest: state},
+    )
+    found = rejections(reader, NOW, 30.0, [job_of()])
+    assert bool(found) is rests
+    if rests:
+        ((target, kind), rejection) = next(iter(found.items()))
+        assert (target, kind) == (one.target, Action.POWER_CAP)
+        assert "applied on" in rejection.holds(one.savings)
