@@ -19,6 +19,7 @@ from dashboard.accounting.cost.statement import CostRow, CostStatement
 from dashboard.accounting.energy.periods import Calendar, Every
 from data.settings.all_settings import Settings
 from data.settings.energy import PUE_UNCERTAINTY
+from data.settings.statements import GpuPrice, StatementSettings
 
 Floats = npt.NDArray[np.float64]
 FLEETS, SEED, DAYS = 60, 63, 210
@@ -27,7 +28,9 @@ _PRICE, _POWER_PRICE = 2.5, 0.2
 _REST_KW, _WORK_KW = 0.07, 0.45
 _BEGIN = date(2026, 1, 1)
 _DAY = timedelta(days=1)
-_SETTINGS = Settings()
+_SETTINGS = Settings(
+    statement=StatementSettings(prices=(GpuPrice(gpu_model="H100-SXM5-80GB", per_gpu_hour=_PRICE),))
+)
 _SERVER_DAYS = 90
 
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from dashboard.accounting.cost.prices import PLANNING_RANGE
 from dashboard.accounting.cost.statement import (
     CostRow,
     CostStatement,
@@ -127,7 +128,14 @@ def month_row(
     known_cost = sum(row.cost or 0.0 for row in rows)
     power = sum(row.electricity_cost or 0.0 for row in rows) / known_cost if known_cost else 0.0
     costs = days.amounts(rows, lambda row: row.cost)
-    money = _Months.of(costs, days, power * (1 - site[0]), power * (site[2] - 1))
+    # Prices that nobody stated are as far off as public lists are apart.
+    low, high = (1.0, 1.0) if settings.statement.prices else PLANNING_RANGE
+    money = _Months.of(
+        costs,
+        days,
+        float(np.hypot(power * (1 - site[0]), (1 - power) * (1 - low))),
+        float(np.hypot(power * (site[2] - 1), (1 - power) * (high - 1))),
+    )
     kwh = _Months.of(days.amounts(rows, lambda row: row.site_kwh), days, 1 - site[0], site[2] - 1)
     emitted = _Months.of(
         days.amounts(rows, lambda row: row.kgco2e),

@@ -17,6 +17,11 @@ from data.settings.statements import PRICE_KINDS, GpuPrice
 PLANNING = "planning"
 """The kind of the catalogue's prices: estimates for plans, not taken from an invoice."""
 
+PLANNING_RANGE = (0.6, 2.4)
+"""Times a planning price, 80 %: on-demand lists of eight providers in September to November 2026
+have 2.4 to 12.3 USD for an hour of an H100 SXM (2.5 EUR here), 1.4 to 3.4 for an A100 SXM 80 GB;
+commitments and own machines cost about half of the lower ones."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPrice:

@@ -26,6 +26,7 @@ from dashboard.accounting.cost.statement import (
 )
 from dashboard.accounting.energy.periods import Calendar, Every
 from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.settings.energy import PUE_UNCERTAINTY, EnergySettings
 from data.settings.reports import ReportSettings
@@ -275,3 +276,21 @@ def test_a_tenant_has_the_same_month_on_a_page_of_its_own(tmp_path: Path, days: 
             )
             assert alone.month_end == row.month_end
             assert alone.spent_at == row.spent_at
+
+
+def test_a_month_without_a_price_list_is_as_uncertain_as_public_prices(store: Store) -> None:
+    """The sum stays, the interval holds 0.6 to 2.4 times it; kWh and kgCO2e do not change."""
+    planned = replace(SETTINGS, statement=replace(SETTINGS.statement, prices=()))
+    price = load_gpu_catalogue().get(H100).price_per_hour
+    stated = GpuPrice(gpu_model=H100, per_gpu_hour=price)
+    listed = replace(SETTINGS, statement=replace(SETTINGS.statement, prices=(stated,)))
+    guess, known = (
+        next(row for row in budget_rows(store.reader, settings, at=NOW) if row.tenant == "search")
+        for settings in (planned, listed)
+    )
+    assert guess.month_end is not None
+    assert known.month_end is not None
+    assert guess.month_end.central == pytest.approx(known.month_end.central)
+    assert guess.month_end.low <= 0.6 * guess.month_end.central < known.month_end.low
+    assert guess.month_end.high >= 2.4 * guess.month_end.central > known.month_end.high
+    assert (guess.kwh, guess.kgco2e) == (known.kwh, known.kgco2e)
