@@ -105,7 +105,7 @@ def test_a_missing_file_and_a_name_given_twice_are_refused(tmp_path: Path) -> No
     with pytest.raises(SettingsError, match=r"cannot read the settings file .*gone\.toml"):
         read(path)
     path.write_text(table * 2, encoding="utf-8")
-    with pytest.raises(SettingsError, match="given only once"):
+    with pytest.raises(SettingsError, match="must be named once"):
         read(path)
 
 
