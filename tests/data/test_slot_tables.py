@@ -15,9 +15,10 @@ from data.base.clock import floor_to_slot
 from data.facts.jobs import Job
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
+from data.store.engine import table_reader
 from data.store.engine.migrate import migrate
 from data.store.engine.record_json import from_json
-from data.store.facts import fact_reader, samples_sql
+from data.store.facts import samples_sql
 
 DAYS = 9
 START = NOW - timedelta(days=DAYS)
@@ -153,7 +154,7 @@ def test_jobs_that_ended_long_ago_are_no_objects(
         built.append(kind)
         return from_json(kind, text)
 
-    monkeypatch.setattr(fact_reader, "from_json", noted)
+    monkeypatch.setattr(table_reader, "from_json", noted)
     long_ago = NOW - timedelta(days=20)
     counts = []
     for ended in (2, 40):
