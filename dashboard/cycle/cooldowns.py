@@ -203,7 +203,7 @@ def rejections(
             whatever_it_saves=True,
         )
         for stored in reader.recommendations_of(standing, now=now).values()
-        if stored.recommendation.action is Action.POWER_CAP and stored.decided_at is not None
+        if stored.recommendation.action.spec.caps_power and stored.decided_at is not None
     ]
     snoozed = [event for event in last_said.values() if event.snoozes(now)]
     snoozes = reader.recommendations_of([event.digest for event in snoozed], now=now)
