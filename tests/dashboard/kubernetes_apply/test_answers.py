@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from beds.faulty_server import Behaviour, faulty_server, hangs, resets, truncates
@@ -224,3 +225,23 @@ def test_a_step_of_another_change_is_not_sent(
     foreign = planned(newer, proposal("ml/deployment/other", gpus(2), gpus(1)))
     assert newer.execute(foreign.steps[0], change).outcome is StepOutcome.REFUSED
     assert fake.sent == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"paused": True},
+        {"updateStrategy": {"type": "OnDelete"}},
+        {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
+    ],
+)
+def test_a_change_of_number_alone_waits_for_its_pods(
+    fake: FakeApi, newer: KubernetesApplier, change: Change, more: dict[str, Any]
+) -> None:
+    """What keeps pods from being made anew keeps none from ending."""
+    stored = json.loads(json.dumps(fake.objects[PATH]))
+    stored["spec"] |= {"replicas": 1} | more
+    stored["metadata"]["generation"] = 9
+    fake.objects[PATH] = stored
+    found = newer.read_back(change, done=1)
+    assert found.seen is VerificationResult.NOT_YET, found.detail

@@ -75,7 +75,8 @@ def _judged(
         over = done == len(change.steps)
         verdict, detail = node_layouts.effect(view.facts, document, over=over)
     else:
-        verdict, detail = _effect(api, view, document, answer, rollout_timeout)
+        anew = any("template/" in at.lower() for at in values)
+        verdict, detail = _effect(api, view, document, answer, rollout_timeout, anew=anew)
     return ReadBack(seen=verdict, detail=detail, observed=observed)
 
 
@@ -98,7 +99,10 @@ def _effect(
     document: Document,
     answer: ApiAnswer,
     rollout_timeout: timedelta,
+    *,
+    anew: bool,
 ) -> tuple[Verdict, str]:
+    """Return what the change did so far; `anew`: it makes pods anew, beyond a change of number."""
     kind = view.place.kind
     if kind == "Node":
         if not value_at(document, "/spec/unschedulable"):
@@ -120,7 +124,7 @@ def _effect(
         return Verdict.FAILING, suffers
     to_do = still_to_do(kind, document, work.pods)
     if to_do:
-        if stays := why_pods_stay(document):
+        if anew and (stays := why_pods_stay(document)):
             return Verdict.FAILING, f"the value is set, but {to_do}: {stays}"
         waits = waiting_for(work)
         return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do
