@@ -258,7 +258,7 @@ def _places(
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, placed, slices)
     for number in used:
-        # Boards beyond those at home cost a tenth of their rent more where not all work is known.
+        # Boards beyond those at home are rented twice where not all work is known.
         if rent := _rent_in_doubt(problem, nodes[number]):
             here = [placed[number], *(part for node, _placement, part in slices if node == number)]
             more = program.add(np.full(slots, rent), np.inf, whole=False)
@@ -270,8 +270,7 @@ def _places(
 def _rent_in_doubt(problem: PlanningProblem, node: FleetNode) -> float:
     """Return what a board that is not at home costs more in a slot, 0 where all work is known."""
     hours = problem.planning.slot_minutes / 60
-    rent = problem.catalogue.get(node.gpu_model).price_per_hour * hours
-    return rent / 10 if node.unsure else 0.0
+    return problem.catalogue.get(node.gpu_model).price_per_hour * hours if node.unsure else 0.0
 
 
 def _slices(

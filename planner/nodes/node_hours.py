@@ -11,7 +11,6 @@ from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 from planner.slots.slot_problem import SlotFleet
 
-_DOUBT = 0.1
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -49,7 +48,8 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
 def unsure_prices(problem: PlanningProblem) -> dict[int, float]:
     """Return the price of a board and slot away from home on nodes by number, of those in doubt.
 
-    A tenth of its rent: more than the base power of a board, for which nobody is to come there.
+    The rent of the board once more: with the default `shortfall_weight`, one chance in twenty that
+    it is short.
     """
     hours = problem.planning.slot_minutes / 60
     models = {
@@ -57,9 +57,7 @@ def unsure_prices(problem: PlanningProblem) -> dict[int, float]:
         for number, node in enumerate(problem.facts.nodes)
         if node.unsure
     }
-    return {
-        n: _DOUBT * hours * model.price_per_hour for n, model in models.items() if model is not None
-    }
+    return {n: hours * model.price_per_hour for n, model in models.items() if model is not None}
 
 
 def unsure_cost(
