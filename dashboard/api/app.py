@@ -38,7 +38,7 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OF_ANYONE = ("findings", "size", "slots", "stop")
 _OF_THE_FLEET = ("submissions", "samples", "dismissals")
-"""What is in no table of resources: for anyone, and what names others and is not for owners."""
+"""Addresses outside the tables of resources: open to everybody, and closed to owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ LOCAL = AccessSettings()
 
 
 class Deciding(TypedDict):
-    """Who decides, when, and under which access settings: `LOCAL` unless told otherwise."""
+    """The person, time and access settings of a decision; the settings are `LOCAL` by default."""
 
     by: str | Person
     now: datetime

@@ -33,7 +33,7 @@ _CLAIMED = timedelta(minutes=5)
 _MAX_TRIES = 8
 """With pauses that double, in some four minutes: later it would be no news."""
 _TICKET = "ticket"
-"""What a version of before may have left waiting: it is given up, and the log says so."""
+"""The sink of orders that an earlier version left in the store: they end, with a log line."""
 SINKS = {
     "webhook": (WEBHOOK, REPORT_WEBHOOK),
     "mail": (MAIL, REPORT_MAIL, _TICKET),

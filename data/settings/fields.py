@@ -78,12 +78,12 @@ def documented_list(default: str, meaning: str) -> Any:
 
 
 def fixed(default: Any) -> Any:
-    """Declare a figure that is no setting: tests, the demo and `what if` alone give it another."""
+    """Declare a fixed figure, which only tests, the demo and `what if` change."""
     return field(default=default, metadata={"secret": False, "limits": Limits()})
 
 
 def fixed_path(default: str) -> Any:
-    """Declare a path that is no setting, such as one below the state folder."""
+    """Declare a fixed path, such as one below the state folder."""
     return field(default=default, metadata={"secret": False, "limits": Limits(), PATH: True})
 
 

@@ -45,7 +45,7 @@ class FleetNode:
 
     @property
     def unsure(self) -> bool:
-        """Whether its free boards may not be free: it is on, and coming there has a price."""
+        """Return whether its free GPUs may be in use: it is on, and moving there has a price."""
         return self.foreign or not self.observed
 
     @property

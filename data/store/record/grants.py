@@ -30,7 +30,7 @@ _WRITES = {
     ("apply", _APPEND): "audit commands journal",
     ("apply", "INSERT, UPDATE"): "leases",
 }
-"""What a role may do beside reading, and with which tables."""
+"""Rights of a role beyond reading, with their tables."""
 NOT_WRITTEN = frozenset({"schema_version"})
 """Tables that no role writes."""
 WRITES: Mapping[tuple[str, str], tuple[str, ...]] = {
