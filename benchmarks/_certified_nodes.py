@@ -258,19 +258,31 @@ def _places(
     _together(program, problem, column, chosen, used)
     _moves(program, problem, column, chosen, placed, slices)
     for number in used:
-        # Boards beyond those at home are rented twice where not all work is known.
-        if rent := _rent_in_doubt(problem, nodes[number]):
+        # Boards beyond those at home have a price where not all work is known.
+        if (price := _price_of_doubt(problem, nodes[number])) is not None:
             here = [placed[number], *(part for node, _placement, part in slices if node == number)]
-            more = program.add(np.full(slots, rent), np.inf, whole=False)
+            more = program.add(price, np.inf, whole=False)
             terms = [(np.stack(here, axis=1), 1.0), (more[:, None], -1.0)]
             program.rows_of(terms, -np.inf, float(home.get(nodes[number].name, 0)))
     return placed, slices
 
 
-def _rent_in_doubt(problem: PlanningProblem, node: FleetNode) -> float:
-    """Return what a board that is not at home costs more in a slot, 0 where all work is known."""
+def _price_of_doubt(problem: PlanningProblem, node: FleetNode) -> Floats | None:
+    """Return what a board that is not at home costs more in each slot [T], None where nothing.
+
+    The largest node's base power and boot, and a hundredth of the dearest rent, where a node of the
+    model without unknown work could be taken instead.
+    """
+    nodes, rules = problem.facts.nodes, problem.rules.nodes
+    others = [other for other in nodes if other.gpu_model == node.gpu_model]
+    if not node.unsure or not any(other.open and not other.unsure for other in others):
+        return None
     hours = problem.planning.slot_minutes / 60
-    return problem.catalogue.get(node.gpu_model).price_per_hour * hours if node.unsure else 0.0
+    price = problem.energy.pue * problem.tariff.per_kwh
+    kilowatts = max(other.gpus for other in nodes) * rules.base_watts_per_gpu / 1000
+    boot = rules.boot_minutes / 60 * price.mean()
+    rents = [problem.catalogue.get(model).price_per_hour for model in problem.gpu_models]
+    return kilowatts * (price * hours + boot) + 0.01 * hours * max(rents)
 
 
 def _slices(
@@ -434,8 +446,10 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
             total += _move_price(problem, column, held_option)
         home = dict(problem.facts.homes[job.demand.job.job_id].boards)
         for stay in planned.stays:
-            more = max(0, stay.gpus - home.get(stay.node, 0)) * (stay.end - stay.start)
-            total += _rent_in_doubt(problem, node_of[stay.node]) * more
+            doubt = _price_of_doubt(problem, node_of[stay.node])
+            if doubt is not None:
+                more = max(0, stay.gpus - home.get(stay.node, 0))
+                total += more * float(doubt[stay.start : stay.end].sum())
     for node in plan.nodes:
         kilowatts = node.gpus * rules.base_watts_per_gpu / 1000
         on = np.array(node.on, dtype=np.float64)

@@ -179,10 +179,10 @@ def _doubts(program: Program, problem: PlanningProblem, group: _Group) -> None:
     home = problem.facts.homes[problem.jobs[group.stretch.job].demand.job.job_id]
     prices = unsure_prices(problem)
     for column, node in enumerate(group.nodes.tolist()):
-        if price := prices.get(node, 0.0):
+        if node in prices:
             count = dict(home.boards).get(problem.facts.nodes[node].name, 0)
             here = group.boards[:, [column]]
-            more = program.columns(np.full(len(here), price), upper=np.inf)
+            more = program.columns(prices[node][: len(here)], upper=np.inf)
             program.rows(-np.inf, float(count), (here, group.each), (more[:, None], -1.0))
 
 

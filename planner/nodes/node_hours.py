@@ -13,6 +13,9 @@ from planner.slots.slot_problem import SlotFleet
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+_TRIFLE = 0.01
+"""A share of the dearest rent: what a board on a node in doubt costs at least."""
 
 
 def switched(problem: PlanningProblem, load: Ints) -> Bools:
@@ -45,19 +48,24 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
     return running + float(gpus @ fired) * boot_per_board(problem)
 
 
-def unsure_prices(problem: PlanningProblem) -> dict[int, float]:
-    """Return the price of a board and slot away from home on nodes by number, of those in doubt.
+def unsure_prices(problem: PlanningProblem) -> dict[int, Floats]:
+    """Return the price of a board away from home in each slot [H], by number of a node in doubt.
 
-    The rent of the board once more: with the default `shortfall_weight`, one chance in twenty that
-    it is short.
+    It costs as much as running and booting the largest node, so that nobody comes in order that
+    another node can be off, and a trifle of rent where nodes cost nothing. Where all open nodes of
+    a pool are in doubt, none is the better choice, and there is no price.
     """
-    hours = problem.planning.slot_minutes / 60
-    models = {
-        number: problem.catalogue.find(node.gpu_model)
-        for number, node in enumerate(problem.facts.nodes)
-        if node.unsure
-    }
-    return {n: hours * model.price_per_hour for n, model in models.items() if model is not None}
+    nodes, pools = problem.facts.nodes, problem.pools.of_node.tolist()
+    sure = {pool for node, pool in zip(nodes, pools, strict=True) if node.open and not node.unsure}
+    doubtful = [n for n, node in enumerate(nodes) if node.unsure and pools[n] in sure]
+    if not doubtful:
+        return {}
+    whole = node_cost_per_board(problem) + boot_per_board(problem)
+    rents = [
+        model.price_per_hour for model in map(problem.catalogue.find, problem.gpu_models) if model
+    ]
+    trifle = _TRIFLE * problem.planning.slot_minutes / 60 * max(rents, default=1.0)
+    return dict.fromkeys(doubtful, max(node.gpus for node in nodes) * whole + trifle)
 
 
 def unsure_cost(
@@ -71,7 +79,8 @@ def unsure_cost(
         boards = dict(home.boards) if home else {}
         for node, count in where:
             more = max(0, count - boards.get(nodes[node].name, 0))
-            total += prices.get(node, 0.0) * more * (run.end - run.start)
+            if more and node in prices:
+                total += more * float(prices[node][run.start : run.end].sum())
     return total
 
 

@@ -1,5 +1,7 @@
 """Nodes off for some slots: plans of small fleets beside the optimum that HiGHS proves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fleet_cases import BRIEF, fleet_case, seeds
@@ -10,10 +12,11 @@ from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks._certified_nodes import exact_fleet
 from benchmarks.exact_plan import solve_with_highs
 from data.settings.fleet import NodeSettings
+from planner.nodes.node_hours import unsure_prices
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.plan import build_plan
-from planner.problem.planning_problem import FleetRules
-from planner.problem.slot_mapping import as_slot_problem
+from planner.problem.planning_problem import FleetRules, PlanningProblem
+from planner.problem.slot_mapping import as_slot_problem, boot_per_board, node_cost_per_board
 
 CLOSE = 0.002
 
@@ -101,3 +104,33 @@ def test_nobody_comes_to_a_node_in_doubt_while_others_have_room(seed: int, nodes
 def test_several_gpus_may_come_to_a_node_in_doubt(features: FleetFeatures) -> None:
     """Each at its price, where that is less than the node that is off then."""
     assert above_optimum(features) < CLOSE
+
+
+def in_doubt(problem: PlanningProblem, *names: str) -> PlanningProblem:
+    """The problem with work on these nodes that nobody explains."""
+    nodes = tuple(replace(node, foreign=node.name in names) for node in problem.facts.nodes)
+    return replace(problem, facts=replace(problem.facts, nodes=nodes))
+
+
+@given(seeds)
+@BRIEF
+def test_doubt_of_every_node_has_no_price(seed: int) -> None:
+    """Jobs that wait put all nodes of a model in doubt: none is better than another then."""
+    problem = fleet_case(seed, nodes=4, slots=6, busy=0.6)
+    names = [node.name for node in problem.facts.nodes]
+    assert unsure_prices(in_doubt(problem, *names)) == {}
+    assert unsure_prices(in_doubt(problem)) == {}
+
+
+@pytest.mark.parametrize("model", ["H100-SXM5-80GB", "model of next year"])
+def test_no_node_off_pays_for_a_board_in_doubt(model: str) -> None:
+    """The price is at least that of a whole node, running and booted, for a model of any name."""
+    problem = fleet_case(7, nodes=9, slots=6, busy=0.6)
+    nodes = tuple(replace(node, gpu_model=model) for node in problem.facts.nodes)
+    problem = replace(problem, facts=replace(problem.facts, nodes=nodes))
+    pools = problem.pools.of_node.tolist()
+    doubtful = next(number for number, pool in enumerate(pools) if pools.count(pool) > 1)
+    ((node, prices),) = unsure_prices(in_doubt(problem, nodes[doubtful].name)).items()
+    assert node == doubtful
+    whole = node_cost_per_board(problem) + boot_per_board(problem)
+    assert (prices > max(row.gpus for row in nodes) * whole).all()
