@@ -99,11 +99,11 @@ def timed(problem: PlanningProblem, last: Plan | None) -> tuple[Plan, float]:
     return plan, time.process_time() - started
 
 
-def full_fleets(nodes: int, slots: int, seeds: range, *, exact: bool) -> str:
+def full_fleets(what: str, plain: FleetFeatures, seeds: range, *, exact: bool = False) -> str:
     """Return a row of full fleets: their gap, and its two parts where the optimum is proved."""
     gaps, plans, bounds = [], [], []
     for seed in seeds:
-        features = FleetFeatures(seed=seed, nodes=nodes, boards=8, busy=1.0, slots=slots)
+        features = replace(plain, seed=seed, boards=8, busy=1.0)
         if exact:
             found = judged(features)
             if not found.broken and found.kind == COMPARED:
@@ -119,7 +119,7 @@ def full_fleets(nodes: int, slots: int, seeds: range, *, exact: bool) -> str:
         if values
     ]
     cells += ["not proved"] * (3 - len(cells))
-    drawn = f"{nodes} × {slots}, from {seeds.start} | {len(gaps)} of {len(seeds)}"
+    drawn = f"{what}, from {seeds.start} | {len(gaps)} of {len(seeds)}"
     return f"| {drawn} | {' | '.join(cells)} |"
 
 
@@ -155,13 +155,21 @@ def main() -> None:
         )
     if not options.nodes:
         number = 50 if options.full else 5
+        drawn = range(2000, 2000 + number // 2)
+        small, large = FleetFeatures(nodes=3, slots=6), FleetFeatures(nodes=9, slots=8)
+        larger = {
+            "": large,
+            ", quotas": replace(large, quotas=True),
+            ", three models and maintenance": replace(large, models=3, dips=True),
+            ", unknown work on a node": replace(large, foreign=True),
+        }
         lines += [
             "",
             *FULL_FLEETS,
-            full_fleets(3, 6, range(2000, 2000 + number), exact=True),
+            full_fleets("3 × 6", small, range(2000, 2000 + number), exact=True),
             # By these nothing was chosen.
-            full_fleets(3, 6, range(5000, 5000 + number), exact=True),
-            full_fleets(9, 8, range(2000, 2000 + number // 2), exact=False),
+            full_fleets("3 × 6", small, range(5000, 5000 + number), exact=True),
+            *(full_fleets(f"9 × 8{what}", row, drawn) for what, row in larger.items()),
         ]
     text = "\n".join(lines) + "\n"
     if not options.nodes:
