@@ -48,7 +48,7 @@ def memory_recommendation(relief: Relief, plan: Plan, problem: PlanningProblem) 
         risk=relief.action.spec.risk,
         confidence=_confidence(relief),
         details=() if advice else (("memory_limit_mib", f"{relief.limit_mib:.0f}"),),
-        change=f"{'; '.join(_in_program(relief.finding))}: in its own program" if advice else "",
+        change=f"in its own program: {', or '.join(_in_program(relief.finding))}" if advice else "",
         transition=None if relief.outcome is None else relief.outcome.transition,
         delay_hours=None if relief.outcome is None else relief.outcome.delay_hours,
     )

@@ -108,7 +108,10 @@ def test_a_part_of_the_bar_opens_its_jobs(url: str, monkeypatch: pytest.MonkeyPa
     ("idle", "why"),
     [
         (None, ""),
-        (IdleGpus(held=1.0, work=1.0), "none of its GPUs is forecast to be idle beyond its peaks"),
+        (
+            IdleGpus(held=2.0, work=0.17, peaks=1.83),
+            "its peaks need 2 of 2 GPUs, 0.17 in the mean",
+        ),
         (IdleGpus(held=1.0, cause=IdleCause.UNKNOWN), "demand not known"),
         (IdleGpus(held=1.0, cause=IdleCause.COSTLY, reason="x"), "a smaller size does not pay: x"),
     ],

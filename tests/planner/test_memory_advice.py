@@ -175,7 +175,7 @@ def test_what_cannot_be_changed_gets_advice_alone(
     assert found.action is Action.LESS_MEMORY
     assert found.now == found.proposed
     assert reason in found.why
-    assert found.summary == ("recompute activations; a smaller micro-batch: in its own program")
+    assert found.summary == "in its own program: recompute activations, or a smaller micro-batch"
     assert (found.savings.cost, found.savings.gpu_hours) == (None, None)
 
 

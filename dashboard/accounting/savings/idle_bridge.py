@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeVar
 
+from dashboard.common.figures import figure_text
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import IdleCause, IdleGpus, Plan
@@ -180,7 +181,9 @@ def why_kept(idle: IdleGpus | None) -> str:
     if not idle.cause and idle.change:
         return f"it is free after a change that you can make: {idle.change}"
     if not idle.cause:
-        return "none of its GPUs is forecast to be idle beyond its peaks"
+        work, held = idle.work or 0.0, figure_text(idle.held)
+        needed = figure_text(work + idle.peaks)
+        return f"its peaks need {needed} of {held} GPUs, {figure_text(work)} in the mean"
     return f"{idle.cause}: {idle.reason}" if idle.reason else str(idle.cause)
 
 

@@ -65,9 +65,9 @@ def finding_panel(row: InboxRow) -> None:
                 if revision.job_id:
                     way("job", "Open the job", job=revision.job_id)
                 st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
-        before = "" if revision.is_advice else f"{markdown(revision.now.describe())} → "
-        if before or revision.change:
-            st.markdown(f"{before}**{markdown(revision.summary)}**")
+        if not revision.is_advice:
+            now = markdown(revision.now.describe())
+            st.markdown(f"{now} → **{markdown(revision.summary)}**")
         _decisions(stored)
         if stored.state in OPEN:
             under_way(stored)
