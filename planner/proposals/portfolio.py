@@ -5,8 +5,8 @@
 Every job is in at most one recommendation about its GPUs, and every recommendation's central money
 is the plan's own arithmetic of that job, so nothing is counted twice. What keeps a job from running
 out of memory is no part of the plan and costs money: it stands beside the sum. `shared` is what
-belongs to no single job: idle power, switching and doubt of nodes, limits, moves, rounding, the trifle
-of rent that the planner charges for a change that costs nothing.
+belongs to no single job: idle power, switching and doubt of nodes, limits, moves, rounding, and the
+trifle of rent that the planner charges for a change that costs nothing.
 
     together    =  recommended  +  nodes  +  for memory  +  services  +  programs  +  growth
                    +  sharing  -  advice

@@ -212,7 +212,7 @@ class _SharingPool:
             bound = f"their memory stays below {gib(board.bound_mib)} of {memory} GiB"
             for place, job_id in enumerate(names) if len(names) > 1 else ():
                 others = tuple(name for name in names if name != job_id)
-                why = f"it would share a board with {', '.join(others)}: {bound}"
+                why = f"{', '.join(others)}; {bound}"
                 yield job_id, SharedPlace(frees=place > 0, partners=others, why=why)
             if len(names) == 1 and board.nearest is not None:
                 why = self._alone(board, self.ids[board.nearest])
@@ -276,8 +276,8 @@ def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> Fleet
     )
     below = f"{gib(max(board.bound_mib for board in pool.shared))} of {gib(model.memory_mib)} GiB"
     memory = (
-        f"With {100 * (1 - CHANCE):g} % each, the jobs of a board stay below {below} together "
-        "until the end of the horizon, by how far such groups went beyond their usual memory before"
+        f"With a chance of {100 * (1 - CHANCE):g} % a board, its jobs stay below {below} together "
+        "until the end of the horizon, judged by how far such groups exceeded their usual memory"
         if len(pool.jobs) >= MIN_JOBS
         else f"The most that each of them took, with headroom, comes to at most {below} a board"
     )

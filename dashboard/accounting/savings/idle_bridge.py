@@ -179,7 +179,7 @@ def why_kept(idle: IdleGpus | None) -> str:
     if idle is None:
         return ""
     if not idle.cause and idle.change:
-        return f"it is free after a change that you can make: {idle.change}"
+        return f"free after a change you can make: {idle.change}"
     if not idle.cause:
         work, held = idle.work or 0.0, figure_text(idle.held)
         needed = figure_text(work + idle.peaks)

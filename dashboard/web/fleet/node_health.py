@@ -54,8 +54,8 @@ def troubles(
             for node in closed
         ),
         *(
-            ("power is not reported", _place(entry), "its energy is unknown")
-            for entry in mute.to_dict("records")
+            (what, where, "energy is unknown")
+            for what, where, _boards in _by_node(mute, "reports no power", "report no power")
         ),
         *(
             (
@@ -70,14 +70,20 @@ def troubles(
 
 
 def _silent_rows(silent: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Yield the silent boards node by node: a node that is down is one trouble, not eight."""
-    for node, boards in () if silent.empty else silent.groupby("node"):
+    for what, where, boards in _by_node(silent, "is silent", "are silent"):
         first, last = map(_time, (boards["last_seen_at"].min(), boards["last_seen_at"].max()))
-        if len(boards) == 1:
-            yield "GPU is silent", _place(boards.to_dict("records")[0]), f"last seen {first}"
+        yield what, where, f"last seen {first if first == last else f'{first} to {last}'}"
+
+
+def _by_node(
+    boards: pd.DataFrame, one: str, several: str
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield what is true of boards, node by node: a node that is down is one trouble, not eight."""
+    for node, group in () if boards.empty else boards.groupby("node"):
+        if len(group) == 1:
+            yield f"GPU {one}", _place(group.to_dict("records")[0]), group
         else:
-            since = first if first == last else f"{first} to {last}"
-            yield f"{len(boards):,} GPUs are silent", str(node), f"last seen {since}"
+            yield f"{len(group):,} GPUs {several}", str(node), group
 
 
 def _unwell(boards: pd.DataFrame) -> Iterator[tuple[str, str, str]]:

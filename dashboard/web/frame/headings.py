@@ -77,7 +77,8 @@ _PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
 _BARS = {"utilization_ratio", "memory_ratio"}
 _WIDTHS = {"limited by": 170}
 """Pixels of columns of a few words, which Streamlit would cut."""
-_LARGE = 10_000
+_LARGE = 1_000
+_NOTHING = 1e-9
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 
@@ -101,12 +102,13 @@ def column_settings(
 
 
 def _is_large(values: "pd.Series[Any]") -> bool:
-    """Return whether a column is of whole numbers that separators of thousands make readable."""
+    """Return whether separators of thousands make a column readable, and take no digit away."""
     if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return False
-    numbers = values.dropna()
+    numbers = values.dropna().astype(float)
     # "localized" keeps three decimals at most: of a small share it would tell nothing.
-    return bool(len(numbers) and (numbers % 1 == 0).all() and numbers.abs().max() >= _LARGE)
+    is_kept = ((numbers - numbers.round(3)).abs() < _NOTHING).all()
+    return bool(len(numbers) and is_kept and numbers.abs().max() >= _LARGE)
 
 
 def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:

@@ -80,11 +80,10 @@ def work_done() -> dict[str, tuple[str, str]]:
     week = asked_score(reader, settings, start=None, end=end)
     share, before = week.share, week.before
     bounds = "" if share is None else f"{share.low:.0f}–{number(share.high, share.unit)}; "
-    of_known, past = (
-        UNKNOWN if part is None else number(part.central, part.unit) for part in (share, before)
-    )
-    note = f"{bounds}{past} the week before"
-    return {"bought GPU-hours at work, last 7 d": (of_known, note)}
+    at_work = UNKNOWN if share is None else number(share.central, share.unit)
+    earlier = "unknown" if before is None else number(before.central, before.unit)
+    note = f"{bounds}{earlier} the week before"
+    return {"bought GPU-hours at work, last 7 d": (at_work, note)}
 
 
 def history_line(end: datetime, hours: float) -> None:
