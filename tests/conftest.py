@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -10,6 +11,7 @@ from uuid import uuid4
 import pytest
 import slow_end
 from beds.folder_ends import FolderEnds
+from beds.memory_folder import memory_folder
 from beds.postgres import PostgresBed, running_postgres
 from beds.slurm_files import ROOT as SLURM_ROOT
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores, filled
@@ -52,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
     if SLURM_ROOT:
         os.environ["PATH"] = f"{SLURM_ROOT}/outside:{os.environ.get('PATH', '')}"
+    elif folder := memory_folder():
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))
