@@ -75,6 +75,14 @@ def _turn(item: pytest.Item) -> int:
     return _FIRST.get(file, _FIRST.get(file.partition("/")[0], 0))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give `--dist loadfile` whole folders whose tests share a cluster: one worker starts it."""
+    from beds.scopes import FolderScheduling  # xdist may not be there
+
+    return FolderScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no cycles of objects meanwhile: nearly all that is made is kept, 2 of 18 CPU s."""
