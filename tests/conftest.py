@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -76,7 +77,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Give `--dist loadfile` whole folders whose tests share a cluster: one worker starts it."""
     from beds.scopes import FolderScheduling  # xdist may not be there
 
