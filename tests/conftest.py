@@ -3,13 +3,16 @@
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 import slow_end
 from beds.folder_ends import FolderEnds
+from beds.memory_folder import memory_folder
 from beds.postgres import PostgresBed, running_postgres
 from beds.slurm_files import ROOT as SLURM_ROOT
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores, filled
@@ -52,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
     if SLURM_ROOT:
         os.environ["PATH"] = f"{SLURM_ROOT}/outside:{os.environ.get('PATH', '')}"
+    elif folder := memory_folder():
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))
@@ -69,6 +74,14 @@ def _turn(item: pytest.Item) -> int:
     """When the file of a test begins among the others: the lowest first."""
     file = slow_end.name_of(item).partition("::")[0]
     return _FIRST.get(file, _FIRST.get(file.partition("/")[0], 0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give `--dist loadfile` whole folders whose tests share a cluster: one worker starts it."""
+    from beds.scopes import FolderScheduling  # xdist may not be there
+
+    return FolderScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,9 @@ def _become(order: dict[str, Any]) -> None:
     for old, new in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(old, new)
     os.closerange(3, max(nothing, log) + 1)
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, TextIOWrapper)
+        stream.reconfigure(line_buffering=True)  # who reads the log waits for lines
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environ"])

@@ -1,4 +1,7 @@
-"""A `trimtab` of its own process whose lines a test waits for, on stdout and stderr together."""
+"""A `trimtab` of its own process whose lines a test waits for, on stdout and stderr together.
+
+It is a fork of a process that has imported everything, unless a test asks for the program itself.
+"""
 
 import os
 import subprocess
@@ -8,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
+
+from beds.forked_trimtab import Forked, fork_trimtab
 
 PATIENCE = 300
 _ROOT = Path(__file__).parents[2]
@@ -27,12 +32,21 @@ class HeardTrimtab:
         self._come = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self.lines: list[str] = []
-        self.process: subprocess.Popen[bytes]
+        self.process: subprocess.Popen[bytes] | Forked
 
-    def start(self, environ: dict[str, str]) -> None:
+    def start(self, environ: dict[str, str], *, program: bool) -> None:
         """Start it, and hear it from its first line on."""
         os.mkfifo(self._pipe)
         self._reader.start()
+        if not program:
+            self.process = fork_trimtab(
+                self._words,
+                script=self._script,
+                folder=self._folder,
+                environ=self._environ | environ,
+                log=self._pipe,
+            )
+            return
         begin = [str(self._script)] if self._script else ["-c", _START]
         with self._pipe.open("wb") as sink:
             self.process = subprocess.Popen(
@@ -88,15 +102,16 @@ def heard_trimtab(
     pipe: Path,
     *,
     script: Path | None = None,
+    program: bool = False,
     **environ: str,
 ) -> Iterator[HeardTrimtab]:
     """Run `trimtab`, or a script in its place, in a folder; killed if it runs after the block.
 
     The environment is that of the tests without settings of Trimtab. What it says comes through
-    `pipe`, a path where nothing is yet.
+    `pipe`, a path where nothing is yet. `program` starts the program in the place of a fork.
     """
     running = HeardTrimtab(words, folder, pipe, script)
-    running.start(environ)
+    running.start(environ, program=program)
     try:
         yield running
     finally:

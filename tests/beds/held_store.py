@@ -1,18 +1,22 @@
 """A process that holds a DuckDB file and answers commands: `held_store.py URL SECONDS_AHEAD`.
 
-It says `held` on stdout, and ends when its stdin does. Its clock is ahead of the machine's by so
-many seconds.
+It says `held` in its log, and ends at SIGTERM. Its clock is ahead of that of the tests by so many
+seconds.
 """
 
 import os
-import subprocess
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from beds.stated_time import ahead_of_the_machine, clock_ahead
+from beds.forked_trimtab import fork_trimtab
+from beds.stated_time import clock_ahead
 
 from dashboard.api.unix_socket import LocalDoor, local_app
 from dashboard.decisions.service import DecisionService
@@ -20,27 +24,35 @@ from data.base.clock import utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store
 
+_PATIENCE = 60.0
+
 
 @contextmanager
 def held(url: str, *, ahead: timedelta = timedelta()) -> Iterator[int]:
     """Have another process hold the store for the block; its number."""
-    seconds = (ahead + ahead_of_the_machine()).total_seconds()
-    paths = os.pathsep.join(str(path) for path in Path(__file__).parents[1:3])
-    with subprocess.Popen(
-        [sys.executable, "-m", "beds.held_store", url, str(seconds)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": paths},
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"held\n"
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        log.touch()
+        process = fork_trimtab(
+            [url, str(ahead.total_seconds())],
+            script=Path(__file__),
+            folder=Path(folder),
+            environ=dict(os.environ),
+            log=log,
+        )
+        give_up_at = time.monotonic() + _PATIENCE
+        while log.read_text(encoding="utf-8") != "held\n":
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < give_up_at, log.read_text(encoding="utf-8")
+            time.sleep(0.01)
         yield process.pid
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        process.terminate()
+        assert process.wait(timeout=_PATIENCE) == 0
 
 
 def _hold(url: str) -> None:
+    told_to_end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_signal: told_to_end.set())
     with open_store(url) as store:
         service = DecisionService(store=store, settings=Settings, clock=utc_now)
         assert store.file
@@ -48,7 +60,7 @@ def _hold(url: str) -> None:
         with door.running():
             sys.stdout.write("held\n")
             sys.stdout.flush()
-            sys.stdin.read()
+            told_to_end.wait()
 
 
 if __name__ == "__main__":

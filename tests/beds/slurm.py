@@ -24,6 +24,7 @@ from beds.slurm_files import NODES, BedNode, BedPlan, BedPorts, write_bed
 
 _READY_SECONDS = 180.0
 _END_SECONDS = 15.0
+_MOST_CHARACTERS = 40
 _PACKAGES = (
     "slurm-wlm slurmctld slurmd slurmdbd slurmrestd slurm-client munge mariadb-server "
     "slurm-wlm-mysql-plugin slurm-wlm-jwt-plugin"
@@ -181,7 +182,9 @@ def running_slurm(
     """A cluster: controller and nodes; `accounting` adds slurmdbd, `rest` slurmrestd with JWT."""
     with ExitStack() as stack:
         # A short folder: the path of a UNIX socket must stay under 108 bytes.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir=_short()))
+        )
         folder.chmod(0o755)
         plan = BedPlan(
             folder=folder,
@@ -197,6 +200,12 @@ def running_slurm(
         stack.callback(bed.end_all)
         _start(bed, rest=rest)
         yield bed
+
+
+def _short() -> str:
+    """Return the folder for temporary files, or /tmp where its name is long."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) < _MOST_CHARACTERS else "/tmp"  # noqa: S108 TemporaryDirectory makes one there
 
 
 def _environment(folder: Path) -> dict[str, str]:

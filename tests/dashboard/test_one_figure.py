@@ -198,10 +198,11 @@ def collect(url: str, settings: Settings) -> Collection:
     use = ("GPUs allocated, now", "GPUs, now", "GPUs in use, now")
     with open_store(url) as store:
         register_world(store, settings, clock=lambda: NOW)
-        pages = {
-            view: words_of(page_at(view, **words).run())
-            for view, words in {"overview": {}, "fleet": {}, "jobs": {"show": "ever seen"}}.items()
-        }
+        views: dict[str, dict[str, str]] = {
+            "overview": {}, "findings": {}, "fleet": {}, "jobs": {"show": "ever seen"},
+        }  # fmt: skip
+        drawn = {view: page_at(view, **words).run() for view, words in views.items()}
+        pages = {view: words_of(app) for view, app in drawn.items()}
         overview = pages["overview"]
         all_of_it.take("Overview", USAGE, overview, *use)
         all_of_it.take("Overview, figure", rf"\n{NUMBER} of {NUMBER}\n", overview, use[2], use[1])
@@ -217,12 +218,13 @@ def collect(url: str, settings: Settings) -> Collection:
         for place in ("overview", "findings") if plan else ():
             for name, segment in (("free now", "can be freed now"), ("after a change", "after a")):
                 all_of_it.take(
-                    f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(place), f"{name} GPUs, ahead"
-                )
-            words, of = words_of(page_at(place).run()), "EUR a day, findings to decide"
+                    f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(drawn[place]),
+                    f"{name} GPUs, ahead",
+                )  # fmt: skip
+            words, of = pages[place], "EUR a day, findings to decide"
             all_of_it.take(f"{place}, headline", f"# .*worth {WORTH}", words, of)
             all_of_it.take(f"{place}, headline", IDLE, words, *ahead[:2])
-            if "can be freed now" in bar(place):  # its first part
+            if "can be freed now" in bar(drawn[place]):  # its first part
                 all_of_it.take(f"{place}, bar", rf"jobs? · [a-z ]*{WORTH}", words, of)
         with clients(store, LOCAL, lambda: NOW, settings=settings) as client:
             api = client(peer="127.0.0.1")
@@ -278,9 +280,9 @@ def note_week(
     all_of_it.note("API", name, total["idle_gpu_hours"])
 
 
-def bar(view: str) -> str:
-    """What the bar of idle GPUs says to who hears it."""
-    return "\n".join(str(part.body) for part in page_at(view).run().get("html"))
+def bar(app: AppTest) -> str:
+    """What the bar of idle GPUs of a page says to who hears it."""
+    return "\n".join(str(part.body) for part in app.get("html"))
 
 
 def command(url: str, *words: str) -> str:

@@ -66,6 +66,8 @@ def test_a_later_field_changes_no_name(
             Decision.APPROVED,
             Decision.WRITTEN,
         ]
-    for words in (["audit", "verify"], ["cycle"], ["savings"], ["findings", "show", digest]):
+    # A cycle and the savings read every field alike: those of each depth are enough.
+    longer = [["cycle"], ["savings"]] if left_out in LATER_FIELDS[:4] else []
+    for words in (["audit", "verify"], *longer, ["findings", "show", digest]):
         assert main(["--quiet", "--store", store_url, *words]) == 0, words
     assert digest[:12] in capsys.readouterr().out

@@ -49,13 +49,15 @@ lookback_hours = 2
 
 @contextmanager
 def trimtab(
-    folder: Path, *words: str, cwd: Path | None = None, **environ: str
+    folder: Path, *words: str, cwd: Path | None = None, program: bool = False, **environ: str
 ) -> Iterator[HeardTrimtab]:
     """Run a command with the folder's settings; it is killed if it runs after the block."""
     words = ("--settings", str(folder / "trimtab.toml"), *words)
     environ["TRIMTAB_TEST_CLUSTER"] = str(folder / "cluster.json")
     pipe = folder / f"said-{uuid4()}"
-    with heard_trimtab(words, cwd or folder, pipe, script=PROGRAM, **environ) as running:
+    with heard_trimtab(
+        words, cwd or folder, pipe, script=PROGRAM, program=program, **environ
+    ) as running:
         yield running
 
 
@@ -101,7 +103,7 @@ def test_a_stop_from_another_folder_reaches_the_server(folder: Path, tmp_path: P
         assert "no running process applies from this store" in early.said
     for left in (elsewhere / "state" / "STOP", folder / "state" / "STOP"):
         left.unlink(missing_ok=True)
-    with trimtab(folder, "serve") as server:
+    with trimtab(folder, "serve", program=True) as server:
         server.wait_for("Trimtab on")
         stop = subprocess.run(
             [sys.executable, "-c", "from dashboard.cli import program; program()",

@@ -1,22 +1,23 @@
 """A Kubernetes for the tests of submitting, emptied before each."""
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from beds.folder_ends import FolderEnds
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_submission import delete_job
 
 H100_LABEL, A100_LABEL = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB"
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[KubernetesBed]:
-    """One cluster with two kinds of nodes for the tests of a file."""
-    with running_kubernetes() as running:
-        running.add_gpu_node("gpu-h100", gpus=8, product=H100_LABEL)
-        running.add_gpu_node("gpu-a100-1", gpus=2, product=A100_LABEL)
-        running.add_gpu_node("gpu-a100-2", gpus=2, product=A100_LABEL)
-        yield running
+@pytest.fixture(scope="session")
+def bed(folder_ends: FolderEnds) -> KubernetesBed:
+    """One cluster with two kinds of nodes for the tests of the folder."""
+    running = folder_ends.of(Path(__file__).parent).enter_context(running_kubernetes())
+    running.add_gpu_node("gpu-h100", gpus=8, product=H100_LABEL)
+    running.add_gpu_node("gpu-a100-1", gpus=2, product=A100_LABEL)
+    running.add_gpu_node("gpu-a100-2", gpus=2, product=A100_LABEL)
+    return running
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,9 @@
 """A Slurm for the tests of submitting, emptied before each."""
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from beds.folder_ends import FolderEnds
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
@@ -14,11 +15,12 @@ NODES = (
 )
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    """One cluster with accounting for the tests of a file."""
-    with running_slurm(nodes=NODES, accounting=True) as running:
-        yield running
+@pytest.fixture(scope="session")
+def bed(folder_ends: FolderEnds) -> SlurmBed:
+    """One cluster with accounting for the tests of the folder."""
+    return folder_ends.of(Path(__file__).parent).enter_context(
+        running_slurm(nodes=NODES, accounting=True)
+    )
 
 
 @pytest.fixture(autouse=True)
