@@ -45,7 +45,7 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
 def _since(plan: Plan, reader: StoreReader) -> Iterator[str]:
     """Yield the jobs that came, lacked memory or soon will, and the nodes that took none any more.
 
-    Of growth the latest cycle said nothing; nodes are those of planned jobs.
+    Nodes are those of planned jobs.
     """
     jobs = reader.jobs(seen_since=plan.created_at)
     forecast = {entry.job_id for entry in reader.forecasts()}

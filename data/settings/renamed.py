@@ -60,6 +60,7 @@ WITHOUT_EFFECT = {
     "planning.entry_margin_ratio": "the margin is 10 %",
     "planning.expiry_hours": "a recommendation lasts 24 h",
     "planning.frozen_minutes": "a new plan keeps what the last one said for 30 min",
+    "planning.grow_elastic_training": "training keeps the GPUs that it has",
     "planning.hysteresis_ratio": "a change must save twice what making it costs",
     "planning.idle_utilization_ratio": "a GPU counts as idle up to a utilization of 1 %",
     "planning.max_reading_age_minutes": "nothing is proposed from readings older than an hour",
