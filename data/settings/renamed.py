@@ -10,6 +10,7 @@ from urllib.parse import quote
 logger = logging.getLogger(__name__)
 
 _NO_CHAT = "messages link to the page on which a finding is decided"
+_NO_CONTEXTS = "each further cluster is a table of clusters.others, with a file of its own"
 _NO_TICKETS = "no ticket is opened; Jira and ServiceNow can make one of a mail (notify.mail_to)"
 WITHOUT_EFFECT = {
     "access.oidc_cookie_secret": "the key is made of access.oidc_client_secret",
@@ -34,6 +35,8 @@ WITHOUT_EFFECT = {
     "chat.slack_answers": _NO_CHAT,
     "chat.slack_signing_secret": _NO_CHAT,
     "chat.teams_security_token": _NO_CHAT,
+    "clusters.contexts": _NO_CONTEXTS,
+    "clusters.selector": _NO_CONTEXTS,
     "energy.forecast_max_age_hours": "plans do without a forecast that is older than 36 h",
     "energy.hardware_life_years": "the footprint of a GPU is spread over 5 years",
     "energy.pue_uncertainty": "the PUE is taken as 0.1 off on either side",
