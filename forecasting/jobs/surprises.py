@@ -1,58 +1,14 @@
 """Jobs whose use has left the interval that the plan in force was made on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-from forecasting.jobs.replan_trigger import replan_trigger
 
 Floats = npt.NDArray[np.float64]
-
-FALSE_ALARMS_PER_SLOT = 1e-3
-"""Of the whole fleet under calibrated bands: about one in ten days of 15-min slots."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surprise:
-    """One job that left its band: the side, and the reason why it is not chance."""
-
-    job_id: str
-    quantity: Quantity
-    side: str
-    reason: str
-
-
-def surprises(
-    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
-) -> tuple[Surprise, ...]:
-    """Return the jobs whose demand left q05..q95 of their forecasts since these were made.
-
-    `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
-    quantiles say nothing.
-    """
-    watched = _watched(forecasts, history)
-    exceedances = []
-    for job_id, path, values in watched:
-        trigger = replan_trigger(
-            values,
-            path.q05,
-            path.q95,
-            false_alarms_per_slot=FALSE_ALARMS_PER_SLOT / max(1, len(watched)),
-        )
-        if trigger is not None:
-            exceedances.append(
-                Surprise(
-                    job_id=job_id,
-                    quantity=Quantity.EFFECTIVE_GPUS,
-                    side=trigger.side,
-                    reason=trigger.reason,
-                )
-            )
-    return tuple(exceedances)
 
 
 def outside_interval(
@@ -60,8 +16,9 @@ def outside_interval(
 ) -> frozenset[str]:
     """Return the jobs that had a slot outside q05..q95 since the forecasts were made.
 
-    One slot is no reason to plan again before time, as `surprises` are. A plan that is made anyway
-    owes such a job no loyalty to the path that rested on that interval.
+    `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
+    quantiles say nothing. A plan owes such a job no loyalty to the path that rested on that
+    interval.
     """
     return frozenset(
         job_id
