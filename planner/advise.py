@@ -23,10 +23,15 @@ from planner.advisers.slow_work_advice import slow_work_advice
 from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
-from planner.proposals.fleet_advice import FleetAdvice, SharedPlace, missing_boards
-from planner.proposals.from_plan import recommendation_of_advice, recommendation_of_proposal
+from planner.proposals.fleet_advice import (
+    FleetAdvice,
+    SharedPlace,
+    missing_boards,
+    recommendation_of_advice,
+)
 from planner.proposals.guardrails import refusal, roomier
 from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
+from planner.proposals.job_advice import recommendation_of_proposal
 from planner.proposals.portfolio import Portfolio, portfolio_of
 from planner.proposals.proposal import Proposal, proposal_of
 from planner.proposals.relief import Relief

@@ -22,7 +22,7 @@ NAMED_IN = {
     "data/records/actions.py": "the table",
     "planner/proposals/proposal.py": "makes them from a plan",
     "planner/advise.py": "makes time limits",
-    "planner/proposals/from_plan.py": "the usual one of a proposal",
+    "planner/proposals/job_advice.py": "the usual one of a proposal",
     "planner/proposals/fleet_advice.py": "makes those of boards",
     "planner/advisers/emptied_nodes.py": "makes those of nodes",
     "planner/advisers/mig_layouts.py": "makes those of nodes to cut",

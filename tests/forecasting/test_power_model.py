@@ -17,10 +17,9 @@ from data.facts.columns import SAMPLES, check_frame
 from forecasting.power.cap import power_under_cap
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import readings_by_model
-from forecasting.power.fit import _not_negative
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
-from forecasting.power.training import fit_power_models
+from forecasting.power.training import _not_negative, fit_power_models
 
 H100 = "H100-SXM5-80GB"
 CATALOGUE = load_gpu_catalogue()
