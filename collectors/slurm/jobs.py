@@ -9,13 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from collectors.shared.collector import Source, Window
-from collectors.shared.mig_layouts import layouts_in
 from collectors.slurm.backend import SlurmAnswers
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
@@ -25,10 +23,10 @@ from collectors.slurm.rest import SlurmRest
 from collectors.slurm.values import Gpus
 from data.base.rows import row_of
 from data.boards.board_shares import SHARED_BOARDS, SHARING
-from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected
 from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
-from data.facts.fleet import MigManager, Node, SourceReport, SourceState
+from data.facts.fleet import Node, SourceReport, SourceState
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.facts.quotas import Quota
@@ -37,46 +35,20 @@ from data.settings.sources import SlurmSettings
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutFile:
-    """The text of a file of layouts, '' without one, and what stood against reading it."""
-
-    path: str
-    text: str = ""
-    warnings: tuple[str, ...] = ()
-
-    def manager_of(self, model: GpuModel | None, boards: int) -> MigManager | None:
-        """Return the layouts for a node of so many uncut boards, None where the file has none.
-
-        Its layout is the one that cuts nothing, which is the way back; '' without such a layout.
-        """
-        layouts = () if model is None or not self.text else layouts_in(self.text, model, boards)
-        if not layouts:
-            return None
-        uncut = next((layout.name for layout in layouts if not layout.cut), "")
-        return MigManager(
-            layout=uncut, state="", strategy="mixed", source=self.path, layouts=layouts
-        )
-
-
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
     """Return the collector that the settings ask for. Errors: SourceNotConfiguredError."""
     backend = SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     models = gpu_models_of(settings.gpu_models)
-    return SlurmCollector(backend, models, catalogue, settings.mig_layouts_file)
+    return SlurmCollector(backend, models, catalogue)
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmCollector:
-    """One Slurm cluster. `gpu_models` maps gres types to catalogue names.
-
-    `mig_layouts` is the path of a file of nvidia-mig-parted, '' where there is none.
-    """
+    """One Slurm cluster. `gpu_models` maps gres types to catalogue names."""
 
     backend: SlurmCommands | SlurmRest
     gpu_models: Mapping[str, str]
     catalogue: GpuCatalogue
-    mig_layouts: str = ""
 
     @property
     def name(self) -> str:
@@ -86,14 +58,12 @@ class SlurmCollector:
     def collect(self, window: Window) -> Collected:
         """Return jobs, nodes and allocations of the window. Errors: CollectorError."""
         answers = self.backend.answers(window)
-        layouts = read_layouts(self.mig_layouts)
         view = _SlurmView(
             answers=answers,
             window=window,
             source=self.name,
             models=ModelNames(self.gpu_models, self.catalogue, answers.nodes),
             dropped=answers.dropped.copy(),
-            layouts=layouts,
         )
         jobs = view.jobs()
         nodes = view.nodes()
@@ -101,11 +71,7 @@ class SlurmCollector:
         quotas = None if answers.quotas is None else tuple(map(view.quota, answers.quotas))
         rows = allocations.to_csv(index=False)
         in_use, explained = view.gpus_in_use()
-        warnings = [*answers.warnings, *layouts.warnings]
-        if layouts.text and not any(node.mig_manager for node in nodes):
-            warnings.append(
-                f"{layouts.path} has no layout for any whole node: slurm.mig_layouts_file"
-            )
+        warnings = list(answers.warnings)
         if explained < in_use:
             warnings.append(
                 f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "
@@ -142,7 +108,6 @@ class _SlurmView:
     window: Window
     source: str
     models: ModelNames
-    layouts: LayoutFile
     dropped: Counter[str] = field(default_factory=Counter)
 
     def jobs(self) -> tuple[Job, ...]:
@@ -222,15 +187,11 @@ class _SlurmView:
         if len(boards) > 1:
             self.dropped["further-gpu-type-of-node"] += len(boards) - 1
         model = self.models.of_type(main.gpu_type)[0]
-        is_uncut = len(boards) == 1 and not slices
         return Node(
             name=node.name,
             gpu_model=model,
             gpu_count=main.count if boards else 0,
             mig_instances=tuple(slices),
-            mig_manager=self.layouts.manager_of(self.models.catalogue.find(model), main.count)
-            if is_uncut
-            else None,
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             partitions=node.partitions,
@@ -384,17 +345,3 @@ SOURCE = Source(
     build=lambda settings, catalogue: slurm_collector(settings.slurm, catalogue),
     findings=lambda settings, _now: slurm_findings(settings.slurm),
 )
-
-
-def read_layouts(path: str) -> LayoutFile:
-    """Return the content of the file, with a warning where it cannot be read."""
-    if not path:
-        return LayoutFile(path="")
-    try:
-        return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        warning = (
-            f"no MIG layout is known: cannot read {path}: {reason}. Correct slurm.mig_layouts_file."
-        )
-        return LayoutFile(path=path, warnings=(warning,))

@@ -86,6 +86,7 @@ WITHOUT_EFFECT = {
     "serving.stale_minutes": "readings count for 30 min, or a cycle and 5 min",
     "simulated_fleet.seed": "the simulated fleet is that of seed 7",
     "simulated_fleet.slow_jobs": "training jobs of the simulated fleet keep their boards busy",
+    "slurm.mig_layouts_file": "nodes of Slurm are cut by their administrators",
     "slurm.timeout_seconds": "a command or request may take 30 s",
     "statement.billing_account": "the billing account of FOCUS exports is trimtab",
     "statement.provider": "the provider of FOCUS exports is own fleet",

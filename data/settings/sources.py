@@ -126,11 +126,6 @@ class SlurmSettings(SourceSection, name="slurm"):
     gpu_models: str = documented(
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
-    mig_layouts_file: str = documented_path(
-        "",
-        "file of nvidia-mig-parted whose layouts an administrator can give to a node; empty: no "
-        "node is proposed to be cut",
-    )
 
     def _check(self) -> None:
         self.require(
