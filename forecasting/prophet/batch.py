@@ -5,8 +5,6 @@
 Unknown values are dropped, as Prophet does: a series with gaps has changepoints, scaling and a Gram
 matrix of its own. Series that share their pattern of known slots share that work, wherever the
 pattern lies in the window and whatever its phase in the week (see `prophet_terms.turned`).
-
-Fits of a batch: every series' terms, their quality, and the forecast.
 """
 
 from dataclasses import dataclass

@@ -20,6 +20,9 @@ jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of sever
 shared; it gets prices: each part answers them, and their use together moves them. The steps are
 those of the whole problem (`planner.solver.prices`), so the bound is as good as undivided; a round
 sends each part the prices [H, R + G] and gets back its use [H, R] and one sum.
+
+The work of a part is a function of the opened part and its argument alone: where and how often it
+is computed makes no difference.
 """
 
 import time
@@ -30,23 +33,14 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from planner.partitions.part_work import (
-    BoundQuestion,
-    PartitionTask,
-    PartLayout,
-    Question,
-    answer_of,
-    bound_of,
-    layout_of,
-    open_part,
-    plan_of,
-)
+from data.base.errors import ImpossibleProblemError
 from planner.partitions.split import FleetPart, Shares, limited, split, touched, warmth_of_part
 from planner.partitions.workers import LocalWorkforce, Workforce, Workplaces
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
-from planner.slots.check_problem import check_problem
+from planner.slots.check_problem import check_costs, check_problem
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.lanes import pack
 from planner.slots.plan_cost import use_of
 from planner.slots.slot_problem import (
     Floats,
@@ -57,17 +51,115 @@ from planner.slots.slot_problem import (
     paths_of_today,
     pinned_cost,
 )
-from planner.solver.bounds import Bound, priced_constant
+from planner.slots.survey_kernel import survey
+from planner.solver.bounds import Bound, jobs_bound, priced_constant
+from planner.solver.kernel_problem import KernelProblem, make_kernel_problem
 from planner.solver.prices import (
     BlockAnswer,
+    Market,
     PriceExchange,
     PriceSearch,
     ResourcePrices,
     settled_prices,
 )
+from planner.solver.primal import charges_of
 from planner.solver.replan import PlanPrices, WarmStart
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPart:
+    """A part that can answer prices."""
+
+    market: Market
+    kernel: KernelProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLayout:
+    """A part's packed jobs as the joint market needs them, arrays [B, 16]."""
+
+    job: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    unfinished_price: Floats
+
+
+def open_part(part: FleetPart) -> OpenPart:
+    """Pack the jobs of a part. Errors: ImpossibleProblemError for costs that make no sense."""
+    problem = part.problem
+    cost = pinned_cost(problem.jobs)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, costs)
+    rows = coupling_rows(problem)
+    return OpenPart(
+        market=Market(lanes=pack(problem, cost, costs), rows=rows, fleet=problem.fleet),
+        kernel=make_kernel_problem(problem, rows, cost, costs),
+    )
+
+
+def layout_of(part: OpenPart, _nothing: object) -> PartLayout:
+    """Return the layout of the part's packed jobs."""
+    lanes = part.market.lanes
+    return PartLayout(job=lanes.job, unfinished_price=lanes.unfinished_price)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Prices, with those of the part's work, and how often its price of work may be searched."""
+
+    prices: ResourcePrices
+    searches: int
+
+
+def answer_of(part: OpenPart, question: Question) -> BlockAnswer:
+    """Return the answer of the part's jobs to these prices."""
+    market = part.market
+    return market.ask(question.prices, market.all_blocks, searches=question.searches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTask:
+    """The task of a part's plan: its problem within its share, and its start."""
+
+    problem: SlotProblem
+    budget_seconds: float
+    seed: int
+    effort: Effort
+    warm: WarmStart | None
+    start: Start | None
+
+
+def plan_of(_part: OpenPart, errand: PartitionTask) -> SolvedPlan | None:
+    """Return the part's plan; None when its jobs find no room in its share."""
+    try:
+        return solve(
+            errand.problem,
+            budget_seconds=errand.budget_seconds,
+            seed=errand.seed,
+            effort=errand.effort,
+            warm=errand.warm,
+            start=errand.start,
+        )
+    except ImpossibleProblemError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundQuestion:
+    """Prices, with those of the part's work, and the labels of a slot and configuration."""
+
+    prices: ResourcePrices
+    label_room: int
+
+
+def bound_of(part: OpenPart, question: BoundQuestion) -> Bound:
+    """Return a lower bound on the part's jobs at these prices."""
+    return jobs_bound(
+        part.kernel,
+        charges_of(part.market, question.prices),
+        label_room=question.label_room,
+        expired=lambda: False,
+    )
 
 
 def parts_of_jobs(problem: PlanningProblem) -> Indices:
