@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-
-Floats = npt.NDArray[np.float64]
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 
 
 def outside_interval(
@@ -20,19 +17,8 @@ def outside_interval(
     quantiles say nothing. A plan owes such a job no loyalty to the path that rested on that
     interval.
     """
-    return frozenset(
-        job_id
-        for job_id, path, values in _watched(forecasts, history)
-        if ((values < np.array(path.q05)) | (values > np.array(path.q95))).any()
-    )
-
-
-def _watched(
-    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
-) -> list[tuple[str, QuantilePath, Floats]]:
-    """Return job, forecast and demand by slot (NaN: not seen yet) of all jobs that have both."""
     rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
-    watched = []
+    outside = set()
     for forecast in forecasts:
         if not isinstance(forecast, DemandForecast) or forecast.job_id not in rows:
             continue
@@ -40,5 +26,7 @@ def _watched(
         if path is not None and len(path.q05):
             slots = pd.DatetimeIndex(forecast.slot_starts)
             mine = rows[forecast.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
-            watched.append((forecast.job_id, path, mine.reindex(slots).to_numpy(dtype=np.float64)))
-    return watched
+            values = mine.reindex(slots).to_numpy(dtype=np.float64)  # NaN: not seen yet
+            if ((values < np.array(path.q05)) | (values > np.array(path.q95))).any():
+                outside.add(forecast.job_id)
+    return frozenset(outside)
