@@ -52,6 +52,7 @@ class JobDemand:
     standing: JobElasticity
     remaining: Remaining
     forecast: DemandForecast | ForecastSkipped
+    demand_q10: Values | None
     demand_q50: Values | None
     demand_q90: Values | None
     quantiles: tuple[tuple[float, Values], ...]
@@ -152,6 +153,7 @@ def job_demand(
         standing=standing,
         remaining=remaining,
         forecast=forecast,
+        demand_q10=None if demand is None else demand[0],
         demand_q50=None if demand is None else demand[1],
         demand_q90=high,
         quantiles=tuple(
