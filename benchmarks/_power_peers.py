@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from forecasting.power.estimated import fit_power_models
 from forecasting.power.records import PowerSamples
-from forecasting.power.training import fit_power_models
 
 CATALOGUE = load_gpu_catalogue()
 

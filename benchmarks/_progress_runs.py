@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.facts.progress import ProgressReport
-from planner.jobs.progress_end import ends_by_progress
+from planner.jobs.job_end import ends_by_progress
 
 Values = npt.NDArray[np.float64]
 

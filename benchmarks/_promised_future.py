@@ -21,8 +21,7 @@ from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from planner.costs.configurations import Option
 from planner.costs.transitions import moving
-from planner.jobs.elasticity import Elasticity, standing_of
-from planner.jobs.lost_work import lost_work_of
+from planner.jobs.elasticity import Elasticity, lost_work_of, standing_of
 
 _HOURS = STEP / 3_600
 HIDDEN_SHARE, IDLE_BOARDS = 0.5, 0.02

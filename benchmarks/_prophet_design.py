@@ -18,17 +18,16 @@ import numpy as np
 
 from forecasting.prophet.batch import ProphetFits
 from forecasting.prophet.terms import (
+    CHANGE_SCALE,
     Floats,
-    Growth,
     Integers,
-    ProphetOptions,
     Seasonality,
     auto_seasonalities,
     fourier_columns,
     smooth_precision,
     turned,
 )
-from forecasting.prophet.terms_kernel import changepoint_rows
+from forecasting.prophet.terms_kernel import CHANGEPOINTS, changepoint_rows
 
 _MIN_CHANGE = 1e-8
 """Prophet adds it to the scale of future changes of slope."""
@@ -38,7 +37,7 @@ _MAX_KURTOSIS = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProphetDesign:
-    """The design of one history; columns are [k (linear only), m, seasonal, delta].
+    """The design of one history; columns are [k, m, seasonal, delta].
 
     `precision` is 1 / variance of the normal priors, per column before delta; `changepoints` are
     in units of t. The Laplace prior of delta has the scale `tau`.
@@ -50,7 +49,6 @@ class ProphetDesign:
     seasonalities: tuple[Seasonality, ...]
     precision: Floats
     tau: float
-    growth: Growth
 
     def unit_times(self, times: Integers) -> Floats:
         """Return t of Prophet: 0 at the first known point, 1 at the last."""
@@ -59,10 +57,9 @@ class ProphetDesign:
     def columns(self, times: Integers) -> Floats:
         """Return the rows of the design at any times: [times, columns]."""
         t = self.unit_times(times)
-        trend = [t, np.ones(len(t))] if self.growth == "linear" else [np.ones(len(t))]
         return np.concatenate(
             [
-                np.stack(trend, axis=1),
+                np.stack([t, np.ones(len(t))], axis=1),
                 fourier_columns(times, self.seasonalities),
                 np.maximum(t[:, None] - self.changepoints, 0.0),
             ],
@@ -70,28 +67,25 @@ class ProphetDesign:
         )
 
 
-def prophet_design(times: Integers, options: ProphetOptions) -> ProphetDesign:
+def prophet_design(times: Integers) -> ProphetDesign:
     """Return the design that Prophet makes of two or more known points at these ascending times."""
     span = int(times[-1] - times[0])
-    seasonalities = auto_seasonalities(span, int(np.diff(times).min()), options)
-    rows = changepoint_rows(len(times), options.changepoints, options.changepoint_range)
-    if options.growth == "flat":
-        rows = rows[:0]
+    seasonalities = auto_seasonalities(span, int(np.diff(times).min()))
+    rows = changepoint_rows(len(times))
     return ProphetDesign(
         start=int(times[0]),
         span_seconds=span,
         changepoints=(times[rows] - times[0]) / span,
         seasonalities=seasonalities,
-        precision=smooth_precision(seasonalities, options),
-        tau=options.changepoint_prior_scale,
-        growth=options.growth,
+        precision=smooth_precision(seasonalities),
+        tau=CHANGE_SCALE,
     )
 
 
 def design_of(fits: ProphetFits, series: int) -> ProphetDesign:
     """Return the design of one series of a batch."""
     slots = np.flatnonzero(np.isfinite(fits.values[series]))
-    return prophet_design(fits.first_slot[series] + slots * fits.slot_seconds, fits.options)
+    return prophet_design(fits.first_slot[series] + slots * fits.slot_seconds)
 
 
 def parameters(fits: ProphetFits, series: int) -> dict[str, Floats | float]:
@@ -100,12 +94,11 @@ def parameters(fits: ProphetFits, series: int) -> dict[str, Floats | float]:
     They start Prophet where we ended: `Prophet().fit(history, init=parameters)`.
     """
     design, answers = design_of(fits, series), fits.answers
-    trend = 2 if design.growth == "linear" else 1
-    beta = answers.smooth[series : series + 1, trend : len(design.precision)]
+    beta = answers.smooth[series : series + 1, 2 : len(design.precision)]
     start = fits.first_slot[series : series + 1]
     return {
-        "k": float(answers.smooth[series, 0]) if trend == 2 else 0.0,
-        "m": float(answers.smooth[series, trend - 1]),
+        "k": float(answers.smooth[series, 0]),
+        "m": float(answers.smooth[series, 1]),
         "delta": answers.delta[series, : len(design.changepoints)].copy(),
         "beta": turned(beta, design.seasonalities, start)[0],
         "sigma_obs": float(np.sqrt(answers.variance[series])),
@@ -122,9 +115,11 @@ def bands(
     answers, survey = fits.answers, fits.survey
     steps = survey.counts - 1 if horizon == 1 else survey.last - survey.first
     step = 1.0 / np.maximum(steps, 1)
-    linear = fits.options.growth == "linear"
-    change = step * (answers.change_scale + _MIN_CHANGE if linear else 0.0)
-    rate = np.minimum(answers.changes * step, 1.0)
+    number = np.minimum(CHANGEPOINTS, np.floor(0.8 * survey.counts) - 1)
+    # Where none is possible, Prophet has a stand-in without any change.
+    mean = np.where(number > 0, np.abs(answers.delta).sum(axis=1) / np.maximum(number, 1), 0.0)
+    change = step * (mean + _MIN_CHANGE)
+    rate = np.minimum(np.maximum(number, 1) * step, 1.0)
     middles = np.arange(horizon) + 0.5
     second, fourth = np.cumsum(middles**2), np.cumsum(middles**4)
     variance = answers.variance[:, None] + np.outer(2 * rate * change**2, second)

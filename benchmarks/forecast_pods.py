@@ -9,8 +9,8 @@ from benchmarks._naive_model import NaiveModel
 from benchmarks.demand_sets import pods
 from benchmarks.forecast_judging import Row, add, as_series
 from data.records.forecasts import Quantity
+from forecasting.forecast import borrowed
 from forecasting.mix.model import MixModel
-from forecasting.models.cold_start import borrowed
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.series.window_peaks import PeakSubject, window_peaks
 

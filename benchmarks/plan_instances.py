@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from planner.fleet.tenants import free_use
 from planner.slots.coupling_rows import coupling_rows
-from planner.slots.free_plan import free_use
 from planner.slots.slot_problem import (
     ConfigurationGrid,
     PlannedJobs,

@@ -40,11 +40,10 @@ from benchmarks._power_peers import (
 )
 from collectors.simulated.fleet import SimulatedFleet
 from forecasting.power.cap import REACH, SHARPNESS, power_under_cap
-from forecasting.power.estimated import readings_by_model
+from forecasting.power.estimated import fit_power_models, readings_by_model
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
 from forecasting.power.terms import KNOTS
-from forecasting.power.training import fit_power_models
 
 RESULTS = Path(__file__).parent / "results" / "power_model.md"
 PROGRAMS = Path(__file__).parent / "measured" / "slow_programs_h200.json"

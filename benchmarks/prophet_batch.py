@@ -26,18 +26,17 @@ import pandas as pd
 from benchmarks._prophet_design import bands, design_of, parameters
 from benchmarks._prophet_sets import MONDAY, SEED, SETS, Floats, RealSet
 from forecasting.prophet.batch import FitStatus, ProphetFits, fit_batch
-from forecasting.prophet.terms import ProphetOptions
 
 RESULTS = Path(__file__).parent / "results" / "prophet_batch.md"
 SHARED_GOAL, OWN_GOAL = 50_000, 4_000
 """Series per core-second at 336 points with a daily term (yardstick 6)."""
 SPEED_HEAD = (
-    "| series | shared grid | both starts | own gaps | forecast with bands | Prophet fit "
-    "| fit + points | fit + bands | shared / Prophet fit | two optima |"
+    "| series | shared grid | own gaps | forecast with bands | Prophet fit "
+    "| fit + points | fit + bands | shared / Prophet fit |"
 )
 EQUALITY_HEAD = (
     "| set | series | f not above Prophet's | gap in f, nats | moved, sd(y) | gained "
-    "| apart in-sample | apart in the next 24 h | two optima |"
+    "| apart in-sample | apart in the next 24 h |"
 )
 
 
@@ -74,39 +73,18 @@ def best_rate(work: Callable[[], object], series: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Series of one length and step, and the terms asked for."""
+    """Series of one length and step."""
 
     name: str
     slots: int
     slot_seconds: int
     series: int
-    daily: int | None = None
-    weekly: int | None = None
-
-    @property
-    def ours(self) -> dict[str, Any]:
-        """Our options."""
-        orders = {"daily": self.daily, "weekly": self.weekly}
-        return {name: order for name, order in orders.items() if order is not None}
-
-    @property
-    def theirs(self) -> dict[str, Any]:
-        """Prophet's options."""
-        return {f"{name}_seasonality": order for name, order in self.ours.items()}
 
 
 CASES = (
     Case(name="336 x 1 h, daily", slots=336, slot_seconds=3600, series=4000),
-    Case(name="336 x 1 h, daily + weekly", slots=336, slot_seconds=3600, series=4000, weekly=3),
+    Case(name="504 x 1 h, daily + weekly", slots=504, slot_seconds=3600, series=4000),
     Case(name="2,016 x 5 min, daily", slots=2016, slot_seconds=300, series=1000),
-    Case(
-        name="2,016 x 5 min, daily 10 + weekly 3",
-        slots=2016,
-        slot_seconds=300,
-        series=1000,
-        daily=10,
-        weekly=3,
-    ),
 )
 
 
@@ -135,22 +113,18 @@ def speed_row(case: Case, prophets: int) -> tuple[str, float, float]:
     prophet_rates(case, values[:1])  # imports Prophet
     gappy = values[: case.series // 4].copy()
     gappy[np.random.default_rng(SEED).uniform(size=gappy.shape) < 0.05] = np.nan
-    one, two = ProphetOptions(**case.ours), ProphetOptions(**case.ours, starts=2)
 
-    def rate(rows: Floats, options: ProphetOptions) -> float:
-        return best_rate(
-            lambda: fit_batch(rows, case.slot_seconds, MONDAY, options=options), len(rows)
-        )
+    def rate(rows: Floats) -> float:
+        return best_rate(lambda: fit_batch(rows, case.slot_seconds, MONDAY), len(rows))
 
-    shared, safe, own = rate(values, one), rate(values, two), rate(gappy, one)
-    fits = fit_batch(values, case.slot_seconds, MONDAY, options=two)
+    shared, own = rate(values), rate(gappy)
+    fits = fit_batch(values, case.slot_seconds, MONDAY)
     horizon = 86_400 // case.slot_seconds
     predict = best_rate(lambda: bands(fits, horizon), len(values))
-    alone = int((fits.answers.lone == 0).sum())
     fit, points, bands = prophet_rates(case, values[:prophets])
     line = (
-        f"| {case.name} | {shared:,.0f} | {safe:,.0f} | {own:,.0f} | {predict:,.0f} "
-        f"| {fit:.1f} | {points:.1f} | {bands:.1f} | {shared / fit:,.0f} | {alone} |"
+        f"| {case.name} | {shared:,.0f} | {own:,.0f} | {predict:,.0f} "
+        f"| {fit:.1f} | {points:.1f} | {bands:.1f} | {shared / fit:,.0f} |"
     )
     return line, shared, own
 
@@ -162,7 +136,7 @@ def prophet_rates(case: Case, rows: Floats) -> tuple[float, float, float]:
     ahead = ahead.head(86_400 // case.slot_seconds)
     spent = np.zeros(3)
     for row in rows:
-        model = quiet_prophet(**case.theirs)
+        model = quiet_prophet()
         marks = [cpu_seconds()]
         model.fit(pd.DataFrame({"ds": times, "y": row}))
         marks.append(cpu_seconds())
@@ -175,18 +149,18 @@ def prophet_rates(case: Case, rows: Floats) -> tuple[float, float, float]:
     return 1 / fit, 1 / (fit + points), 1 / (fit + bands)
 
 
-# --- bands and optima
+# --- bands
 
 
 def band_row(case: Case, rows: Floats) -> str:
     """Return the table's line: errors of 80 % half-widths against 20,000 of Prophet's draws."""
-    fits = fit_batch(rows, case.slot_seconds, MONDAY, options=ProphetOptions(**case.ours))
+    fits = fit_batch(rows, case.slot_seconds, MONDAY)
     horizon = 86_400 // case.slot_seconds
     edges = bands(fits, horizon)
     times = pd.to_datetime(MONDAY + np.arange(case.slots + horizon) * case.slot_seconds, unit="s")
     ours, drawn = [], []
     for series, row in enumerate(rows):
-        model = quiet_prophet(**case.theirs)
+        model = quiet_prophet()
         model.preprocess(pd.DataFrame({"ds": times[: case.slots], "y": row}))
         params = parameters(fits, series)
         model.params = {name: np.reshape(value, (1, -1)) for name, value in params.items()}
@@ -204,18 +178,6 @@ def band_row(case: Case, rows: Floats) -> str:
     return f"| {case.name} | {len(rows)} | {' | '.join(figures)} |"
 
 
-def optima_row(slots: int, series: int = 3000) -> str:
-    """Return the table's line of random walks: how often the two starts part."""
-    values = np.cumsum(np.random.default_rng([SEED, slots]).normal(size=(series, slots)), axis=1)
-    one = fit_batch(values, 3600, MONDAY)
-    two = fit_batch(values, 3600, MONDAY, options=ProphetOptions(starts=2))
-    better = one.answers.objective - two.answers.objective
-    return (
-        f"| {slots} | {series} | {(two.answers.lone == 1).sum()} | {(better > 1e-6).sum()} "
-        f"| {better.max():.1f} | {two.answers.residual.max():.0e} |"
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """One series: f of Prophet less f of ours, yhat apart (RMS in sd(y)), Prophet from ours."""
@@ -225,7 +187,6 @@ class Comparison:
     ahead: float
     moved: float
     gained: float
-    parted: bool
 
 
 def objective(fits: ProphetFits, series: int, params: dict[str, Any]) -> tuple[float, Floats]:
@@ -246,8 +207,7 @@ def objective(fits: ProphetFits, series: int, params: dict[str, Any]) -> tuple[f
 
 def compared(real: RealSet) -> Iterator[Comparison]:
     """Compare every series of the set with Prophet."""
-    options = ProphetOptions(starts=2)
-    fits = fit_batch(real.values, real.slot_seconds, real.first_slot, options=options)
+    fits = fit_batch(real.values, real.slot_seconds, real.first_slot)
     horizon = 86_400 // real.slot_seconds
     point = fits.predict(horizon)
     times = pd.to_datetime(
@@ -275,7 +235,6 @@ def compared(real: RealSet) -> Iterator[Comparison]:
             ahead=apart(ahead, point[series]),
             moved=float(np.abs(same_yhat - yhat).max() / spread),
             gained=best - stayed,
-            parted=bool(fits.answers.lone[series] == 0),
         )
 
 
@@ -293,8 +252,7 @@ def equality_row(name: str, found: list[Comparison]) -> str:
         f"| {max(comparison.moved for comparison in found):.0e} "
         f"| {max(comparison.gained for comparison in found):.0e} "
         f"| {share([comparison.inside for comparison in found])} "
-        f"| {share([comparison.ahead for comparison in found])} "
-        f"| {sum(comparison.parted for comparison in found)} |"
+        f"| {share([comparison.ahead for comparison in found])} |"
     )
 
 
@@ -311,11 +269,11 @@ def report(folder: Path, *, full: bool) -> str:
     lines = [
         "Prophet's additive model in batches, beside Prophet (Stan). Series per core-second.",
         "Own gaps: 5 % of the slots of every series unknown, each with a pattern of its own.",
-        "Forecasts are of 24 h; ours with q10, q50, q90. Two optima: series where the starts part.",
+        "Forecasts are of 24 h; ours with q10, q50, q90.",
         f"{datetime.now(tz=UTC):%Y-%m-%d}, {versions}, seed {SEED}.",
         "",
         SPEED_HEAD,
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
         *(line for line, _, _ in rows),
         "",
         f"{SHARED_GOAL:,} on a shared grid (first row): {word(shared >= SHARED_GOAL)}.",
@@ -328,18 +286,12 @@ def report(folder: Path, *, full: bool) -> str:
         "|---|---:|---:|---:|",
         *bands,
         "",
-        "Random walks, hourly: the series where two optima were seen most.",
-        "",
-        "| slots | series | proved lone | better from below | by at most, nats | largest KKT |",
-        "|---:|---:|---:|---:|---:|---:|",
-        *(optima_row(slots) for slots in (49, 60, 120, 336)),
-        "",
         "Equality on real series. f: negative log posterior, on the same columns and data.",
         "Apart: yhat against a default Prophet fit, RMS over sd(y), median / largest.",
         "Moved, gained: by how much Prophet leaves our answer, and lowers f, when it starts there.",
         "",
         EQUALITY_HEAD,
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
         *(equality_row(name, found) for name, found in [*sets, ("all", together)]),
         "",
         f"f not above Prophet's on every series (tolerance 1e-6): {word(lower)}.",

@@ -7,9 +7,10 @@ import argparse
 from pathlib import Path
 
 from collectors.readings.dcgm_readings import Dropped
-from collectors.readings.serving_metric_names import ServingSignal
-from collectors.readings.serving_signals import read_serving_file
-from data.base.errors import CollectorError
+from collectors.readings.exposition_text import parse_exposition, recording_text
+from collectors.readings.serving_metric_names import ServingSignal, slot_functions
+from collectors.readings.serving_signals import service_samples
+from data.base.clock import utc_now
 
 RESULTS = Path(__file__).parent / "results" / "serving_signals.md"
 
@@ -17,16 +18,18 @@ RESULTS = Path(__file__).parent / "results" / "serving_signals.md"
 def rows_of(path: Path) -> list[str]:
     """Return the table's rows of one recording, a replica each."""
     dropped = Dropped()
-    try:
-        samples = read_serving_file(path, dropped)
-    except CollectorError as error:
-        return [f"| {path.name} | refused: {error} | | | |"]
+    text = recording_text(path)
+    series = parse_exposition(text, utc_now(), dropped, metrics=slot_functions())
+    samples = service_samples(series, dropped)
     lost = ", ".join(f"{count} {reason}" for reason, count in dropped.as_pairs()) or "0"
-    return [
-        f"| {path.name} | {sample.engine} | {sample.model or '–'} | {len(sample.signals())} of "
-        f"{len(ServingSignal)}: {', '.join(sample.signals())} | {lost} |"
-        for sample in samples
-    ]
+    rows = []
+    for sample in samples:
+        known = [str(signal) for signal in ServingSignal if getattr(sample, signal) is not None]
+        rows.append(
+            f"| {path.name} | {sample.engine} | {sample.model or '–'} | {len(known)} of "
+            f"{len(ServingSignal)}: {', '.join(known)} | {lost} |"
+        )
+    return rows
 
 
 def main() -> None:

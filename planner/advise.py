@@ -14,8 +14,6 @@ from data.records.slow_work import SlowWork
 from planner.advisers.admission import AdmissionRoom, admitted
 from planner.advisers.autoscaler_bounds import bounds_advice, maxima_held_back
 from planner.advisers.emptied_nodes import empty_nodes, nodes_first
-from planner.advisers.growth import Growing, give_backs, growths
-from planner.advisers.growth_room import GrowthFacts, GrowthRoom
 from planner.advisers.idle_gpus import idle_gpus, rest_advice, shared_rest_advice
 from planner.advisers.memory_advice import memory_recommendation
 from planner.advisers.memory_relief import reliefs
@@ -25,10 +23,15 @@ from planner.advisers.slow_work_advice import slow_work_advice
 from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
-from planner.proposals.fleet_advice import FleetAdvice, SharedPlace, missing_boards
-from planner.proposals.from_plan import recommendation_of_advice, recommendation_of_proposal
+from planner.proposals.fleet_advice import (
+    FleetAdvice,
+    SharedPlace,
+    missing_boards,
+    recommendation_of_advice,
+)
 from planner.proposals.guardrails import refusal, roomier
 from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
+from planner.proposals.job_advice import recommendation_of_proposal
 from planner.proposals.portfolio import Portfolio, portfolio_of
 from planner.proposals.proposal import Proposal, proposal_of
 from planner.proposals.relief import Relief
@@ -67,7 +70,6 @@ def advise(
     rejections: Rejections | None = None,
     proposed_before: ProposedBefore | None = None,
     last: Plan | None = None,
-    growth: GrowthFacts | None = None,
 ) -> Advice:
     """Return the recommendations of a plan of this problem.
 
@@ -81,8 +83,7 @@ def advise(
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `ENTRY_MARGIN_RATIO`, and all else must be better than
     its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
-    that plan: of a peak that is hours away it must know too. `growth` is what growing training
-    into free boards rests on, None where it is off.
+    that plan: of a peak that is hours away it must know too.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -190,24 +191,6 @@ def advise(
     first = nodes_first(closing, changes, problem)
     findings = [named_first(row, first.get(row.job_id, ()), STARTS_ELSEWHERE) for row in findings]
     findings += closed_rows
-    grown: list[Recommendation] = []
-    if growth is not None:
-        closed = {row.target for row in findings if row.action.spec.of_node}
-        about = Growing(
-            plan=plan,
-            problem=problem,
-            room=GrowthRoom(problem, plan, changes, groups, growth, closed),
-            facts=growth,
-            past_runs=runs,
-            rejections=no,
-        )
-        stay = reasons.keys() - resting.keys()
-        grown += _not_rejected(give_backs(proposals, stay, about), no)
-        more, limits = growths(proposals, stay - {row.job_id for row in grown}, about)
-        grown += more
-        reasons |= {job: f"{reasons[job]}; it does not grow: {why}" for job, why in limits.items()}
-        reasons = {job: why for job, why in reasons.items() if job not in {r.job_id for r in grown}}
-        findings += grown
     findings = [row for row in findings if not _has_begun(row, problem)]
     names = {proposals[entry].job.demand.job.job_id for entry in picks}
     rests = {row.job_id for row in findings if row.action is Action.SCALE_TO_ZERO}
@@ -222,7 +205,7 @@ def advise(
         recommendations=tuple(sorted(findings, key=_by_saving)),
         kept=reasons | dict(problem.ended),
         portfolio=portfolio_of(
-            proposals, names, plan, problem.terms, relieved=relieved, rows=findings, grown=grown
+            proposals, names, plan, problem.terms, relieved=relieved, rows=findings
         ),
     )
 

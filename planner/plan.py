@@ -32,10 +32,8 @@ from planner.nodes.rolling_plan import (
     slot_plan,
     without_pins,
 )
-from planner.partitions.parts_of_jobs import parts_of_jobs
-from planner.partitions.solve_parts import solve_parts
+from planner.partitions.solve_parts import parts_of_jobs, solve_parts
 from planner.partitions.workers import Workforce
-from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.slots.coupling_rows import coupling_rows
@@ -48,6 +46,19 @@ from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
 
 Path = npt.NDArray[np.int16]
+
+
+def autoscaled_slots(
+    problem: PlanningProblem, mapping: SlotMapping, paths: Path
+) -> npt.NDArray[np.bool_]:
+    """Return in which slots of the solver's paths [J, H] a job has a size of its autoscaler."""
+    autoscaled = np.zeros(paths.shape, dtype=np.bool_)
+    for column, job in enumerate(problem.jobs):
+        sizes = [number for number, option in enumerate(job.options) if option.autoscaled]
+        if sizes:
+            autoscaled[column] = np.isin(mapping.option_of[column][paths[column]], sizes)
+    return autoscaled
+
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
 _FEW_STEPS = Effort(price_steps=1, dive_chunks=0, moves=0, label_room=0, exact=False)

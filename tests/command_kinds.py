@@ -26,7 +26,7 @@ NEEDS_THE_FILE = {
 }  # fmt: skip
 WITHOUT_A_STORE = {
     "agent", "demo-exporter", "settings", "store grants", "mcp",
-    "completion", "serving signals", "serving replicas",
+    "completion", "serving replicas",
     # These have their own way to the holder: tests/dashboard/test_told_to_stop.py, test_backup.py.
     "apply stop", "apply resume", "store backup",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Drawn Kubernetes clusters: what is collected and planned of them, and shown to the applier."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +19,6 @@ from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu
-from data.facts.quotas import Quota
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.sources import KubernetesSettings
@@ -207,8 +206,6 @@ def recommended(
     slot_minutes: int,
     *,
     levels: Mapping[str, float] | None = None,
-    quotas: Sequence[Quota] = (),
-    **more: Any,
 ) -> Sequence[Recommendation]:
     """What a plan of the collected objects leads to; `levels` of use by name, else drawn."""
     rng = np.random.default_rng([seed, 1])
@@ -217,7 +214,6 @@ def recommended(
     planning = PlanningSettings(
         slot_minutes=slot_minutes,
         horizon_slots=24 * 60 // slot_minutes,
-        grow_elastic_training="assumed" if more else "off",
     )
     cases = [
         (
@@ -233,10 +229,10 @@ def recommended(
         gpus=drawn.boards,
         nodes=found.nodes,
         planning=planning,
-        rules=replace(FREE_NODES, quotas=quotas),
+        rules=FREE_NODES,
     )
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    return advise(plan, problem, **more).recommendations
+    return advise(plan, problem).recommendations
 
 
 def serve(fake: FakeApi, drawn: Drawn) -> None:

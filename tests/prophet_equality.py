@@ -15,12 +15,10 @@ import pandas as pd
 
 from benchmarks._prophet_design import ProphetDesign, design_of, parameters
 from forecasting.prophet.batch import ProphetFits
-from forecasting.prophet.terms import ProphetOptions
 
 Floats = npt.NDArray[np.float64]
 MONDAY = 1_699_833_600
 HOUR = 3600
-SAFE = ProphetOptions(starts=2)
 
 
 def quiet_prophet(**options: Any) -> Any:
@@ -66,10 +64,9 @@ class History:
     def terms(self, params: dict[str, Any]) -> tuple[Floats, float]:
         """Return the terms in the order of the design's columns, and sigma, of Prophet's params."""
         flat = {name: np.asarray(value, dtype=float).reshape(-1) for name, value in params.items()}
-        trend = [flat["k"]] if self.design.growth == "linear" else []
-        smooth = len(self.design.precision) - len(trend) - 1
+        smooth = len(self.design.precision) - 2
         delta = flat["delta"][: len(self.design.changepoints)]
-        return np.concatenate([*trend, flat["m"], flat["beta"][:smooth], delta]), float(
+        return np.concatenate([flat["k"], flat["m"], flat["beta"][:smooth], delta]), float(
             flat["sigma_obs"][0]
         )
 
@@ -116,11 +113,11 @@ class Verdict:
     kkt_residual: float
 
 
-def compare(fits: ProphetFits, series: int, **options: Any) -> Verdict:
+def compare(fits: ProphetFits, series: int) -> Verdict:
     """Run Prophet from its own start and from our answer."""
     history, ours = History.of(fits, series), parameters(fits, series)
-    own = quiet_prophet(uncertainty_samples=0, **options).fit(history.frame())
-    again = quiet_prophet(uncertainty_samples=0, **options).fit(history.frame(), init=ours)
+    own = quiet_prophet(uncertainty_samples=0).fit(history.frame())
+    again = quiet_prophet(uncertainty_samples=0).fit(history.frame(), init=ours)
     best = history.objective(ours)
     apart = np.abs(history.yhat(again.params) - history.yhat(ours)).max()
     return Verdict(

@@ -1,11 +1,20 @@
 """A Kubernetes node as the fleet knows it: what it offers, and whether it takes pods.
 
 NVIDIA's MIG manager obeys a label of its node, which names one layout of a ConfigMap, and writes
-another label with the state of its work.
+another label with the state of its work. A layout (github.com/NVIDIA/mig-parted) is a list of
+entries: on which boards, of which device ids, whether MIG is on, and how many slices of which
+profile.
 """
 
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import yaml
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
@@ -13,10 +22,9 @@ from collectors.kubernetes.findings import unread_reason
 from collectors.kubernetes.host_requests import free_on_nodes
 from collectors.kubernetes.objects import boards_of, gpu_resources, mig_offer, model_of
 from collectors.shared.json_parts import count_of, list_in, part, quantity, text_in
-from collectors.shared.mig_layouts import layouts_in
 from data.base.units import BYTES_PER_MIB
-from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.facts.fleet import MigManager, Node
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.facts.fleet import MigLayout, MigManager, Node
 from data.facts.gpu_resources import (
     COUNT_LABEL,
     MIG_CAPABLE_LABEL,
@@ -25,6 +33,103 @@ from data.facts.gpu_resources import (
     MIG_STRATEGY_LABEL,
     is_of_vendor,
 )
+
+_Slices = tuple[tuple[str, int], ...]
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_MAX_SLICES = 7
+"""Of one board, whatever its model (NVIDIA, MIG User Guide)."""
+_DEVICE_IDS = {
+    "A100-SXM4-40GB": "0x20B010DE",
+    "A100-SXM4-80GB": "0x20B210DE",
+    "A100-PCIE-40GB": "0x20F110DE",
+    "A100-PCIE-80GB": "0x20B510DE",
+    "A30-24GB": "0x20B710DE",
+    "H100-SXM5-80GB": "0x233010DE",
+    "H100-PCIE-80GB": "0x233110DE",
+    "H100-NVL-94GB": "0x232110DE",
+    "GH200-96GB": "0x234210DE",
+    "GH200-144GB": "0x234810DE",
+    "H200-SXM-141GB": "0x233510DE",
+    "H200-NVL-141GB": "0x233B10DE",
+    "B200-SXM-180GB": "0x290110DE",
+    "B300-SXM-270GB": "0x318210DE",
+    "GB300-278GB": "0x31C210DE",
+}
+"""Model to the device and vendor id that entries name (pci-ids.ucw.cz, vendor 10de)."""
+
+
+@lru_cache(maxsize=64)
+def layouts_in(text: str, model: GpuModel, boards: int) -> tuple[MigLayout, ...]:
+    """Return the layouts of a file that say of every board of a node how it is cut.
+
+    Left out is what is no layout for this model, or not surely: slices that the catalogue does not
+    know, a device filter of a model without an id here, boards that no entry names.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
+        return ()
+    table = part(document, "mig-configs")
+    layouts = (
+        MigLayout(name=name, boards=_grouped(cut))
+        for name, entries in (table.items() if isinstance(table, Mapping) else ())
+        if isinstance(name, str)
+        and _LABEL_VALUE.fullmatch(name)
+        and (cut := _cut(entries, model, boards)) is not None
+    )
+    return tuple(sorted(layouts, key=lambda layout: layout.name))
+
+
+def _cut(entries: Any, model: GpuModel, boards: int) -> list[_Slices] | None:
+    """Return the slices of each board, None where they are not all known."""
+    cut: dict[int, _Slices] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        matches = _is_for(entry, model)
+        slices = _slices(entry, model) if matches else ()
+        if matches is None or slices is None:
+            return None
+        for index in _devices(entry, boards) if matches else ():
+            if not isinstance(index, int) or index in cut or not 0 <= index < boards:
+                return None
+            cut[index] = slices
+    return [cut[index] for index in range(boards)] if boards and len(cut) == boards else None
+
+
+def _is_for(entry: Any, model: GpuModel) -> bool | None:
+    """Return whether an entry is for boards of a model, None where that is not known."""
+    devices = part(entry, "device-filter")
+    if devices is None:
+        return True
+    device = _DEVICE_IDS.get(model.name)
+    ids = devices if isinstance(devices, list) else [devices]
+    ids_of_boards = {name.casefold() for name in ids if isinstance(name, str)}
+    return None if device is None else device.casefold() in ids_of_boards
+
+
+def _devices(entry: Any, boards: int) -> Iterator[Any]:
+    if part(entry, "devices") == "all":
+        yield from range(boards)
+    else:
+        yield from list_in(entry, "devices")
+
+
+def _slices(entry: Any, model: GpuModel) -> _Slices | None:
+    """Return the slices of an entry's boards, () of whole ones, None when they are not known."""
+    enabled, devices = part(entry, "mig-enabled"), part(entry, "mig-devices")
+    if enabled is False:
+        return ()
+    profiles = {profile.name for profile in model.mig_profiles}
+    if enabled is not True or not isinstance(devices, Mapping) or not devices:
+        return None
+    pairs = tuple(sorted((str(name), count_of(count)) for name, count in devices.items()))
+    counts = sum(count for _name, count in pairs)
+    is_known = all(name in profiles and count for name, count in pairs)
+    return pairs if is_known and counts <= _MAX_SLICES else None
+
+
+def _grouped(cut: list[_Slices]) -> tuple[tuple[int, _Slices], ...]:
+    return tuple((number, slices) for slices, number in sorted(Counter(cut).items()))
+
 
 _FILE = "config.yaml"
 

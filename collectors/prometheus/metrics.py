@@ -31,7 +31,7 @@ from collectors.readings.metric_names import (
 from collectors.readings.missing_labels import missing_label_warnings
 from collectors.readings.reported_progress import progress_of
 from collectors.readings.serving_metric_names import slot_functions
-from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
+from collectors.readings.serving_signals import ServiceSample, TimedRequests, service_samples
 from collectors.shared.collector import Finding, Source, Window
 from data.base.clock import floor_to_slot
 from data.base.errors import UnexpectedAnswerError
@@ -375,7 +375,7 @@ def _cells(sample: ServiceSample) -> Iterator[tuple[str, object]]:
     for name, signal in _PLAIN.items():
         yield name, getattr(sample, signal)
     for name, signal in _TIMED.items():
-        durations: LatencyHistogram | None = getattr(sample, signal)
+        durations: TimedRequests | None = getattr(sample, signal)
         has_sum = durations is not None and durations.sum_seconds is not None
         if has_sum and durations is not None and durations.count is not None:
             yield f"{name}_seconds", durations.sum_seconds

@@ -6,77 +6,180 @@ of accounting one for every node, with a count.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from collectors.shared.collector import Source, Window
-from collectors.shared.mig_layouts import layouts_in
-from collectors.slurm.backend import SlurmAnswers
-from collectors.slurm.commands import SlurmCommands
-from collectors.slurm.findings import slurm_findings
+from collectors.shared.collector import Finding, Source, Window
+from collectors.slurm.backend import SlurmAnswers, list_in, read_nodes, read_queue
+from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
+from collectors.slurm.failures import OPERATOR_HINT
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
-from collectors.slurm.records import SlurmJob, SlurmNode
+from collectors.slurm.records import Record, SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
+from collectors.slurm.unread import unread_gres
 from collectors.slurm.values import Gpus
+from data.base.counts import count_text
+from data.base.errors import CollectorError, scrub
 from data.base.rows import row_of
 from data.boards.board_shares import SHARED_BOARDS, SHARING
-from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
-from data.facts.fleet import MigManager, Node, SourceReport, SourceState
+from data.facts.fleet import Node, SourceReport, SourceState
 from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.facts.quotas import Quota
 from data.settings.sources import SlurmSettings
 
-_HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
+_MAPPING = (
+    "telemetry cannot name Slurm jobs. In slurm.conf: Prolog=/etc/slurm/prolog.sh, "
+    "Epilog=/etc/slurm/epilog.sh and PrologFlags=Alloc, where the prolog writes $SLURM_JOB_ID into "
+    "a file named by each GPU of $SLURM_JOB_GPUS, in the folder that dcgm-exporter has as "
+    "--hpc-job-mapping-dir, and the epilog removes it"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutFile:
-    """The text of a file of layouts, '' without one, and what stood against reading it."""
+def slurm_findings(settings: SlurmSettings) -> tuple[Finding, ...]:
+    """Return the findings: (what, ok or missing, detail). Nothing when Slurm is not used."""
+    if settings.mode == "commands":
+        return _by_commands(SlurmCommands(settings))
+    if settings.mode == "rest":
+        return _by_rest(SlurmRest(settings))
+    return ()
 
-    path: str
-    text: str = ""
-    warnings: tuple[str, ...] = ()
 
-    def manager_of(self, model: GpuModel | None, boards: int) -> MigManager | None:
-        """Return the layouts for a node of so many uncut boards, None where the file has none.
+def _by_commands(commands: SlurmCommands) -> tuple[Finding, ...]:
+    try:
+        paths = [commands.program(command) for command in COMMANDS]
+    except CollectorError as error:
+        return (("slurm commands", "missing", str(error)),)
+    rows: list[Finding] = [("slurm commands", "ok", paths[0].rpartition("/")[0])]
+    try:
+        configuration = commands.configuration()
+    except CollectorError as error:
+        return (*rows, ("slurm controller", "missing", str(error)))
+    release = scrub(configuration.get("SLURM_VERSION", ""))
+    rows.append(("slurm controller", "ok", f"Slurm {release}"))
+    rows += _accounting(configuration)
+    rows.append(_visibility(commands, configuration))
+    # Since 23.11 every Prolog has a number: Prolog[0].
+    prologs = [
+        value
+        for name, value in configuration.items()
+        if name.partition("[")[0] == "Prolog" and value not in ("", "(null)")
+    ]
+    rows.append(
+        ("slurm job mapping", "ok", f"Prolog={scrub(', '.join(prologs))}")
+        if prologs
+        else ("slurm job mapping", "missing", _MAPPING)
+    )
+    try:
+        listed, records, _release = commands.listed()
+        rows += _understood(commands.settings, records, listed)
+    except CollectorError as error:
+        rows.append(("slurm nodes", "missing", str(error)))
+    return tuple(rows)
 
-        Its layout is the one that cuts nothing, which is the way back; '' without such a layout.
-        """
-        layouts = () if model is None or not self.text else layouts_in(self.text, model, boards)
-        if not layouts:
-            return None
-        uncut = next((layout.name for layout in layouts if not layout.cut), "")
-        return MigManager(
-            layout=uncut, state="", strategy="mixed", source=self.path, layouts=layouts
+
+def _understood(
+    settings: SlurmSettings, nodes: list[Record], jobs: list[Record]
+) -> Iterator[Finding]:
+    """Yield the parts of the cluster that are not understood, so that they are not missed."""
+    if unread := unread_gres(nodes, jobs).texts:
+        yield "accelerators", "missing", f"{'; '.join(unread)}."
+    read = read_nodes(nodes, Counter())
+    models = ModelNames(gpu_models_of(settings.gpu_models), load_gpu_catalogue(), read)
+    missing = models.lacking(read)
+    if missing:
+        yield "GPU models", "missing", f"{'; '.join(missing)}."
+    elif any(node.gpus for node in read):
+        yield "GPU models", "ok", "every node with GPUs names a known model"
+
+
+def _accounting(configuration: dict[str, str]) -> list[Finding]:
+    kind = configuration.get("AccountingStorageType", "")
+    if not kind.endswith("slurmdbd"):
+        detail = (
+            f"AccountingStorageType is {scrub(kind) or 'not set'}, so finished jobs are not "
+            "visible. In slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"
         )
+        return [("slurm accounting", "missing", detail)]
+    rows: list[Finding] = [("slurm accounting", "ok", scrub(kind))]
+    resources = configuration.get("AccountingStorageTRES", "")
+    types = [part for part in resources.split(",") if part.startswith("gres/gpu")]
+    if types:
+        return [*rows, ("slurm accounting of GPUs", "ok", scrub(",".join(types)))]
+    detail = (
+        "AccountingStorageTRES has no GPUs, so finished jobs show none. "
+        "In slurm.conf: AccountingStorageTRES=gres/gpu"
+    )
+    return [*rows, ("slurm accounting of GPUs", "missing", detail)]
+
+
+def _visibility(commands: SlurmCommands, configuration: dict[str, str]) -> Finding:
+    hidden = hidden_kinds(configuration)
+    if not hidden:
+        return ("slurm visibility", "ok", "PrivateData hides no jobs and no nodes")
+    if commands.may_see_all(configuration):
+        return ("slurm visibility", "ok", f"PrivateData={','.join(hidden)}, not from this user")
+    return (
+        "slurm visibility",
+        "missing",
+        f"PrivateData={','.join(hidden)} hides it. {OPERATOR_HINT}",
+    )
+
+
+def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
+    try:
+        version = rest.api_version()
+        replies = rest.document(f"/slurm/{version}/jobs"), rest.document(f"/slurm/{version}/nodes")
+        lists = [list_in(answer, name, source="slurmrestd")
+                 for answer, name in zip(replies, ("jobs", "nodes"), strict=True)]  # fmt: skip
+        jobs, nodes = read_queue(lists[0], Counter()), read_nodes(lists[1], Counter())
+    except CollectorError as error:
+        return (("slurmrestd", "missing", str(error)),)
+    rows: list[Finding] = [("slurmrestd", "ok", f"{rest.name}, API {version}")]
+    rows += _understood(rest.settings, lists[1], lists[0])
+    try:
+        rest.document(f"/slurmdb/{version}/jobs", start_time="now")
+        rows.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))
+    except CollectorError as error:
+        rows.append(("slurm accounting", "missing", f"finished jobs are not visible: {error}"))
+    in_use = sum(node.gpus_in_use or 0 for node in nodes)
+    if in_use and not jobs:
+        detail = f"{in_use} GPUs are in use, no job is visible. {OPERATOR_HINT}"
+        return (*rows, ("slurm visibility", "missing", detail))
+    return (
+        *rows,
+        (
+            "slurm visibility",
+            "ok",
+            f"{count_text(len(jobs), 'job')} on {count_text(len(nodes), 'node')}",
+        ),
+    )
+
+
+_HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
     """Return the collector that the settings ask for. Errors: SourceNotConfiguredError."""
     backend = SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     models = gpu_models_of(settings.gpu_models)
-    return SlurmCollector(backend, models, catalogue, settings.mig_layouts_file)
+    return SlurmCollector(backend, models, catalogue)
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmCollector:
-    """One Slurm cluster. `gpu_models` maps gres types to catalogue names.
-
-    `mig_layouts` is the path of a file of nvidia-mig-parted, '' where there is none.
-    """
+    """One Slurm cluster. `gpu_models` maps gres types to catalogue names."""
 
     backend: SlurmCommands | SlurmRest
     gpu_models: Mapping[str, str]
     catalogue: GpuCatalogue
-    mig_layouts: str = ""
 
     @property
     def name(self) -> str:
@@ -86,14 +189,12 @@ class SlurmCollector:
     def collect(self, window: Window) -> Collected:
         """Return jobs, nodes and allocations of the window. Errors: CollectorError."""
         answers = self.backend.answers(window)
-        layouts = read_layouts(self.mig_layouts)
         view = _SlurmView(
             answers=answers,
             window=window,
             source=self.name,
             models=ModelNames(self.gpu_models, self.catalogue, answers.nodes),
             dropped=answers.dropped.copy(),
-            layouts=layouts,
         )
         jobs = view.jobs()
         nodes = view.nodes()
@@ -101,11 +202,7 @@ class SlurmCollector:
         quotas = None if answers.quotas is None else tuple(map(view.quota, answers.quotas))
         rows = allocations.to_csv(index=False)
         in_use, explained = view.gpus_in_use()
-        warnings = [*answers.warnings, *layouts.warnings]
-        if layouts.text and not any(node.mig_manager for node in nodes):
-            warnings.append(
-                f"{layouts.path} has no layout for any whole node: slurm.mig_layouts_file"
-            )
+        warnings = list(answers.warnings)
         if explained < in_use:
             warnings.append(
                 f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "
@@ -142,7 +239,6 @@ class _SlurmView:
     window: Window
     source: str
     models: ModelNames
-    layouts: LayoutFile
     dropped: Counter[str] = field(default_factory=Counter)
 
     def jobs(self) -> tuple[Job, ...]:
@@ -222,15 +318,11 @@ class _SlurmView:
         if len(boards) > 1:
             self.dropped["further-gpu-type-of-node"] += len(boards) - 1
         model = self.models.of_type(main.gpu_type)[0]
-        is_uncut = len(boards) == 1 and not slices
         return Node(
             name=node.name,
             gpu_model=model,
             gpu_count=main.count if boards else 0,
             mig_instances=tuple(slices),
-            mig_manager=self.layouts.manager_of(self.models.catalogue.find(model), main.count)
-            if is_uncut
-            else None,
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             partitions=node.partitions,
@@ -384,17 +476,3 @@ SOURCE = Source(
     build=lambda settings, catalogue: slurm_collector(settings.slurm, catalogue),
     findings=lambda settings, _now: slurm_findings(settings.slurm),
 )
-
-
-def read_layouts(path: str) -> LayoutFile:
-    """Return the content of the file, with a warning where it cannot be read."""
-    if not path:
-        return LayoutFile(path="")
-    try:
-        return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        warning = (
-            f"no MIG layout is known: cannot read {path}: {reason}. Correct slurm.mig_layouts_file."
-        )
-        return LayoutFile(path=path, warnings=(warning,))

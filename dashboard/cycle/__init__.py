@@ -1,1 +1,1 @@
-"""Run, outlooks, problem, what-if, replanning, wiring."""
+"""Run, outlooks, problem, what-if, wiring."""

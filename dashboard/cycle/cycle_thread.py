@@ -31,9 +31,8 @@ class CycleCutError(TrimtabError):
 class CycleThread(Background):
     """Runs `cycle` every `pause`; a failing cycle is remembered and the next one still comes.
 
-    With `early`, the pause is interrupted every `look_every` to ask it: when it answers True, the
-    next cycle comes at once. The pause is counted on the clock that only goes forward: a host's
-    time set back by hours stops no cycle. A cycle that tells its progress by `at` is given up at
+    The pause is counted on the clock that only goes forward: a host's time set back by hours stops
+    no cycle. A cycle that tells its progress by `at` is given up at
     the next word of it when the thread is told to stop. Without `keeps_time` its state names no
     hour: `cycle` itself knows when there is something to do.
     """
@@ -43,15 +42,11 @@ class CycleThread(Background):
         cycle: Callable[[], object],
         pause: timedelta,
         *,
-        early: Callable[[], bool] | None = None,
-        look_every: timedelta | None = None,
         clock: Callable[[], datetime] = utc_now,
         keeps_time: bool = True,
     ) -> None:
         self._cycle = cycle
         self._pause = pause
-        self._early = early
-        self._look_every = look_every or pause
         self._clock = clock
         self._keeps_time = keeps_time
         self._state = CycleState()
@@ -101,20 +96,4 @@ class CycleThread(Background):
                 last_finished_at=finished,
                 next_at=None if finished is None else finished + self._pause,
             )
-            self._rest(time.monotonic() + self._pause.total_seconds())
-
-    def _rest(self, until: float) -> None:
-        """Wait until the next cycle is due, told to stop, or called for early."""
-        every = self._look_every.total_seconds()
-        while not self._stop.is_set() and (seconds := until - time.monotonic()) > 0:
-            self._stop.wait(min(seconds, every))
-            if self._stop.is_set() or time.monotonic() >= until or self._early is None:
-                continue
-            try:
-                if self._early():
-                    logger.info("planning again early: demand left the forecast interval")
-                    return
-            except CycleCutError:
-                return
-            except TrimtabError as failure:
-                logger.warning("could not look between two cycles: %s", failure)
+            self._stop.wait(self._pause.total_seconds())

@@ -16,13 +16,12 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.job_history import job_histories
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.memory import MemoryFinding, MemoryOutlook
+from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
-from planner.memory.estimate.bounds import USABLE
 from planner.memory.estimate.training_plans import GpuType
 from planner.memory.step.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory.watch.growth import WINDOW_SLOTS, growth_towards
+from planner.memory.watch.growth import WINDOW_SLOTS
 from planner.memory.watch.watch import WatchedJob, watch_memory
 
 Floats = npt.NDArray[np.float64]
@@ -76,42 +75,6 @@ def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]
         .to_numpy(dtype="float64")
         for name, rows in history.groupby("job_id")
     }
-
-
-def growing_memory(reader: StoreReader) -> tuple[MemoryFinding, ...]:
-    """Return the growth to the board's memory since the latest cycle, which did not report it.
-
-    Little is read where nothing grows: this is asked between cycles.
-    """
-    latest = reader.latest_sample_at()
-    if latest is None:
-        return ()
-    lately = memory_lately(reader, latest)
-    reported = said_to_run_out(reader)
-    growing = [
-        job
-        for job in reader.jobs(seen_since=latest - _LATELY)
-        if job.gpu_memory_mib
-        and job.job_id not in reported
-        and growth_towards(lately.get(job.job_id, _NOTHING), USABLE * job.gpu_memory_mib)
-    ]
-    if not growing:
-        return ()
-    watched = watched_in(
-        growing,
-        pd.concat(
-            reader.job_history(
-                job.job_id, start=latest - _HISTORY, end=latest, slot_seconds=SLOT_SECONDS
-            )
-            for job in growing
-        ),
-        reader.forecasts_of(Quantity.MEMORY),
-        recipes={},
-        latest=latest,
-        lately=lately,
-    )
-    findings = watch_memory(watched)
-    return tuple(finding for finding in findings if finding.outlook is MemoryOutlook.RUNS_OUT)
 
 
 def said_to_run_out(reader: StoreReader) -> frozenset[str]:

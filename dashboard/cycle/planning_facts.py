@@ -14,7 +14,7 @@ from dashboard.cycle.context import Progress, World, silent
 from dashboard.cycle.cooldowns import REJECTED_DAYS, dismissed_targets, gone, rejections, resting
 from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import foreseen_memory
-from dashboard.cycle.outlooks import foreseen_slow_work, foreseen_workloads, growth_facts
+from dashboard.cycle.outlooks import foreseen_slow_work, foreseen_workloads
 from dashboard.serving.fit import with_fits
 from dashboard.serving.outlook import foreseen_serving, objective_of
 from data.base.errors import StoreError
@@ -34,7 +34,6 @@ from forecasting.jobs.surprises import outside_interval
 from forecasting.power.estimated import power_models, with_estimated_power
 from forecasting.series.past_runs import past_run_seconds
 from planner.advise import Advice, advise
-from planner.advisers.growth_room import GrowthFacts
 from planner.plan import build_plan
 from planner.proposals.suppressions import Rejections
 
@@ -64,7 +63,6 @@ class PlanningFacts:
     rejections: Rejections
     proposed_before: Mapping[tuple[str, Action], Configuration]
     reconsidered: frozenset[str]
-    growth: GrowthFacts | None
 
     def without_frames(self) -> Self:
         """Return the facts without the readings of the view, which nobody needs after planning."""
@@ -128,7 +126,6 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
         },
         proposed_before=reader.changes_proposed("" if basis.last is None else basis.last.plan_id),
         reconsidered=_outside_interval(reader, view, basis.last),
-        growth=growth_facts(reader, view, planning, now),
     )
 
 
@@ -189,7 +186,6 @@ def plan_from(facts: PlanningFacts, progress: Progress = silent) -> tuple[Plan, 
         rejections=facts.rejections,
         last=basis.last,
         proposed_before=facts.proposed_before,
-        growth=facts.growth,
     )
     unread_jobs = unread(view.known_jobs, view.read, view.cluster.nodes)
     plan = replace(

@@ -29,9 +29,12 @@ class Action(StrEnum):
     RAISE_MAXIMUM = "raise-maximum"
     SPEED_UP = "speed-up"
     MODEL_FITS = "model-fits"
-    GROW = "grow"
-    GIVE_BACK = "give-back"
     SCALE_TO_ZERO = "scale-to-zero"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Action | None":
+        """Return the action of a word that records in stores still use."""
+        return {"grow": cls.SCALE_OUT, "give-back": cls.FEWER_GPUS}.get(str(value))
 
     @property
     def spec(self) -> "ActionSpec":
@@ -68,7 +71,6 @@ class ActionSpec:
     caps_power: bool = False  # whether it caps its boards; a cap lapses unless it is renewed
     cuts: bool = False  # whether it gives that node another layout, named in `details`
     takes_all: bool = False  # whether the job keeps no GPU, for good
-    gives_back: bool = False  # whether it undoes a growth, so that less work is what it is for
     pauses: bool = False  # whether it ends by itself and needs no rollback
     bound: str = ""  # which bound it changes of the autoscaler that `details` name
     of_service: bool = False  # whether it is of how a service is run, which no plan gives
@@ -199,16 +201,6 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         title="Scale to zero at rest",
         deeds=("start {target} on demand: {change}", "keep {target} running at rest"),
         of_service=True,
-    ),
-    Action.GROW: ActionSpec(
-        title="Grow into free GPUs", appliers=_OBJECTS[:1], serves=True, resizes=True
-    ),
-    Action.GIVE_BACK: ActionSpec(
-        title="Give GPUs back",
-        appliers=_OBJECTS[:1],
-        serves=True,
-        resizes=True,
-        gives_back=True,
     ),
 }
 """All that pages, reports, planner and appliers read of an action."""

@@ -53,7 +53,6 @@ class RetentionSettings(Section, name="retention"):
 
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
 BOARD_SHARING = ("namespace", "all", "none")
-GROWTH = ("off", "measured", "assumed")
 PARTITIONS = ("whole", "cluster", "pool", "tenant")
 
 
@@ -101,9 +100,6 @@ class PlanningSettings(Section, name="planning"):
         "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all",
         minimum=0,
         maximum=1000,
-    )
-    grow_elastic_training: str = documented(
-        "off", "let elastic training grow by measured speeds, or assumed too", choices=GROWTH
     )
     budget_seconds: float = documented(
         10.0, "time the planner may take, s", above=0, maximum=86_400

@@ -10,6 +10,7 @@ from urllib.parse import quote
 logger = logging.getLogger(__name__)
 
 _NO_CHAT = "messages link to the page on which a finding is decided"
+_NO_CONTEXTS = "each further cluster is a table of clusters.others, with a file of its own"
 _NO_TICKETS = "no ticket is opened; Jira and ServiceNow can make one of a mail (notify.mail_to)"
 WITHOUT_EFFECT = {
     "access.oidc_cookie_secret": "the key is made of access.oidc_client_secret",
@@ -34,6 +35,8 @@ WITHOUT_EFFECT = {
     "chat.slack_answers": _NO_CHAT,
     "chat.slack_signing_secret": _NO_CHAT,
     "chat.teams_security_token": _NO_CHAT,
+    "clusters.contexts": _NO_CONTEXTS,
+    "clusters.selector": _NO_CONTEXTS,
     "energy.forecast_max_age_hours": "plans do without a forecast that is older than 36 h",
     "energy.hardware_life_years": "the footprint of a GPU is spread over 5 years",
     "energy.pue_uncertainty": "the PUE is taken as 0.1 off on either side",
@@ -60,6 +63,7 @@ WITHOUT_EFFECT = {
     "planning.entry_margin_ratio": "the margin is 10 %",
     "planning.expiry_hours": "a recommendation lasts 24 h",
     "planning.frozen_minutes": "a new plan keeps what the last one said for 30 min",
+    "planning.grow_elastic_training": "training keeps the GPUs that it has",
     "planning.hysteresis_ratio": "a change must save twice what making it costs",
     "planning.idle_utilization_ratio": "a GPU counts as idle up to a utilization of 1 %",
     "planning.max_reading_age_minutes": "nothing is proposed from readings older than an hour",
@@ -82,6 +86,7 @@ WITHOUT_EFFECT = {
     "serving.stale_minutes": "readings count for 30 min, or a cycle and 5 min",
     "simulated_fleet.seed": "the simulated fleet is that of seed 7",
     "simulated_fleet.slow_jobs": "training jobs of the simulated fleet keep their boards busy",
+    "slurm.mig_layouts_file": "nodes of Slurm are cut by their administrators",
     "slurm.timeout_seconds": "a command or request may take 30 s",
     "statement.billing_account": "the billing account of FOCUS exports is trimtab",
     "statement.provider": "the provider of FOCUS exports is own fleet",

@@ -10,7 +10,6 @@ from data.settings.fields import (
     documented_list,
     documented_path,
     documented_rows,
-    entries,
     fixed,
     require,
     require_once,
@@ -127,11 +126,6 @@ class SlurmSettings(SourceSection, name="slurm"):
     gpu_models: str = documented(
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
-    mig_layouts_file: str = documented_path(
-        "",
-        "file of nvidia-mig-parted whose layouts an administrator can give to a node; empty: no "
-        "node is proposed to be cut",
-    )
 
     def _check(self) -> None:
         self.require(
@@ -237,22 +231,5 @@ class ClusterSettings(Section, name="clusters"):
         "further clusters: tables of name and settings (a file)",
     )
 
-    contexts: str = documented_list(
-        "",
-        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read",
-    )
-    selector: str = documented(
-        "",
-        "prometheus.selector of such a cluster, with {name} for its name, such as "
-        "'cluster=\"{name}\"'; empty: no Prometheus is asked",
-    )
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The entries of `contexts`."""
-        return entries(self.contexts)
-
     def _check(self) -> None:
-        has_name = not self.selector or "{name}" in self.selector
-        self.require(has_name, "selector", "one with {name}: clusters would count the same boards")
         require_once([other.name for other in self.others], "clusters.others name")

@@ -1,58 +1,11 @@
 """Jobs whose use has left the interval that the plan in force was made on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-from forecasting.jobs.replan_trigger import replan_trigger
-
-Floats = npt.NDArray[np.float64]
-
-FALSE_ALARMS_PER_SLOT = 1e-3
-"""Of the whole fleet under calibrated bands: about one in ten days of 15-min slots."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surprise:
-    """One job that left its band: the side, and the reason why it is not chance."""
-
-    job_id: str
-    quantity: Quantity
-    side: str
-    reason: str
-
-
-def surprises(
-    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
-) -> tuple[Surprise, ...]:
-    """Return the jobs whose demand left q05..q95 of their forecasts since these were made.
-
-    `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
-    quantiles say nothing.
-    """
-    watched = _watched(forecasts, history)
-    exceedances = []
-    for job_id, path, values in watched:
-        trigger = replan_trigger(
-            values,
-            path.q05,
-            path.q95,
-            false_alarms_per_slot=FALSE_ALARMS_PER_SLOT / max(1, len(watched)),
-        )
-        if trigger is not None:
-            exceedances.append(
-                Surprise(
-                    job_id=job_id,
-                    quantity=Quantity.EFFECTIVE_GPUS,
-                    side=trigger.side,
-                    reason=trigger.reason,
-                )
-            )
-    return tuple(exceedances)
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 
 
 def outside_interval(
@@ -60,22 +13,12 @@ def outside_interval(
 ) -> frozenset[str]:
     """Return the jobs that had a slot outside q05..q95 since the forecasts were made.
 
-    One slot is no reason to plan again before time, as `surprises` are. A plan that is made anyway
-    owes such a job no loyalty to the path that rested on that interval.
+    `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
+    quantiles say nothing. A plan owes such a job no loyalty to the path that rested on that
+    interval.
     """
-    return frozenset(
-        job_id
-        for job_id, path, values in _watched(forecasts, history)
-        if ((values < np.array(path.q05)) | (values > np.array(path.q95))).any()
-    )
-
-
-def _watched(
-    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
-) -> list[tuple[str, QuantilePath, Floats]]:
-    """Return job, forecast and demand by slot (NaN: not seen yet) of all jobs that have both."""
     rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
-    watched = []
+    outside = set()
     for forecast in forecasts:
         if not isinstance(forecast, DemandForecast) or forecast.job_id not in rows:
             continue
@@ -83,5 +26,7 @@ def _watched(
         if path is not None and len(path.q05):
             slots = pd.DatetimeIndex(forecast.slot_starts)
             mine = rows[forecast.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
-            watched.append((forecast.job_id, path, mine.reindex(slots).to_numpy(dtype=np.float64)))
-    return watched
+            values = mine.reindex(slots).to_numpy(dtype=np.float64)  # NaN: not seen yet
+            if ((values < np.array(path.q05)) | (values > np.array(path.q95))).any():
+                outside.add(forecast.job_id)
+    return frozenset(outside)

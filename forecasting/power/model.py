@@ -4,7 +4,7 @@
     watts = models["H100-SXM5-80GB"].predict(utilization, allocated=1.0, power_cap_watts=500)
 
 Terms: `forecasting.power.terms`; caps: `forecasting.power.cap`; `fit_power_models` is in
-`forecasting.power.training`.
+`forecasting.power.estimated`.
 """
 
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 Unknown values are dropped, as Prophet does: a series with gaps has changepoints, scaling and a Gram
 matrix of its own. Series that share their pattern of known slots share that work, wherever the
 pattern lies in the window and whatever its phase in the week (see `prophet_terms.turned`).
-
-Fits of a batch: every series' terms, their quality, and the forecast.
 """
 
 from dataclasses import dataclass
@@ -17,9 +15,9 @@ import numpy.typing as npt
 
 from data.base.errors import ForecastError
 from forecasting.prophet.gram_kernel import gram_of
+from forecasting.prophet.kernel import LEVEL
 from forecasting.prophet.rows_kernel import (
     Answers,
-    DesignRecipe,
     RowSurvey,
     passes_through,
     scale_rows,
@@ -31,14 +29,13 @@ from forecasting.prophet.rows_kernel import (
 from forecasting.prophet.terms import (
     Floats,
     Integers,
-    ProphetOptions,
     Seasonality,
     auto_seasonalities,
     fourier_columns,
     smooth_precision,
     turned,
 )
-from forecasting.prophet.terms_kernel import changepoint_rows
+from forecasting.prophet.terms_kernel import CHANGEPOINTS, changepoint_rows
 from forecasting.prophet.variance_kernel import MIN_VARIANCE
 
 
@@ -71,7 +68,6 @@ class ProphetFits:
     `first_slot` is in s since the epoch, `values` [series, slots], `scale` Prophet's y_scale.
     """
 
-    options: ProphetOptions
     slot_seconds: int
     first_slot: Integers
     values: Floats
@@ -99,9 +95,8 @@ class ProphetFits:
         point = np.asarray(self.answers.intercept[:, None] + self.answers.slope[:, None] * t)
         for group in self.groups:
             columns = fourier_columns(slots * self.slot_seconds, group.seasonalities)
-            first = 2 if self.options.growth == "linear" else 1
             point[group.rows] += np.asarray(
-                self.answers.smooth[group.rows, first : first + columns.shape[1]] @ columns.T
+                self.answers.smooth[group.rows, 2 : 2 + columns.shape[1]] @ columns.T
             )
         with np.errstate(over="ignore"):  # a scale near the largest float: infinite is the truth
             return np.asarray(point * self.scale[:, None])
@@ -115,20 +110,13 @@ _CONSTANT_SIGMA = 1e-9
 """Prophet's own sigma of a constant series."""
 
 
-def fit_batch(
-    values: Floats,
-    slot_seconds: int,
-    first_slot: int | Integers,
-    *,
-    options: ProphetOptions | None = None,
-) -> ProphetFits:
+def fit_batch(values: Floats, slot_seconds: int, first_slot: int | Integers) -> ProphetFits:
     """Fit every row of `values` [series, slots]; what is not finite is unknown.
 
     Row i starts at `first_slot` (s since the epoch, UTC; one for all or [series]) and has a value
     every `slot_seconds`. No series can make the batch fail: see `FitStatus`. Errors: ForecastError
     for values that are no [series, slots] and for slots without length.
     """
-    setup = options or ProphetOptions()
     rows = np.ascontiguousarray(values, dtype=np.float64)
     if rows.ndim != 2:
         raise ForecastError(f"values have {rows.ndim} dimensions", "give [series, slots]")
@@ -139,24 +127,22 @@ def fit_batch(
     status = _first_status(survey)
     scale = np.maximum(np.abs(survey.low), np.abs(survey.high))
     scale[~np.isfinite(scale) | (scale == 0.0)] = 1.0
-    groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, setup)
+    groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds)
     widest = max(
-        (len(smooth_precision(term_group.seasonalities, setup)) for term_group in groups),
+        (len(smooth_precision(term_group.seasonalities)) for term_group in groups),
         default=2,
     )
     batch = _Batch(
         values=rows,
         slot_seconds=slot_seconds,
-        options=setup,
         survey=survey,
         scale=scale,
-        answers=_no_answers(len(rows), widest, setup),
+        answers=_no_answers(len(rows), widest),
     )
     for group in groups:
         _solve_group(batch, group)
     _finish(batch, status)
     return ProphetFits(
-        options=setup,
         slot_seconds=slot_seconds,
         first_slot=begins,
         values=rows,
@@ -174,14 +160,9 @@ class _Batch:
 
     values: Floats
     slot_seconds: int
-    options: ProphetOptions
     survey: RowSurvey
     scale: Floats
     answers: Answers
-
-    @property
-    def linear(self) -> bool:
-        return self.options.growth == "linear"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,15 +181,13 @@ def _first_status(survey: RowSurvey) -> npt.NDArray[np.int8]:
     return status
 
 
-def _term_groups(
-    survey: RowSurvey, rows: Integers, slot_seconds: int, options: ProphetOptions
-) -> tuple[TermGroup, ...]:
+def _term_groups(survey: RowSurvey, rows: Integers, slot_seconds: int) -> tuple[TermGroup, ...]:
     """Group these rows by their seasonalities, which span and closest points decide."""
     spans = survey.last[rows] - survey.first[rows]
     widest = int(spans.max(initial=0)) + 1
     pairs, member = np.unique(spans + widest * survey.closest[rows], return_inverse=True)
     terms = [
-        auto_seasonalities(pair % widest * slot_seconds, pair // widest * slot_seconds, options)
+        auto_seasonalities(pair % widest * slot_seconds, pair // widest * slot_seconds)
         for pair in pairs.tolist()
     ]
     distinct = list(dict.fromkeys(terms))
@@ -219,19 +198,14 @@ def _term_groups(
     )
 
 
-def _no_answers(series: int, widest: int, options: ProphetOptions) -> Answers:
+def _no_answers(series: int, widest: int) -> Answers:
     """Return the place of the answers, NaN where there will be none."""
     return Answers(
         smooth=np.zeros((series, widest)),
-        delta=np.zeros((series, max(options.changepoints, 1))),
-        changes=np.zeros(series, np.int64),
-        change_scale=np.zeros(series),
+        delta=np.zeros((series, CHANGEPOINTS)),
         slope=np.full(series, np.nan),
         intercept=np.full(series, np.nan),
         variance=np.full(series, np.nan),
-        objective=np.full(series, np.nan),
-        residual=np.full(series, np.nan),
-        lone=np.full(series, -1, np.int64),
         unbounded=np.zeros(series, np.bool_),
     )
 
@@ -242,23 +216,13 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
     clock = fourier_columns(np.arange(slots) * batch.slot_seconds, group.seasonalities)
     patterns, alone = _patterns(batch, group.rows)
     rough = [_solve_pattern(batch, pattern, clock, group.seasonalities) for pattern in patterns]
-    options = batch.options
-    precision = smooth_precision(group.seasonalities, options)
-    recipe = DesignRecipe(
-        batch.linear,
-        options.changepoints,
-        options.changepoint_range,
-        precision,
-        options.changepoint_prior_scale,
-        options.starts,
-    )
     solve_own(
         batch.values,
         np.concatenate([alone, *rough]),
         batch.survey,
         batch.scale,
         clock,
-        recipe,
+        smooth_precision(group.seasonalities),
         batch.answers,
     )
 
@@ -293,19 +257,14 @@ def _solve_pattern(
 
     Gives those that need more digits than this leaves.
     """
-    options, answers = batch.options, batch.answers
-    slots = pattern.slots
+    answers, slots = batch.answers, pattern.slots
     t = slots / slots[-1]
-    smooth = smooth_columns(batch.linear, t, slots, clock)
-    rows = changepoint_rows(len(slots), options.changepoints, options.changepoint_range)
-    rows = rows if batch.linear else rows[:0]
+    smooth = smooth_columns(t, slots, clock)
+    rows = changepoint_rows(len(slots))
     if passes_through(t, smooth, rows):
         answers.unbounded[pattern.rows] = True
         return np.zeros(0, dtype=np.int64)
-    precision = smooth_precision(seasonalities, options)
-    level = 1 if batch.linear else 0
-    tau, bounded = options.changepoint_prior_scale, options.starts > 1
-    gram = gram_of(t, smooth, precision, level, rows, tau, bounded)
+    gram = gram_of(t, smooth, smooth_precision(seasonalities), rows)
     columns = np.concatenate(
         [smooth @ gram.basis, np.maximum(t[:, None] - gram.changepoints, 0.0)], axis=1
     )
@@ -317,14 +276,13 @@ def _solve_pattern(
         offsets = pattern.offsets[begin : begin + _CHUNK]
         means, squares = scale_rows(batch.values, which, offsets, slots, batch.scale, part)
         products = part @ columns
-        rough = solve_shared(gram, which, means, squares, products, level, options.starts, answers)
+        rough = solve_shared(gram, which, means, squares, products, answers)
         again.append(which[rough])
-    first = level + 1
-    last = first + clock.shape[1]
+    last = 2 + clock.shape[1]
     # The clock of the design began with the pattern; the answers' begins with the window.
-    block = answers.smooth[pattern.rows, first:last]
+    block = answers.smooth[pattern.rows, 2:last]
     moved = turned(block, seasonalities, pattern.offsets * batch.slot_seconds)
-    answers.smooth[pattern.rows, first:last] = moved
+    answers.smooth[pattern.rows, 2:last] = moved
     return np.concatenate(again)
 
 
@@ -335,14 +293,7 @@ def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
     answers.slope[constant] = 0.0
     answers.intercept[constant] = survey.low[constant] / batch.scale[constant]
     answers.variance[constant] = _CONSTANT_SIGMA**2
-    level = 1 if batch.linear else 0
-    answers.smooth[constant, level] = answers.intercept[constant]
-    options = batch.options
-    for i in constant:
-        rows = changepoint_rows(survey.counts[i], options.changepoints, options.changepoint_range)
-        answers.changes[i] = len(rows)
+    answers.smooth[constant, LEVEL] = answers.intercept[constant]
     status[answers.unbounded] = FitStatus.AS_MANY_TERMS_AS_POINTS
     through = (answers.variance <= MIN_VARIANCE) & (status == FitStatus.FITTED)
     status[through] = FitStatus.THROUGH_ALL_POINTS
-    answers.objective[through] = answers.residual[through] = np.nan
-    answers.lone[through] = -1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data.base.compiled import inner, outer
-from forecasting.prophet.kernel import Floats, Gram, Row
+from forecasting.prophet.kernel import LEVEL, Floats, Gram, Row
 
 _DEPENDENT = 1e-13
 """Share of the largest eigenvalue below which a smooth column depends on the others."""
@@ -56,41 +56,12 @@ def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
         none += 1.0
 
 
-@inner
-def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
-    """Return U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
-    triangle = hinges.copy()
-    changes = len(triangle)
-    for q in range(len(eigenvalues)):
-        for i in range(changes):
-            share = cross[q, i] / eigenvalues[q] if eigenvalues[q] > 0.0 else 0.0
-            for j in range(i, changes):
-                triangle[i, j] -= share * cross[q, j]
-    for k in range(changes):
-        diagonal = np.sqrt(triangle[k, k]) if triangle[k, k] > 1e-13 * hinges[k, k] else np.inf
-        for j in range(k, changes):
-            triangle[k, j] /= diagonal
-        for i in range(k + 1, changes):
-            for j in range(i, changes):
-                triangle[i, j] -= triangle[k, i] * triangle[k, j]
-    return triangle
-
-
 @outer
-def gram_of(
-    t: Floats,
-    smooth: Floats,
-    precision: Floats,
-    level: int,
-    rows: Any,
-    tau: float,
-    bounded: bool,
-) -> Gram:
+def gram_of(t: Floats, smooth: Floats, precision: Floats, rows: Any) -> Gram:
     """Return the Gram matrix of a design.
 
-    `smooth` [points, q] are the columns with normal priors of this `precision`, the constant in
-    column `level`; `rows` are the points on which hinges begin, `tau` the scale of their prior.
-    `bounded`: with what the lower bound of the noise variance needs.
+    `smooth` [points, q] are the columns with normal priors of this `precision`, `rows` the points
+    on which hinges begin.
     """
     points, q = smooth.shape
     scale = 1.0 / np.sqrt(precision)
@@ -104,7 +75,7 @@ def gram_of(
     cross = np.ascontiguousarray(np.dot(products, vectors).T)
     basis, constant = np.empty((q, q)), np.empty(q)
     for number in range(q):
-        constant[number] = vectors[level, number] / scale[level]
+        constant[number] = vectors[LEVEL, number] / scale[LEVEL]
         for column in range(q):
             basis[column, number] = vectors[column, number] * scale[column]
         if eigenvalues[number] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
@@ -113,8 +84,7 @@ def gram_of(
             basis[:, number] = 0.0
     hinges = np.zeros((len(rows), len(rows)))
     hinge_gram(t, rows, hinges)
-    triangle = _triangle(eigenvalues, cross, hinges) if bounded else np.zeros((0, 0))
-    return Gram(points, tau, t[rows], eigenvalues, basis, constant, cross, hinges, triangle)
+    return Gram(points, t[rows], eigenvalues, basis, constant, cross, hinges)
 
 
 @inner

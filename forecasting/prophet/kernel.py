@@ -20,6 +20,8 @@ from data.base.compiled import inner
 
 Floats = npt.NDArray[np.float64]
 
+LEVEL = 1
+"""The smooth column of the constant 1; the slope is in front of it."""
 _CHANGES = 600
 """More than any series needs at one noise variance (a few dozen); an end against rounding."""
 
@@ -29,19 +31,16 @@ class Gram(NamedTuple):
 
     `eigenvalues` [q] and `basis` [q, q]: natural coefficients = basis @ z. `level` [q]: z of the
     constant 1. `cross` [q, S]: inner products of eigencolumns and hinges; `hinges` [S, S].
-    `changepoints` [S] in units of t. `triangle` [S, S]: U with U'U the Schur complement of the
-    hinges without any prior, for bounds; [0, 0] when these are not wanted.
+    `changepoints` [S] in units of t.
     """
 
     points: int
-    tau: float
     changepoints: Floats
     eigenvalues: Floats
     basis: Floats
     level: Floats
     cross: Floats
     hinges: Floats
-    triangle: Floats
 
 
 class Row(NamedTuple):
@@ -74,8 +73,6 @@ class RowWorkspace(NamedTuple):
     active: Any
     count: Any
     sign: Floats
-    best_z: Floats
-    best_d: Floats
 
 
 @inner
@@ -94,8 +91,6 @@ def make_workspace(smooth: int, changes: int) -> RowWorkspace:
         np.zeros(changes),
         np.zeros(changes, np.int64),
         np.zeros(1, np.int64),
-        np.zeros(changes),
-        np.zeros(smooth),
         np.zeros(changes),
     )
 

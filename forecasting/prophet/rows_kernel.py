@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from data.base.compiled import inner, outer
 from forecasting.prophet.gram_kernel import gram_of, row_around
-from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_workspace
+from forecasting.prophet.kernel import LEVEL, Floats, Gram, Row, RowWorkspace, make_workspace
 from forecasting.prophet.terms_kernel import changepoint_rows
-from forecasting.prophet.variance_kernel import Solution, solve_row
+from forecasting.prophet.variance_kernel import solve_row
 
 Integers = npt.NDArray[np.int64]
 
@@ -40,34 +40,17 @@ class RowSurvey(NamedTuple):
 class Answers(NamedTuple):
     """The optimum of every row, of y / y_scale: `smooth` [series, q], `delta` [series, S].
 
-    `smooth` are natural coefficients: k (linear), m, seasonal. `slope` and `intercept` are
-    those of the trend after the last changepoint, per unit of t; `changes` is the number of
-    changepoints, `change_scale` the mean of |delta| over them (0 for Prophet's stand-in). A row
-    that its design could pass through whatever its values has no optimum and is `unbounded`.
+    `smooth` are natural coefficients: k, m, seasonal. `slope` and `intercept` are those of the
+    trend after the last changepoint, per unit of t. A row that its design could pass through
+    whatever its values has no optimum and is `unbounded`.
     """
 
     smooth: Floats
     delta: Floats
-    changes: Integers
-    change_scale: Floats
     slope: Floats
     intercept: Floats
     variance: Floats
-    objective: Floats
-    residual: Floats
-    lone: Integers
     unbounded: npt.NDArray[np.bool_]
-
-
-class DesignRecipe(NamedTuple):
-    """The recipe of the design of a row with gaps of its own."""
-
-    linear: bool
-    changepoints: int
-    share: float
-    precision: Floats
-    tau: float
-    starts: int
 
 
 @outer
@@ -122,37 +105,29 @@ def _keep(
     gram: Gram,
     row: Row,
     workspace: RowWorkspace,
-    solution: Solution,
-    level: int,
+    variance: float,
     answers: Answers,
     i: int,
 ) -> None:
-    """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
+    """Write one solution, its smooth terms in natural coefficients."""
     for q in range(len(workspace.z)):
         total = 0.0
         for term in range(len(workspace.z)):
             total += gram.basis[q, term] * (workspace.z[term] + row.origin[term])
         answers.smooth[i, q] = total
-    answers.change_scale[i] = 0.0
-    answers.slope[i] = answers.smooth[i, 0] if level else 0.0
-    answers.intercept[i] = answers.smooth[i, level]
+    answers.slope[i] = answers.smooth[i, 0]
+    answers.intercept[i] = answers.smooth[i, LEVEL]
     for j in range(len(workspace.d)):
         answers.delta[i, j] = workspace.d[j]
-        if gram.changepoints[j] > 0.0:
-            answers.change_scale[i] += abs(workspace.d[j]) / len(workspace.d)
         answers.slope[i] += workspace.d[j]
         answers.intercept[i] -= workspace.d[j] * gram.changepoints[j]
-    answers.changes[i] = len(workspace.d)
-    answers.variance[i] = solution.variance
-    answers.objective[i] = solution.objective
-    answers.residual[i] = solution.residual
-    answers.lone[i] = solution.lone
+    answers.variance[i] = variance
 
 
 @inner
-def _rough(row: Row, gram: Gram, solution: Solution) -> bool:
+def _rough(row: Row, gram: Gram, variance: float) -> bool:
     """Return whether RSS is so small beside x'x that rounding shows in its significant digits."""
-    return bool(solution.variance * gram.points < _ROUGH * row.squares)
+    return bool(variance * gram.points < _ROUGH * row.squares)
 
 
 @outer
@@ -162,8 +137,6 @@ def solve_shared(
     means: Floats,
     squares: Floats,
     products: Floats,
-    level: int,
-    starts: int,
     answers: Answers,
 ) -> npt.NDArray[np.bool_]:
     """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first.
@@ -175,9 +148,9 @@ def solve_shared(
     rough = np.zeros(len(which), np.bool_)
     for r in range(len(which)):
         row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
-        solution = solve_row(gram, row, workspace, starts)
-        rough[r] = _rough(row, gram, solution)
-        _keep(gram, row, workspace, solution, level, answers, which[r])
+        variance = solve_row(gram, row, workspace)
+        rough[r] = _rough(row, gram, variance)
+        _keep(gram, row, workspace, variance, answers, which[r])
     return rough
 
 
@@ -188,18 +161,17 @@ def _solve_from_values(
     t: Floats,
     smooth: Floats,
     rows: Any,
-    starts: int,
     workspace: RowWorkspace,
-) -> tuple[Row, Solution]:
+) -> tuple[Row, float]:
     """Solve one scaled series around its mean, then if need be around that answer."""
     origin = y.mean() * gram.level
     for once_more in (True, False):
         row = row_around(y, origin, t, smooth, rows, gram)
-        solution = solve_row(gram, row, workspace, starts)
-        if not (once_more and _rough(row, gram, solution)):
+        variance = solve_row(gram, row, workspace)
+        if not (once_more and _rough(row, gram, variance)):
             break
         origin = row.origin + workspace.z
-    return row, solution
+    return row, variance
 
 
 @inner
@@ -243,15 +215,14 @@ def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
 
 
 @outer
-def smooth_columns(linear: bool, t: Floats, slots: Any, clock: Floats) -> Floats:
+def smooth_columns(t: Floats, slots: Any, clock: Floats) -> Floats:
     """Return the columns with normal priors at the known slots: [points, q]."""
-    trend, seasonal = 2 if linear else 1, clock.shape[1]
-    columns = np.ones((len(slots), trend + seasonal))
+    seasonal = clock.shape[1]
+    columns = np.ones((len(slots), 2 + seasonal))
     for i in range(len(slots)):
-        if linear:
-            columns[i, 0] = t[i]
+        columns[i, 0] = t[i]
         for c in range(seasonal):
-            columns[i, trend + c] = clock[slots[i], c]
+            columns[i, 2 + c] = clock[slots[i], c]
     return columns
 
 
@@ -262,14 +233,14 @@ def solve_own(
     survey: RowSurvey,
     scale: Floats,
     clock: Floats,
-    recipe: DesignRecipe,
+    precision: Floats,
     answers: Answers,
 ) -> None:
     """Solve the series `which`, each on its own known slots.
 
-    `clock` [slots, seasonal] are the Fourier columns of all slots.
+    `clock` [slots, seasonal] are the Fourier columns of all slots, `precision` the priors of a
+    design with gaps of its own.
     """
-    level = 1 if recipe.linear else 0
     for i in which:
         slots = np.flatnonzero(np.isfinite(values[i]))
         span = float(survey.last[i] - survey.first[i])
@@ -278,14 +249,12 @@ def solve_own(
         for k in range(len(slots)):
             t[k] = (slots[k] - survey.first[i]) / span
             y[k] = values[i, slots[k]] / scale[i]
-        smooth = smooth_columns(recipe.linear, t, slots, clock)
-        rows = changepoint_rows(len(slots), recipe.changepoints, recipe.share)
-        if not recipe.linear:
-            rows = rows[:0]
+        smooth = smooth_columns(t, slots, clock)
+        rows = changepoint_rows(len(slots))
         if passes_through(t, smooth, rows):
             answers.unbounded[i] = True
             continue
-        gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
+        gram = gram_of(t, smooth, precision, rows)
         workspace = make_workspace(smooth.shape[1], len(rows))
-        row, solution = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, workspace)
-        _keep(gram, row, workspace, solution, level, answers, i)
+        row, variance = _solve_from_values(gram, y, t, smooth, rows, workspace)
+        _keep(gram, row, workspace, variance, answers, i)

@@ -8,105 +8,51 @@ Fourier pairs of the clock. Times are whole seconds since the epoch, UTC.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data.base.errors import ForecastError
 from data.base.units import SECONDS_PER_DAY
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Growth = Literal["linear", "flat"]
-Order = int | Literal["auto"]
 
 TREND_SCALE = 5.0
 """Standard deviation of the normal priors of k and m, fixed in Prophet's Stan program."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProphetOptions:
-    """Prophet's own arguments and defaults; `starts` is the solver's.
-
-    Orders of seasonality: "auto" follows Prophet's rule (`auto_seasonalities`), 0 is off.
-    `starts=2` searches the noise variance from below as well (docs/internals/forecasting.md).
-    Errors: ForecastError for a scale that is not positive or an unknown growth.
-    """
-
-    growth: Growth = "linear"
-    changepoints: int = 25
-    changepoint_range: float = 0.8
-    changepoint_prior_scale: float = 0.05
-    yearly: Order = "auto"
-    weekly: Order = "auto"
-    daily: Order = "auto"
-    seasonality_prior_scale: float = 10.0
-    starts: Literal[1, 2] = 1
-
-    def __post_init__(self) -> None:
-        if self.growth not in ("linear", "flat"):
-            raise ForecastError(f"growth is {self.growth!r}", "give linear or flat")
-        for name in ("changepoint_prior_scale", "seasonality_prior_scale"):
-            if not getattr(self, name) > 0:
-                raise ForecastError(f"{name} is {getattr(self, name)}", "give a scale above 0")
-        if not 0 <= self.changepoint_range <= 1:
-            raise ForecastError(
-                f"changepoint_range is {self.changepoint_range}", "give a share from 0 to 1"
-            )
-        if self.starts not in (1, 2):
-            raise ForecastError(f"starts is {self.starts}", "give 1 or 2")
-        for name in ("changepoints", "yearly", "weekly", "daily"):
-            order = getattr(self, name)
-            if order != "auto" and order < 0:
-                raise ForecastError(f"{name} is {order}", "give a number from 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seasonality:
-    """A period of the clock in seconds and its number of Fourier pairs."""
-
-    name: str
-    period_seconds: int
-    order: int
+SEASON_SCALE = 10.0
+CHANGE_SCALE = 0.05
+"""Prophet's default scales: of the seasons' normal prior, and of the changes' Laplace prior."""
 
 
 @dataclass(frozen=True, slots=True)
-class _BuiltIn:
-    """A seasonality of Prophet: its rule and default order."""
+class Seasonality:
+    """A period of the clock, its Fourier pairs, and the span from which Prophet has it; in s."""
 
-    name: Literal["yearly", "weekly", "daily"]
+    name: str
     period_seconds: int
     order: int
     least_span_seconds: int
 
 
 _BUILT_IN = (
-    _BuiltIn("yearly", 31_557_600, 10, 730 * SECONDS_PER_DAY),
-    _BuiltIn("weekly", 7 * SECONDS_PER_DAY, 3, 14 * SECONDS_PER_DAY),
-    _BuiltIn("daily", SECONDS_PER_DAY, 4, 2 * SECONDS_PER_DAY),
+    Seasonality("yearly", 31_557_600, 10, 730 * SECONDS_PER_DAY),
+    Seasonality("weekly", 7 * SECONDS_PER_DAY, 3, 14 * SECONDS_PER_DAY),
+    Seasonality("daily", SECONDS_PER_DAY, 4, 2 * SECONDS_PER_DAY),
 )
 
 
-def auto_seasonalities(
-    span_seconds: int, closest_seconds: int, options: ProphetOptions
-) -> tuple[Seasonality, ...]:
+def auto_seasonalities(span_seconds: int, closest_seconds: int) -> tuple[Seasonality, ...]:
     """Return the seasonalities of a history, in Prophet's order: yearly, weekly, daily.
 
-    Automatic ones need a span (first to last known point) of 730, 14 or 2 days; weekly and daily
-    also two points closer than the period.
+    They need a span (first to last known point) of 730, 14 or 2 days; weekly and daily also two
+    points closer than the period.
     """
-    seasonalities = []
-    for built_in in _BUILT_IN:
-        order = getattr(options, built_in.name)
-        if order == "auto":
-            dense = built_in.name == "yearly" or closest_seconds < built_in.period_seconds
-            order = built_in.order if span_seconds >= built_in.least_span_seconds and dense else 0
-        if order:
-            seasonalities.append(
-                Seasonality(name=built_in.name, period_seconds=built_in.period_seconds, order=order)
-            )
-    return tuple(seasonalities)
+    return tuple(
+        entry
+        for entry in _BUILT_IN
+        if span_seconds >= entry.least_span_seconds
+        and (entry.name == "yearly" or closest_seconds < entry.period_seconds)
+    )
 
 
 def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> Floats:
@@ -142,9 +88,7 @@ def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Intege
     return result
 
 
-def smooth_precision(seasonalities: tuple[Seasonality, ...], options: ProphetOptions) -> Floats:
-    """Return 1 / variance of the normal priors of [k (linear only), m, seasonal]."""
+def smooth_precision(seasonalities: tuple[Seasonality, ...]) -> Floats:
+    """Return 1 / variance of the normal priors of [k, m, seasonal]."""
     seasonal = sum(2 * seasonality.order for seasonality in seasonalities)
-    scales = [TREND_SCALE] * (2 if options.growth == "linear" else 1)
-    scales += [options.seasonality_prior_scale] * seasonal
-    return np.asarray(1.0 / np.square(scales))
+    return np.asarray(1.0 / np.square([TREND_SCALE] * 2 + [SEASON_SCALE] * seasonal))

@@ -21,21 +21,6 @@ def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:
     return {job.job_id: tuple(ended) for job in running if (ended := lengths.get(job_key(job)))}
 
 
-def past_runs_by_size(jobs: Iterable[Job]) -> dict[str, dict[int, tuple[float, ...]]]:
-    """Return for every job that has not ended the same by the GPUs that the runs held."""
-    all_jobs = list(jobs)
-    by_size: dict[int, list[Job]] = {}
-    for job in all_jobs:
-        if job.scheduling.state is JobState.FINISHED:
-            by_size.setdefault(job.gpu_count, []).append(job)
-    running = [job for job in all_jobs if job.scheduling.ended_at is None]
-    runs_by_job: dict[str, dict[int, tuple[float, ...]]] = {}
-    for size, ended in by_size.items():
-        for job_id, lengths in past_run_seconds([*running, *ended]).items():
-            runs_by_job.setdefault(job_id, {})[size] = lengths
-    return runs_by_job
-
-
 def _length(job: Job) -> float | None:
     facts = job.scheduler
     if facts is None or facts.state is not JobState.FINISHED:

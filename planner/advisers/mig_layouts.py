@@ -14,7 +14,6 @@ from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.cluster_names import name_in_cluster
 from data.facts.fleet import MigLayout
 from data.facts.gpu_resources import MIG_LAYOUT_LABEL
-from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.recommendations import Range, Savings
 from planner.costs.configurations import Option, options_for
@@ -311,11 +310,6 @@ def _advice(cut: _CutNode) -> FleetAdvice:
 
 def _by_hand(node: FleetNode, layout: MigLayout) -> str:
     name = name_in_cluster(node.known_as)
-    if node.platform is Platform.SLURM:
-        return (
-            f"an administrator drains {name}, applies {layout.name} there by nvidia-mig-parted, "
-            "gives the node its slices in slurm.conf and resumes it; the change file has the steps."
-        )
     return (
         f"kubectl cordon {name}; kubectl label node {name} {MIG_LAYOUT_LABEL}={layout.name} "
         f"--overwrite; once {MIG_LAYOUT_LABEL}.state says success, kubectl uncordon {name}."

@@ -2,7 +2,7 @@
 
 Priors until changes have been measured here: Sia (SOSP 2023) measured 15-250 s for a rescale on
 real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint, or since
-the start of a run without one, is lost and done again (`lost_work.py`). To change a request in the
+the start of a run without one, is lost and done again (`elasticity.py`). To change a request in the
 queue is one call of the scheduler, about a second.
 """
 

@@ -14,9 +14,40 @@ import numpy.typing as npt
 from data.facts.jobs import Job
 from data.records.plans import TenantPlan
 from data.settings.fleet import BORROW_PRICE, GUARANTEE_PRICE, TenantSettings, TenantShare
-from planner.slots.coupling_rows import coupling_rows
-from planner.slots.free_plan import free_use
-from planner.slots.slot_problem import NOTHING, SlotProblem, TenantQuotas
+from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.dp_kernel import price_blocks
+from planner.slots.lanes import LANES, pack
+from planner.slots.slot_problem import NOTHING, Floats, SlotProblem, TenantQuotas, pinned_cost
+from planner.slots.survey_kernel import survey
+
+
+def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
+    """Return the use [H, R] of all rows when every job takes its cheapest path.
+
+    It says what tenants ask for: a guarantee should be no more than their column of it.
+    """
+    cost = pinned_cost(problem.jobs)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    lanes = pack(problem, cost, costs)
+    blocks = len(lanes.rows)
+    slots, types = problem.slots, rows.types
+    used = np.zeros((slots, len(rows.names)))
+    nothing = np.zeros((slots, types), dtype=np.float32)
+    tenants = len(rows.names) - types - rows.domains
+    price_blocks(
+        lanes,
+        np.arange(blocks),
+        nothing,
+        nothing,
+        np.zeros((slots, tenants + 1), dtype=np.float32),
+        rows.members,
+        8,
+        0.3 * lanes.unfinished_price,
+        np.zeros((blocks, LANES)),
+        used,
+    )
+    return used
+
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

@@ -14,28 +14,33 @@ Shares of common resources by part, in proportion to use at the last prices.
 
 At prices near the best ones the mean of the jobs' answers nearly fits, so a share is close to what
 the part takes in the plan of the whole. What no other part can use belongs to one part.
+
+A part is a cluster (jobs that one source names), a pool (boards that are alike to a plan, and the
+jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of several parts may use is
+shared; it gets prices: each part answers them, and their use together moves them. The steps are
+those of the whole problem (`planner.solver.prices`), so the bound is as good as undivided; a round
+sends each part the prices [H, R + G] and gets back its use [H, R] and one sum.
+
+The work of a part is a function of the opened part and its argument alone: where and how often it
+is computed makes no difference.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.partitions.part_work import (
-    BoundQuestion,
-    PartitionTask,
-    bound_of,
-    layout_of,
-    open_part,
-    plan_of,
-)
-from planner.partitions.price_exchange import MeanUse, PartMarket
+from data.base.errors import ImpossibleProblemError
 from planner.partitions.split import FleetPart, Shares, limited, split, touched, warmth_of_part
 from planner.partitions.workers import LocalWorkforce, Workforce, Workplaces
-from planner.slots.check_problem import check_problem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.slots.check_problem import check_costs, check_problem
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.lanes import pack
 from planner.slots.plan_cost import use_of
 from planner.slots.slot_problem import (
     Floats,
@@ -46,11 +51,203 @@ from planner.slots.slot_problem import (
     paths_of_today,
     pinned_cost,
 )
-from planner.solver.bounds import Bound, priced_constant
-from planner.solver.prices import PriceSearch, ResourcePrices, settled_prices
+from planner.slots.survey_kernel import survey
+from planner.solver.bounds import Bound, jobs_bound, priced_constant
+from planner.solver.kernel_problem import KernelProblem, make_kernel_problem
+from planner.solver.prices import (
+    BlockAnswer,
+    Market,
+    PriceExchange,
+    PriceSearch,
+    ResourcePrices,
+    settled_prices,
+)
+from planner.solver.primal import charges_of
 from planner.solver.replan import PlanPrices, WarmStart
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPart:
+    """A part that can answer prices."""
+
+    market: Market
+    kernel: KernelProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLayout:
+    """A part's packed jobs as the joint market needs them, arrays [B, 16]."""
+
+    job: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    unfinished_price: Floats
+
+
+def open_part(part: FleetPart) -> OpenPart:
+    """Pack the jobs of a part. Errors: ImpossibleProblemError for costs that make no sense."""
+    problem = part.problem
+    cost = pinned_cost(problem.jobs)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, costs)
+    rows = coupling_rows(problem)
+    return OpenPart(
+        market=Market(lanes=pack(problem, cost, costs), rows=rows, fleet=problem.fleet),
+        kernel=make_kernel_problem(problem, rows, cost, costs),
+    )
+
+
+def layout_of(part: OpenPart, _nothing: object) -> PartLayout:
+    """Return the layout of the part's packed jobs."""
+    lanes = part.market.lanes
+    return PartLayout(job=lanes.job, unfinished_price=lanes.unfinished_price)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Prices, with those of the part's work, and how often its price of work may be searched."""
+
+    prices: ResourcePrices
+    searches: int
+
+
+def answer_of(part: OpenPart, question: Question) -> BlockAnswer:
+    """Return the answer of the part's jobs to these prices."""
+    market = part.market
+    return market.ask(question.prices, market.all_blocks, searches=question.searches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTask:
+    """The task of a part's plan: its problem within its share, and its start."""
+
+    problem: SlotProblem
+    budget_seconds: float
+    seed: int
+    effort: Effort
+    warm: WarmStart | None
+    start: Start | None
+
+
+def plan_of(_part: OpenPart, errand: PartitionTask) -> SolvedPlan | None:
+    """Return the part's plan; None when its jobs find no room in its share."""
+    try:
+        return solve(
+            errand.problem,
+            budget_seconds=errand.budget_seconds,
+            seed=errand.seed,
+            effort=errand.effort,
+            warm=errand.warm,
+            start=errand.start,
+        )
+    except ImpossibleProblemError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundQuestion:
+    """Prices, with those of the part's work, and the labels of a slot and configuration."""
+
+    prices: ResourcePrices
+    label_room: int
+
+
+def bound_of(part: OpenPart, question: BoundQuestion) -> Bound:
+    """Return a lower bound on the part's jobs at these prices."""
+    return jobs_bound(
+        part.kernel,
+        charges_of(part.market, question.prices),
+        label_room=question.label_room,
+        expired=lambda: False,
+    )
+
+
+def parts_of_jobs(problem: PlanningProblem) -> Indices:
+    """Return the number of the part of every job [J].
+
+    All the same where the plan is not divided.
+    """
+    names = [_part_of(problem, column, job) for column, job in enumerate(problem.jobs)]
+    number = {name: index for index, name in enumerate(sorted(set(names)))}
+    return np.array([number[name] for name in names], dtype=np.int64)
+
+
+def _part_of(problem: PlanningProblem, column: int, job_problem: JobProblem) -> str:
+    job = job_problem.demand.job
+    match problem.planning.partition_by:
+        case "cluster":
+            return f"{job.platform} {job.source}"
+        case "pool":
+            return str(problem.pools.of_job[column])
+        case "tenant":
+            return job.tenant(problem.rules.tenants.by)
+        case _:
+            return ""
+
+
+_REMEMBERED = 0.9
+
+
+class MeanUse:
+    """The mean of what parts used [P, H, R], later answers counting more."""
+
+    def __init__(self, parts: int, shape: tuple[int, ...]) -> None:
+        self._sum = np.zeros((parts, *shape))
+        self._weight = 0.0
+
+    def note(self, used: Sequence[Floats]) -> None:
+        """Take in one round of answers."""
+        self._sum = _REMEMBERED * self._sum + np.stack(used)
+        self._weight = _REMEMBERED * self._weight + 1
+
+    def mean(self) -> Floats:
+        """Return the mean of the rounds so far."""
+        return np.asarray(self._sum / self._weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartMarket(PriceExchange):
+    """All parts as one market; blocks [B, 16] of the parts lie one after another."""
+
+    places: Workplaces
+    layouts: tuple[PartLayout, ...]
+    mean_use: MeanUse
+
+    @property
+    def all_blocks(self) -> Indices:
+        """Return every block."""
+        return np.arange(sum(len(layout.job) for layout in self.layouts))
+
+    def part_prices(self, prices: ResourcePrices) -> list[ResourcePrices]:
+        """Return the prices for each part, with those of its own work."""
+        ends = np.cumsum([0, *(len(layout.job) for layout in self.layouts)])
+        return [replace(prices, work=prices.work[a:b]) for a, b in pairwise(ends)]
+
+    def ask(self, prices: ResourcePrices, blocks: Indices, *, searches: int) -> BlockAnswer:
+        """Return the optimum of every job at these prices: each part answers for all its blocks."""
+        del blocks
+        answers = self.places.each(
+            answer_of,
+            [Question(prices=price, searches=searches) for price in self.part_prices(prices)],
+        )
+        self.mean_use.note([entry.used for entry in answers])
+        return BlockAnswer(
+            value=sum(entry.value for entry in answers),
+            values=np.concatenate([entry.values for entry in answers]),
+            used=np.sum([entry.used for entry in answers], axis=0),
+            work=np.concatenate([entry.work for entry in answers]),
+        )
+
+    def free_prices(self) -> ResourcePrices:
+        """Return prices of zero; work at a third of what unfinished work costs."""
+        shape = self.rows.limit.shape
+        unfinished = np.concatenate([layout.unfinished_price for layout in self.layouts])
+        return ResourcePrices(
+            rows=np.zeros(shape),
+            boots=np.zeros((shape[0], self.rows.types)),
+            work=unfinished / 3,
+        )
+
 
 _CERTAIN = 1e-9
 

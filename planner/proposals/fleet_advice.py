@@ -12,11 +12,14 @@ from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
 from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
-from data.records.recommendations import Savings
+from data.records.plans import Configuration, Plan
+from data.records.recommendations import LIFETIME, Recommendation, Savings
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.evidence import FleetEvidence
 from planner.proposals.job_advice import savings_of
 from planner.proposals.proposal import Proposal
+from planner.proposals.wording import name_of, named_first
 
 Values = npt.NDArray[np.float64]
 _NOTICEABLE_BOARDS = 0.05
@@ -192,3 +195,32 @@ def _missing(
         savings=savings_of(problem),
         starts_at=starts,
     )
+
+
+def recommendation_of_advice(
+    evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
+) -> Recommendation:
+    """Return the recommendation of advice on the fleet."""
+    recommendation = Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=plan.created_at + LIFETIME,
+        action=advice.action,
+        job_id="",
+        job_name=advice.subject,
+        namespace="",
+        platform=advice.platform,
+        now=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_now),
+        proposed=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_then),
+        why=advice.why,
+        evidence=evidence.of(advice.factors),
+        savings=advice.savings,
+        risk=advice.action.spec.risk,
+        confidence="medium: it follows from the plan and the forecasts of all jobs",
+        details=((("node", advice.subject),) if advice.action.spec.of_node else ())
+        + advice.details,
+        change=advice.change,
+        starts_at=advice.starts_at,
+        ends_at=advice.ends_at,
+    )
+    return named_first(recommendation, [name_of(entry) for entry in advice.first])

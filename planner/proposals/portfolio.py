@@ -8,12 +8,12 @@ out of memory is no part of the plan and costs money: it stands beside the sum. 
 belongs to no single job: idle power, switching and doubt of nodes, limits, moves, rounding, and the
 trifle of rent that the planner charges for a change that costs nothing.
 
-    together    =  recommended  +  nodes  +  for memory  +  services  +  programs  +  growth
-                   +  sharing  -  advice
+    together    =  recommended  +  nodes  +  for memory  +  services  +  programs  +  sharing
+                   -  advice
 
 is what the recommendations save, row by row: a node that is off saves the idle power of its boards
-too, which no plan counts and no job's row does. No plan advises on services, changes a job's
-program, or grows it into free boards and back.
+too, which no plan counts and no job's row does. No plan advises on services, or changes a
+job's program.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -37,8 +37,7 @@ class Portfolio:
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
     that keep jobs from running out of memory, most often a loss. So are `nodes`, what powering
     nodes down or cutting them saves, `services`, what advice on services saves, `programs`, the
-    rent of the time that slow work loses, `growth`, what boards of elastic training cost, and
-    `sharing`, what jobs that share boards free.
+    rent of the time that slow work loses, and `sharing`, what jobs that share boards free.
     `taken` is what those of all that cost money cost: `together` is so much below the savings of
     the others. `advised` is what advice would save, if a person follows it: it is no part of
     `together`.
@@ -56,7 +55,6 @@ class Portfolio:
     nodes: float = 0.0
     services: float = 0.0
     programs: float = 0.0
-    growth: float = 0.0
     sharing: float = 0.0
     taken: float = 0.0
     advised: float = 0.0
@@ -64,7 +62,7 @@ class Portfolio:
     @property
     def together(self) -> float:
         """Savings of all changes, the sum of their central figures; advice changes nothing."""
-        others = self.nodes + self.for_memory + self.services + self.programs + self.growth
+        others = self.nodes + self.for_memory + self.services + self.programs
         return self.recommended + others + self.sharing - self.advised
 
 
@@ -82,11 +80,10 @@ def portfolio_of(
     *,
     relieved: Sequence[Relief] = (),
     rows: Sequence[Recommendation] = (),
-    grown: Sequence[Recommendation] = (),
 ) -> Portfolio:
     """Return the parts; `proposals` has one entry per job of the plan, `recommended` names jobs.
 
-    `rows` are all recommendations, `grown` those that grow jobs or give their boards back.
+    `rows` are all recommendations.
     """
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
     gpu_hours = 0.0
@@ -124,7 +121,6 @@ def portfolio_of(
         services=worth_of(row for row in rows if row.action.spec.of_service)[0],
         sharing=worth_of(row for row in rows if row.action.spec.shares)[0],
         programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
-        growth=worth_of(grown)[0],
         taken=worth_of(row for row in rows if not row.is_advice)[1],
         advised=worth_of(row for row in rows if row.is_advice)[0],
         for_memory=sum(relief.outcome.savings.money for relief in relieved if relief.outcome),

@@ -4,7 +4,7 @@ import numpy as np
 
 from planner.serving.service_model import ServiceReadings
 
-_LOOK = "`trimtab serving signals FILE` tells what a saved /metrics says"
+_LOOK = "docs/serving.md lists what is read of each engine"
 
 
 def missing_signals_reason(readings: ServiceReadings) -> str:

@@ -110,7 +110,7 @@ def running_mortals(folder: Path, *, makes_reports: bool = True) -> Iterator[Mor
 def _warm(store: str, *, makes_reports: bool) -> None:
     """Run cycles and a report here, and close what they opened, before anything is forked."""
     from dashboard.cli import main
-    from data.store.results import plan_retention
+    from data.store.handles import store as plan_retention
 
     plan_retention.FORECAST_HOURS = plan_retention.PLAN_HOURS = 1000
     for hour in (12, 13):

@@ -16,7 +16,7 @@ from collectors.trace.files import Trace
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import ACTIVITY, check_frame
-from data.store.facts.contradictions import MIN_SLOTS
+from data.store.facts.fact_reader import MIN_SLOTS
 
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "measured" / "slow_programs_h200.json"
 PROGRAMS = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]

@@ -12,8 +12,7 @@ from beds.slurm_replay import answering
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.nodes import file_of
-from collectors.shared.mig_layouts import layouts_in
+from collectors.kubernetes.nodes import file_of, layouts_in
 from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

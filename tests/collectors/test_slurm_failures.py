@@ -15,8 +15,7 @@ from beds.slurm_replay import answering, command_folder, recorded_commands, reco
 
 from collectors.shared.collector import Window
 from collectors.slurm import commands, rest
-from collectors.slurm.findings import slurm_findings
-from collectors.slurm.jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector, slurm_findings
 from collectors.slurm.rest import SlurmRest
 from data.base.errors import (
     CollectorError,

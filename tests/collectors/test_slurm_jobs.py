@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 
 from collectors.shared.collector import Window
 from collectors.slurm.accounting import ACCOUNTING_FIELDS, read_accounting_row
@@ -17,7 +16,6 @@ from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
-from data.facts.fleet import MigManager
 from data.facts.jobs import JobState, JobWait
 from data.records.feasible_changes import required_nodes
 
@@ -72,7 +70,6 @@ def told(
     past: tuple[dict[str, str], ...] | None = (),
     nodes: tuple[dict[str, Any], ...] = (BOARDS, MIG),
     models: dict[str, str] | None = None,
-    mig_layouts: str = "",
 ) -> Collected:
     """What the collector makes of these records."""
     said = SlurmAnswers(
@@ -82,7 +79,7 @@ def told(
         warnings=(),
         dropped=Counter(),
     )
-    collector = SlurmCollector(Saying(said), models or {}, load_gpu_catalogue(), mig_layouts)
+    collector = SlurmCollector(Saying(said), models or {}, load_gpu_catalogue())
     return collector.collect(WINDOW)
 
 
@@ -152,39 +149,6 @@ def test_a_mig_instance_is_no_board() -> None:
     assert count != count  # instances are no boards: how many boards it holds is not known
     node = next(entry for entry in collected.nodes if entry.name == "m1")
     assert (node.gpu_count, node.mig_instances) == (1, (("1g.10gb", 7),))
-
-
-def managers(collected: Collected) -> dict[str, MigManager | None]:
-    """What is known of each node's MIG layouts."""
-    return {node.name: node.mig_manager for node in collected.nodes}
-
-
-def test_a_file_of_layouts_says_how_whole_nodes_can_be_cut(tmp_path: Path) -> None:
-    """Those of the node's model and boards; the one that cuts nothing is the way back."""
-    file = tmp_path / "layouts.yaml"
-    file.write_text(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["data"]["config.yaml"])
-    models = {"h100": "H100-SXM5-80GB"}
-    found = managers(told(RUNNING, models=models, mig_layouts=str(file)))
-    assert found["m1"] is None  # cut already
-    assert found["n1"] is not None
-    assert (found["n1"].layout, found["n1"].source) == ("all-disabled", str(file))
-    names = {layout.name for layout in found["n1"].layouts if layout.cut}
-    assert names == {"all-1g.10gb", "all-3g.40gb", "all-balanced", "site-two-cut"}
-    assert managers(told(RUNNING, models=models))["n1"] is None
-    assert managers(told(RUNNING, models={"h100": "board-x"}, mig_layouts=str(file)))["n1"] is None
-
-
-@pytest.mark.parametrize("text", [None, b"\xff\xfe", b"mig-configs: 1"])
-def test_a_file_of_layouts_that_says_nothing_is_told(text: bytes | None, tmp_path: Path) -> None:
-    """Missing or no text: a warning with the path and the setting, and no layout."""
-    file = tmp_path / "layouts.yaml"
-    if text is not None:
-        file.write_bytes(text)
-    collected = told(RUNNING, models={"h100": "H100-SXM5-80GB"}, mig_layouts=str(file))
-    assert managers(collected)["n1"] is None
-    (warning,) = collected.report.warnings
-    assert str(file) in warning
-    assert "slurm.mig_layouts_file" in warning
 
 
 def test_an_untyped_request_is_the_only_type_around_or_unknown() -> None:

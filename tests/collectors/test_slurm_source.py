@@ -11,8 +11,7 @@ from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
 from collectors.shared.collector import Window
-from collectors.slurm.findings import slurm_findings
-from collectors.slurm.jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector, slurm_findings
 from data.base.clock import utc_now
 from data.base.errors import SourceRefusedError, SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

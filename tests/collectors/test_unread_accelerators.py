@@ -31,8 +31,7 @@ from collectors.readings.metric_names import unread_metrics
 from collectors.shared.collector import Window
 from collectors.shared.json_parts import quantity
 from collectors.slurm.backend import SlurmAnswers, read_nodes, read_queue
-from collectors.slurm.findings import slurm_findings
-from collectors.slurm.jobs import SlurmCollector
+from collectors.slurm.jobs import SlurmCollector, slurm_findings
 from collectors.slurm.unread import unread_gres
 from dashboard.apply.kubernetes.state.pod_spec import profile_of, roles_of
 from dashboard.apply.kubernetes.state.quotas import limit_refusal, refusal

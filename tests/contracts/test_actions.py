@@ -22,7 +22,7 @@ NAMED_IN = {
     "data/records/actions.py": "the table",
     "planner/proposals/proposal.py": "makes them from a plan",
     "planner/advise.py": "makes time limits",
-    "planner/proposals/from_plan.py": "the usual one of a proposal",
+    "planner/proposals/job_advice.py": "the usual one of a proposal",
     "planner/proposals/fleet_advice.py": "makes those of boards",
     "planner/advisers/emptied_nodes.py": "makes those of nodes",
     "planner/advisers/mig_layouts.py": "makes those of nodes to cut",
@@ -32,8 +32,6 @@ NAMED_IN = {
     "planner/advisers/idle_gpus.py": "makes that a service at rest starts on demand",
     "planner/sharing/advice.py": "makes that jobs share boards",
     "planner/sharing/shared_nodes.py": "makes that nodes offer shares, and jobs take them",
-    "planner/advisers/growth.py": "makes those of elastic training",
-    "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
     "planner/proposals/relief.py": "tells a change from advice",
     "planner/proposals/wording.py": "why they are proposed",
@@ -82,7 +80,7 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     told = "add it to `by_hand` in this test, or name its appliers in its row"
     assert sorted(ADVICE) == by_hand.split(), told
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
-    serves = {Action.SCALE_OUT, Action.RAISE_MAXIMUM, Action.GROW, Action.GIVE_BACK}
+    serves = {Action.SCALE_OUT, Action.RAISE_MAXIMUM}
     assert FOR_MEMORY | serves == NOT_FOR_SAVING
     assert {action for action in Action if action.spec.caps_power} == {Action.POWER_CAP}
     assert {action for action in Action if action.spec.of_node} == {
@@ -101,12 +99,11 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     shares = {Action.CO_LOCATE, Action.TAKE_SHARE}
     assert {action for action in Action if action.spec.shares} == shares
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
-    assert {action for action in Action if action.spec.gives_back} == {Action.GIVE_BACK}
     assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}
     resized = {action for action in Action if action.spec.resizes}
     assert resized == {
         Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT,
-        Action.LARGER_GPU, Action.SPREAD, Action.GROW, Action.GIVE_BACK,
+        Action.LARGER_GPU, Action.SPREAD,
     }  # fmt: skip
 
 

@@ -264,15 +264,6 @@ def test_nodes_are_no_gpus_of_a_namespace(bench: Bench) -> None:
     require_within_limits(bench.store.reader, node, [node], limits)
 
 
-def test_boards_that_were_grown_into_are_given_back_whatever_the_limits(bench: Bench) -> None:
-    """They were free ones: no limit on savings, or on what a namespace loses, holds for them."""
-    few = Configuration(gpu_model=H100, gpu_count=1)
-    unknown = replace(make_recommendation().savings, gpu_hours=None, energy_kwh=None)
-    back = make_recommendation(action=Action.GIVE_BACK, proposed=few, savings=unknown)
-    limits = ApplySettings(max_namespace_share_ratio=0.01)
-    require_within_limits(bench.store.reader, back, [back], limits)
-
-
 def test_a_saving_below_the_minimum_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
-"""Between two cycles: facts are collected, and a job that left its band calls for a new plan."""
+"""A job that left its forecast's interval is planned anew by the next cycle."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,17 +13,13 @@ from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
 from dashboard.cycle.context import World
-from dashboard.cycle.replanning import look_again, reasons_to_plan, surprises_since_plan
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.resources.alerts import urgent_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
-from data.facts.fleet import Node
-from data.facts.jobs import JobState, SchedulerFacts
 from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings, Settings
-from data.store import Store, open_store
+from data.store import Store
 from planner.plan import build_plan
 
 DAYS = 4
@@ -90,21 +86,6 @@ def note_what_is_asked(asked: list[frozenset[str]], patch: pytest.MonkeyPatch) -
     patch.setattr("dashboard.cycle.planning_facts.build_plan", noted)
 
 
-@pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])
-def test_leaving_the_band_calls_for_a_plan(store_url: str, after: float, called: bool) -> None:
-    """Three hours as foreseen do not; three hours at 90 % or at 0 % do, and facts are kept."""
-    with filled(store_url, PLAN[15]) as store:
-        world = world_of(store, samples(after))
-        later: datetime = NOW + timedelta(hours=3)
-        assert look_again(world, now=later) is called
-        assert store.reader.latest_sample_at() == later
-        found = surprises_since_plan(world, now=later)
-    assert [surprise.side for surprise in found] == (
-        [] if not called else ["above" if after > 0.3 else "below"]
-    )
-    assert all("the band" in surprise.reason for surprise in found)
-
-
 @pytest.mark.parametrize(("after", "outside"), [(0.3, False), (0.9, True), (0.0, True)])
 @pytest.mark.parametrize("slot_minutes", [5, 15, 30])
 def test_a_cycle_plans_anew_what_left_its_interval(
@@ -117,78 +98,3 @@ def test_a_cycle_plans_anew_what_left_its_interval(
         world = world_of(store, samples(after), slot_minutes=slot_minutes)
         run_cycle(world, now=NOW + timedelta(minutes=slot_minutes))
     assert asked == [frozenset({make_job().job_id} if outside else ())]
-
-
-@pytest.mark.parametrize(("gib_per_hour", "called"), [(0.0, False), (4.0, False), (30.0, True)])
-def test_memory_that_grows_to_its_board_calls_for_a_plan_that_tells_it(
-    store_url: str, gib_per_hour: float, called: bool
-) -> None:
-    """A leak that begins after the cycle is seen before the next is due, told once, and urgent."""
-    frame = samples(0.3)
-    later = NOW + timedelta(minutes=45)
-    grown = ((frame["sampled_at"] - NOW).dt.total_seconds() / 3600).clip(lower=0)
-    board = float(frame["memory_total_mib"].iloc[0])
-    frame["memory_used_mib"] = 0.7 * board + 1024 * gib_per_hour * grown
-    with open_store(store_url) as store:
-        world = world_of(store, frame)
-        run_cycle(world, now=NOW)
-        assert look_again(world, now=later) is called
-        reasons = reasons_to_plan(world, now=later)
-        assert all("may run out of memory at about" in reason for reason in reasons)
-        assert len(reasons) == called
-        run_cycle(world, now=later)
-        assert reasons_to_plan(world, now=later) == ()
-        urgent = [
-            fact
-            for fact in urgent_facts(store.reader, settings=world.settings, now=later)
-            if fact.key.startswith("memory:")
-        ]
-    assert len(urgent) == called
-    for fact in urgent:
-        left = 0.985 * board - frame.loc[frame["sampled_at"] <= later, "memory_used_mib"].max()
-        assert fact.at is not None
-        due = later + timedelta(hours=left / 1024 / gib_per_hour)
-        assert abs(fact.at - due) <= timedelta(minutes=5)
-
-
-def node(*, schedulable: bool, at: datetime) -> Node:
-    """The only node, as its scheduler describes it."""
-    return Node(
-        name="node-1",
-        gpu_model="H100-SXM5-80GB",
-        gpu_count=1,
-        state="IDLE" if schedulable else "DRAINED",
-        schedulable=schedulable,
-        seen_at=at,
-        source="test",
-    )
-
-
-def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(store_url: str) -> None:
-    """A new job, a job out of memory and a drained node are reasons; another plan ends them."""
-    with filled(store_url, PLAN[15]) as store:
-        world = world_of(store, samples(0.3))
-        later = NOW + timedelta(minutes=15)
-        frame = samples(0.3)
-        recent = frame[(frame["sampled_at"] > NOW) & (frame["sampled_at"] <= later)]
-        killed = SchedulerFacts(state=JobState.RUNNING, reason="OOMKilled")
-        known = make_job(last_seen_at=later, scheduler=killed)
-        new = make_job("a/new", first_seen_at=later, last_seen_at=later)
-        assert reasons_to_plan(world, now=later) == ()
-        store.keep(
-            make_collected(recent, jobs=(known, new), nodes=(node(schedulable=False, at=later),))
-        )
-        assert reasons_to_plan(world, now=later) == (
-            "a/new has come with 1 × H100-SXM5-80GB",
-            "search/ranker-0 ran out of memory",
-            "node node-1 takes no jobs any more: DRAINED",
-        )
-        run_cycle(world, now=later + timedelta(minutes=1))
-        assert [reason for reason in reasons_to_plan(world, now=later) if "node-1" in reason] == []
-
-
-def test_before_any_plan_nothing_is_a_surprise(store_url: str) -> None:
-    """Facts without forecasts call for nothing."""
-    with open_store(store_url) as store:
-        store.keep(make_collected())
-        assert surprises_since_plan(world_of(store, samples(0.3)), now=NOW) == ()

@@ -22,7 +22,6 @@ from dashboard.accounting.savings.ledger import ledger, total_energy, total_gpu_
 from dashboard.apply.worker import verification
 from dashboard.apply.worker.verification import compare, measure
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.records.actions import Action
 from data.records.commands import Work
 from data.records.plans import Configuration
 from data.records.recommendations import Range, Savings
@@ -337,24 +336,6 @@ def test_lost_throughput_falls_short_and_rolls_back_when_opted_in(bench: Bench) 
     words = [row.event for row in bench.store.reader.journal(digest=bench.digest)]
     assert "fell-short" in words
     assert (bench.state, bench.job()["gpus"]) == ("rolled-back", "4")
-
-
-@pytest.mark.parametrize(
-    ("action", "state"), [(Action.FEWER_GPUS, "rolled-back"), (Action.GIVE_BACK, "verified")]
-)
-def test_less_work_on_boards_that_were_given_back_is_what_was_meant(
-    tmp_path: Path, action: Action, state: str
-) -> None:
-    """Of a saving it falls short, and a rule undoes it: others would lose the boards again."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
-        bench = applied_bench(store, tmp_path, make_recommendation(action=action))
-        end = NOW + timedelta(hours=3)
-        samples = make_samples(gpus=1, minutes=180, end=end, utilization_ratio=0.95)
-        store.keep(make_collected(samples, (make_job(gpu_count=1, last_seen_at=end),)))
-        bench.clock.at = end
-        bench.set(auto_rollback=True, throughput_loss_ratio=0.01)
-        bench.work(visits=10)
-        assert bench.state == state
 
 
 def test_a_change_of_the_fleet_is_not_measured_by_all_jobs(bench: Bench) -> None:

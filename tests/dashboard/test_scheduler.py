@@ -38,23 +38,3 @@ def test_a_failing_cycle_is_remembered_and_the_next_one_runs(
     assert len(seen) >= 5
     assert re.search(r"cycle failed after \d+\.\d s: the process ran out of memory", caplog.text)
     assert thread.state.last_error == ""
-
-
-def test_a_cycle_comes_early_when_reality_has_left_the_band() -> None:
-    """Asked in the pause: an error and a no keep waiting, a yes ends the pause of a day."""
-    ran = threading.Semaphore(0)
-    answers: list[bool | Exception] = [StoreError("busy", "Wait."), False, True]
-
-    def early() -> bool:
-        answer = answers.pop(0) if answers else False
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    thread = CycleThread(
-        ran.release, timedelta(days=1), early=early, look_every=timedelta(milliseconds=1)
-    )
-    with thread.running():
-        assert ran.acquire(timeout=10)
-        assert ran.acquire(timeout=10)
-    assert answers == []

@@ -12,7 +12,7 @@ from data.facts.jobs import Job, JobState, OwnNames, SchedulerFacts
 from data.settings.all_settings import PlanningSettings, RetentionSettings
 from data.store import Store
 from data.store.handles.tenant_reader import OwnedReader
-from planner.jobs.lost_work import lost_work_of
+from planner.jobs.elasticity import lost_work_of
 
 JOB = "ml/trainjob/w"
 MINUTE = timedelta(minutes=1)

@@ -16,11 +16,9 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import SAMPLES, check_frame
 from forecasting.power.cap import power_under_cap
 from forecasting.power.cap_laws import learned_cap_laws
-from forecasting.power.estimated import readings_by_model
-from forecasting.power.fit import _not_negative
+from forecasting.power.estimated import _not_negative, fit_power_models, readings_by_model
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
-from forecasting.power.training import fit_power_models
 
 H100 = "H100-SXM5-80GB"
 CATALOGUE = load_gpu_catalogue()

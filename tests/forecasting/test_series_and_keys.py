@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data.facts.jobs import WorkloadKind
 from data.records.forecasts import Quantity
-from forecasting.models.cold_start import borrowed
+from forecasting.forecast import borrowed
 from forecasting.series.demand_series import DemandSeries, regular_series, winsorised
 from forecasting.series.job_keys import job_key, lenders, name_stem
 

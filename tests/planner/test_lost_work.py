@@ -18,8 +18,8 @@ from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from planner.costs.cost import change_cost, change_costs
+from planner.jobs.elasticity import lost_work_of
 from planner.jobs.expected_value import mean_of
-from planner.jobs.lost_work import lost_work_of
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
 from planner.proposals.wording import _goes_to_others

@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 from drawn import examples
-from fleet_cases import KUBERNETES, SLURM, gpu, node_of, pods_job, slurm_job
+from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, case
 
 from data.facts.fleet import MigLayout, MigManager
-from data.facts.jobs import Job, Platform
+from data.facts.jobs import Job
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
@@ -110,34 +110,6 @@ def test_a_free_node_is_cut_for_jobs_that_would_do_with_slices() -> None:
     assert hours.central < (6 - 2) * HOURS
     assert hours.low < hours.central < hours.high
     assert cost.central == pytest.approx((6 - 2) * HOURS * PRICE, rel=0.1)
-
-
-def test_a_node_of_slurm_is_cut_by_its_administrator() -> None:
-    """The same worth, by a file of layouts, with words for whoever may drain the node."""
-    manager = replace(MANAGER, state="", source="/etc/mig.yaml")
-    typed = {
-        "requeue": "yes",
-        "gres_per": "node",
-        "gres": "gpu:h100:1",
-        "requested_gpu_type": "h100",
-        "nodes_requested": "1",
-    }
-    old, new = (
-        [
-            (slurm_job(number, extra=typed | {"slurm_release": told}), 0.05, 8_000.0)
-            for number in range(6)
-        ]
-        for told in ("23.11", "24.11")
-    )
-    assert layout_in(advised(fleet(old, manager, SLURM))) is None  # no job could ask for a slice
-    found = layout_in(advised(fleet(new, manager, SLURM)))
-    assert found is not None
-    assert found.platform is Platform.SLURM
-    assert dict(found.details)["mig_layouts_of"] == "/etc/mig.yaml"
-    assert (found.now.gpu_count, found.proposed.gpu_count) == (2, 0)
-    layout = dict(found.details)["mig_layout"]
-    assert f"an administrator drains b, applies {layout} there" in found.why
-    assert "kubectl" not in found.why
 
 
 @pytest.mark.parametrize(

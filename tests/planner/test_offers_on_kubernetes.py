@@ -6,15 +6,13 @@ an API server. The applier's look, change and rehearsal are the oracle.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from beds.kubernetes_apply import GPU, settings_of
+from beds.kubernetes_apply import settings_of
 from beds.kubernetes_fake import FakeApi, fake_api
 from beds.kubernetes_replay import kubeconfig
 from drawn_kubernetes import (
-    MODELS,
     cluster_of_three_models,
     draw,
     recommended,
@@ -22,14 +20,9 @@ from drawn_kubernetes import (
     serve,
     workload,
 )
-from factories import make_quota
-from growth_cases import demand_for, half_done
 
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
-from data.facts.quotas import QuotaKind
-from data.records.actions import Action
 from data.records.recommendations import Recommendation
-from planner.advisers.growth_room import GrowthFacts
 
 
 @pytest.fixture
@@ -119,44 +112,3 @@ def test_a_workload_whose_pods_are_not_all_there_is_left_alone() -> None:
     short["spec"]["replicas"] = 5
     found = recommended(drawn, 0, 60, levels={"short": 0.1, "whole": 0.1})
     assert {entry.job_id.rpartition("/")[2] for entry in found if entry.job_id} == {"whole"}
-
-
-def test_the_applier_takes_the_growth_that_is_offered(fake: FakeApi, tmp_path: Path) -> None:
-    """By elastic policy, and by annotation in Kueue up to the nominal quota; fixed jobs are kept.
-
-    A Job of completions, one without a bound and one of Helm have boards beside them, too.
-    """
-    drawn = cluster_of_three_models()
-    queue = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
-    bounded = {"kueue.x-k8s.io/elastic-job": "true", "trimtab/max-parallelism": "4"}
-    workload(drawn, ("PyTorchJob", "policy"), (2, 1), 0, elastic=True)
-    workload(drawn, ("PyTorchJob", "helm"), (2, 1), 3, elastic=True,
-             labels={"app.kubernetes.io/managed-by": "Helm"})  # fmt: skip
-    workload(drawn, ("Job", "kueue"), (2, 2), 1, **queue, annotations=bounded)
-    workload(drawn, ("Job", "counted"), (2, 1), 4, elastic=True, **queue, annotations=bounded)
-    workload(drawn, ("Job", "plain"), (2, 1), 4, at=2)
-    names = ("pytorchjob/policy", "pytorchjob/helm", "job/kueue", "job/counted", "job/plain")
-    cluster_queue = make_quota(
-        "research",
-        source="kubernetes drawn",
-        kind=QuotaKind.CLUSTER_QUEUE,
-        resource=GPU,
-        nominal=8.0,
-        used=6.0,
-    )
-    local = {"kind": QuotaKind.LOCAL_QUEUE, "queue": "ml/q", "nominal": None, "parent": "research"}
-    found = recommended(
-        drawn,
-        0,
-        60,
-        levels=dict.fromkeys((name.partition("/")[2] for name in names), 0.8),
-        groups=[demand_for(model, 4.0) for model in MODELS],
-        growth=GrowthFacts(progress={f"ml/{name}": half_done() for name in names}),
-        quotas=(cluster_queue, replace(cluster_queue, **local)),
-    )
-    offered = {row.job_id: row for row in found if row.action is Action.GROW}
-    sizes = {job_id: row.proposed.gpu_count for job_id, row in offered.items()}
-    assert sizes == {"ml/pytorchjob/policy": 4, "ml/job/kueue": 6}
-    serve(fake, drawn)
-    applier = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", fake.url)))
-    assert [refusal_of(applier, row) for row in offered.values()] == ["", ""]

@@ -85,7 +85,7 @@ def check_sum(problem: PlanningProblem) -> Advice:
 
 
 def test_every_kind_of_change_is_in_the_sum_once() -> None:
-    """What nodes, services, programs and growth save, each for itself, and what those cost."""
+    """What nodes, services and programs save, each for itself, and what those cost."""
     problem = two_gpus_three_jobs()
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     money = {
@@ -93,13 +93,12 @@ def test_every_kind_of_change_is_in_the_sum_once() -> None:
         Action.RAISE_MAXIMUM: (-5.0, 0.0, 2.0),
         Action.SPEED_UP: (64.0,),
     }
-    grown = [costing(Action.GROW, -128.0), costing(Action.GIVE_BACK, 1.0)]
     rows = [costing(action, cost) for action, costs in money.items() for cost in costs]
-    rows += [*grown, costing(Action.CONSOLIDATE, None)]
-    found = portfolio_of([], [], plan, problem.terms, rows=rows, grown=grown)
-    parts = (found.nodes, found.services, found.programs, found.growth)
-    assert parts == (13.0, -3.0, 64.0, -127.0)
-    assert found.taken == 3.0 + 128.0
+    rows += [costing(Action.CONSOLIDATE, None)]
+    found = portfolio_of([], [], plan, problem.terms, rows=rows)
+    parts = (found.nodes, found.services, found.programs)
+    assert parts == (13.0, -3.0, 64.0)
+    assert found.taken == 3.0
     assert found.advised == 64.0 - 3.0, "bounds whose autoscaler nobody names are advice too"
     whole = replace(found, recommended=1_000.0, for_memory=-7.0)
     assert whole.together == 1_000.0 - 7.0 + sum(parts) - found.advised

@@ -21,7 +21,7 @@ from planner.costs.energy import expected_draw, power_under
 from planner.costs.power_caps import cap_effect
 from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
-from planner.proposals import saving_errors
+from planner.proposals import savings
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import outcome_of
 
@@ -139,7 +139,7 @@ def test_a_cap_is_promised_over_how_much_longer_work_may_take(
     model: str, ratio: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slowdowns are drawn as the law tells them: their mean is central, 80 % lie in the range."""
-    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.0)
+    monkeypatch.setattr(savings, "PUE_UNCERTAINTY", 0.0)
     proposal, problem = capped(model, drawn=0.95, ratio=ratio)
     watts = proposal.job.demand.power_q50
     assert watts is not None

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.facts.progress import ProgressReport
-from planner.jobs.job_end import expected_end, remaining_of
-from planner.jobs.progress_end import ends_by_progress
+from planner.jobs.job_end import ends_by_progress, expected_end, remaining_of
 
 HOUR = timedelta(hours=1)
 SLOT = timedelta(minutes=5)

@@ -21,7 +21,7 @@ from planner.costs.free_boards import freed_board
 from planner.jobs.job_end import Remaining
 from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
-from planner.proposals import saving_errors
+from planner.proposals import savings
 from planner.proposals.path_costs import path_cost
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome, outcome_of
@@ -37,7 +37,7 @@ LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])
 @pytest.fixture(autouse=True)
 def _sure_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PUE that is known."""
-    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.0)
+    monkeypatch.setattr(savings, "PUE_UNCERTAINTY", 0.0)
 
 
 def mean(seconds: Any) -> float:
@@ -271,7 +271,7 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
 def test_the_site_overhead_is_unsure_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is saved by the board is saved by the site, by a PUE that is not below 1."""
     sure = outcome(worst=1.0)
-    monkeypatch.setattr(saving_errors, "PUE_UNCERTAINTY", 0.5)
+    monkeypatch.setattr(savings, "PUE_UNCERTAINTY", 0.5)
     unsure = outcome(worst=1.0, pue=1.05)
     for number in (sure, unsure):
         assert number.savings.energy_kwh is not None

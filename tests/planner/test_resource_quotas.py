@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from factories import make_job, make_quota
 from fleet_cases import PODS
-from growth_cases import JOB_ID, elastic, fleet
-from growth_cases import advised as grown
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
 from dashboard.cycle.make_problem import fleet_rules
@@ -80,21 +78,6 @@ def test_a_service_grows_within_the_quota_of_its_namespace(
     assert [row.proposed.gpu_count for row in more] == [most] * (most > 2)
     said = more[0].why if more else advice.kept[SERVICE]
     assert ("resource quota shop/" in said) is (most < 4)
-
-
-def test_training_grows_within_the_quota_of_its_namespace() -> None:
-    """And says so where it leaves no room; one that is not counted yet leaves none."""
-    for limits, size in (({"nominal": 6.0, "used": 4.0}, 6), ({"nominal": 9.0, "used": 4.0}, 8)):
-        found = grown(fleet(elastic()), facts={"quotas": (quota("ml/gpus", **limits),)})
-        assert [row.proposed.gpu_count for row in found.recommendations] == [size]
-    for used in (4.0, None):
-        row = quota("ml/gpus", nominal=4.0, used=used)
-        advice = grown(fleet(elastic()), facts={"quotas": (row,)})
-        assert advice.recommendations == ()
-        assert "the resource quota ml/gpus" in advice.kept[JOB_ID]
-    queued = elastic(extra=(("queue", "q"),))
-    advice = grown(fleet(queued), facts={"quotas": (quota("ml/gpus", nominal=9.0, used=4.0),)})
-    assert "what its queue q may hold is not known" in advice.kept[JOB_ID]
 
 
 @pytest.mark.parametrize(("left", "raised"), [(0.0, None), (3.0, 5), (20.0, 6)])

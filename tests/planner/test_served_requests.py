@@ -8,13 +8,14 @@ import pandas as pd
 import pytest
 from drawn import examples
 from factories import make_job
-from growth_cases import elastic, gpu, held_by
+from fleet_cases import gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots, history_of
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import HISTORY, check_frame
+from data.facts.fleet import Gpu
 from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from data.records.plans import IdleCause
@@ -179,7 +180,17 @@ def test_the_plan_holds_what_an_autoscaler_is_foreseen_to_hold(
 @pytest.mark.parametrize("day", [2, 6])
 def test_training_leaves_boards_to_the_replicas_of_the_day(day: int) -> None:
     """Eight boards, two of them a service's and six an elastic training's."""
-    job, train = autoscaled(2), elastic(count=6, most=6)
+    bounds = (("gpus_per_unit", "1"), ("min_replicas", "1"), ("max_replicas", "6"))
+    job, train = (
+        autoscaled(2),
+        make_job(
+            "ml/pytorchjob/train",
+            kind=WorkloadKind.TRAINING,
+            gpu_model=H100,
+            gpu_count=6,
+            scheduler=SchedulerFacts(state=JobState.RUNNING, extra=bounds),
+        ),
+    )
     problem = case(
         (job, 0.9, 5_000.0, 600.0),
         (train, 0.5, 5_000.0, 3_000.0),
@@ -193,6 +204,12 @@ def test_training_leaves_boards_to_the_replicas_of_the_day(day: int) -> None:
         assert held[job.job_id][slot] >= wanted
         assert held[job.job_id][slot] + held[train.job_id][slot] <= 8
     assert max(held[train.job_id]) >= 4
+
+
+def held_by(job: Job, *, boards: int, name: str) -> list[Gpu]:
+    """The boards of one node, the first of them with the job."""
+    owners = [job.job_id] * job.gpu_count + [""] * (boards - job.gpu_count)
+    return [gpu(name, index, job.gpu_model, owner) for index, owner in enumerate(owners)]
 
 
 def spread(job: Job, day: int, **changes: Any) -> PlanningProblem:

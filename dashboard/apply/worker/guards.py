@@ -93,13 +93,9 @@ def _require_share(
     limits: ApplySettings,
 ) -> None:
     namespace, taking = recommendation.namespace, taken_gpus(recommendation)
-    if not taking or recommendation.action.spec.gives_back:
+    if not taking:
         return
-    approved = sum(
-        taken_gpus(other)
-        for other in others
-        if other.namespace == namespace and not other.action.spec.gives_back
-    )
+    approved = sum(taken_gpus(other) for other in others if other.namespace == namespace)
     latest = reader.latest_sample_at()
     gpus = reader.gpus(start=latest - timedelta(hours=1)) if latest else ()
     holders = reader.jobs_of({job_id for gpu in gpus for job_id in gpu.holders})

@@ -141,7 +141,7 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
                 event = LifecycleEvent.FELL_SHORT
         if recommendation.action in FOR_MEMORY or event is not LifecycleEvent.VERIFIED:
             return event, measurement
-    less = spec.caps_power or spec.gives_back
+    less = spec.caps_power
     return _verdict(measurement, settings.apply.throughput_loss_ratio, less=less), measurement
 
 

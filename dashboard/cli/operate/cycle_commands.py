@@ -132,7 +132,6 @@ def portfolio_line(sums: Portfolio) -> str:
         "keeping jobs from running out of memory": sums.for_memory,
         "advice on services": sums.services,
         "work that is slow": sums.programs,
-        "growing elastic training": sums.growth,
         "jobs that share GPUs": sums.sharing,
     }
     rest = {
@@ -141,7 +140,7 @@ def portfolio_line(sums: Portfolio) -> str:
         "work that is expected to be missed, priced": sums.service,
         "nodes and limits that jobs share": sums.shared,
     }
-    others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.growth, sums.sharing)
+    others = (sums.nodes, sums.for_memory, sums.services, sums.programs, sums.sharing)
     total = sum(abs(saved) for saved in others)
     made_of = _names(parts) if total >= _CENT else ""
     others_text = _names(rest)

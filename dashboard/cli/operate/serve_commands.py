@@ -158,23 +158,11 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
-    settings = world.settings
-
     def follow_and_cycle() -> None:
         claim.require()
         _follow_and_cycle(context)
 
-    def look_early() -> bool:
-        from dashboard.cycle.replanning import look_again
-
-        return look_again(context, now=utc_now())
-
-    thread = CycleThread(
-        follow_and_cycle,
-        timedelta(minutes=settings.serve.cycle_minutes),
-        early=look_early,
-        look_every=timedelta(minutes=settings.planning.slot_minutes),
-    )
+    thread = CycleThread(follow_and_cycle, timedelta(minutes=world.settings.serve.cycle_minutes))
     context = replace(world, progress=thread.at)
     return thread
 

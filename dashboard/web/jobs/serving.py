@@ -48,8 +48,7 @@ _MAX_ROWS = 500
 _NO_ENGINE = (
     "No inference engine was read in the latest cycle. Let the Prometheus of `prometheus.url` "
     "scrape the /metrics of your engines at least every two minutes, beside the GPU metrics: "
-    "vLLM, SGLang, TGI, TensorRT-LLM, Triton, KServe and Ray Serve are known. "
-    "`trimtab serving signals FILE` shows what is read of a saved /metrics."
+    "vLLM, SGLang, TGI, TensorRT-LLM, Triton, KServe and Ray Serve are known."
 )
 _NO_JOB = "its metrics name no pod, so its GPUs are unknown"
 _BOARDS = "GPUs of your jobs" if current_role() == "owner" else "all GPUs"

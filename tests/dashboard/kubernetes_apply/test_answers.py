@@ -202,8 +202,6 @@ def test_an_applier_covers_what_has_a_field(newer: KubernetesApplier) -> None:
     }
     assert covered == {
         Action.FEWER_GPUS,
-        Action.GROW,
-        Action.GIVE_BACK,
         Action.SMALLER_GPU,
         Action.MIG_SLICE,
         Action.RECLAIM,

@@ -15,7 +15,6 @@ from beds.kubernetes_apply import (
     settled,
 )
 from beds.steps import send_step
-from growth_cases import elastic, grown_and_given_back
 
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ChangeRefusedError
@@ -120,20 +119,19 @@ def test_an_elastic_pytorch_job_gets_fewer_workers(
     assert spec_of(bed, "PyTorchJob", "torch") == before
 
 
-def test_an_elastic_pytorch_job_grows_as_proposed_and_gives_its_boards_back(
+def test_an_elastic_pytorch_job_grows_and_gives_its_boards_back(
     bed: KubernetesBed, applier: KubernetesApplier
 ) -> None:
-    """Just what the planner proposes: both changes, and the manifest is as it was before."""
+    """Within its bounds, and the manifest is as it was before."""
     define(bed, "PyTorchJob")
     bounds = {"minReplicas": 1, "maxReplicas": 4}
     make(bed, "PyTorchJob", "torch-grows", pytorch(1, elasticPolicy=bounds))
     label = "training.kubeflow.org/job-name"
     pods(bed, "torch-grows", label, 2)
     before = spec_of(bed, "PyTorchJob", "torch-grows")
-    job_id, fixed = "torch-grows/pytorchjob/work", (("fixed_gpus", "2"),)
-    job = elastic(job_id, 4, step=2, most=4, extra=fixed)
-    for row, workers in zip(grown_and_given_back(job, 8), (3, 1), strict=True):
-        change = planned(applier, row)
+    job_id = "torch-grows/pytorchjob/work"
+    for now, then, workers in ((4, 8, 3), (8, 4, 1)):
+        change = planned(applier, proposal(job_id, gpus(now), gpus(then)))
         assert rehearsed(applier, change).refusals == ()
         assert send_step(applier, change.steps[0], change).outcome is StepOutcome.DONE
         assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET

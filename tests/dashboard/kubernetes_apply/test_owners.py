@@ -16,7 +16,6 @@ from beds.kubernetes_apply import (
     spec_of,
 )
 from factories import make_job
-from growth_cases import elastic, grown_and_given_back
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
@@ -25,7 +24,6 @@ from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
 from data.records.changes import VerificationResult
-from data.records.feasible_changes import ELASTIC_KUEUE
 from data.records.recommendations import Recommendation
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -71,9 +69,8 @@ def test_an_elastic_job_of_kueue_takes_another_number_of_pods_and_nothing_else(
     change = planned(applier, proposal("elastic/job/serve", gpus(4), gpus(2)))
     assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "elastic", "Job")["parallelism"] == 1
-    kept_by = {"managed_by": (ELASTIC_KUEUE,)}
-    job = elastic("elastic/job/serve", 2, step=2, most=4, facts=kept_by)
-    for row, count in zip(grown_and_given_back(job, 4), (2, 1), strict=True):
+    for now, then, count in ((2, 4, 2), (4, 2, 1)):
+        row = proposal("elastic/job/serve", gpus(now), gpus(then))
         assert carry_out(applier, planned(applier, row)).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "elastic", "Job")["parallelism"] == count
     with pytest.raises(ChangeRefusedError, match=r"Kueue \(elastic job\) would undo"):

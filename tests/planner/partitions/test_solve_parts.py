@@ -14,8 +14,7 @@ from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.base.errors import ImpossibleProblemError
-from planner.partitions.parts_of_jobs import parts_of_jobs
-from planner.partitions.solve_parts import shares_of, solve_parts
+from planner.partitions.solve_parts import parts_of_jobs, shares_of, solve_parts
 from planner.partitions.split import split, touched
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem

@@ -16,10 +16,9 @@ import yaml
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.client import path_of_config_map
-from collectors.kubernetes.nodes import file_of
+from collectors.kubernetes.nodes import file_of, layouts_in
 from collectors.kubernetes.objects import gpu_resources, model_of
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
-from collectors.shared.mig_layouts import layouts_in
 from dashboard.apply.contract.applier import Closed, Left
 from dashboard.apply.kubernetes.change.steps import StepCommand, StepWait, command_of, sent, step_of
 from dashboard.apply.kubernetes.state import reading

@@ -55,8 +55,10 @@ def slurm_change(
         f"# recommendation {recommendation.digest}",
     ]
     if recommendation.action.spec.cuts:
-        lines = _cut(recommendation)
-    elif recommendation.action.spec.of_node:
+        raise ChangeRefusedError(
+            "Trimtab knows no way to cut the boards of a Slurm node", "Cut the node by hand."
+        )
+    if recommendation.action.spec.of_node:
         lines = _drain(recommendation)
     else:
         lines = _job_lines(recommendation, gpus, job)
@@ -75,36 +77,6 @@ def _drain(recommendation: Recommendation) -> list[str]:
         by_hand("drain", node, "NodeState", drain_reason(recommendation)),
         "# The way back:",
         f"#   {by_hand('resume', node, 'NodeState', '')}",
-    ]
-
-
-def _cut(recommendation: Recommendation) -> list[str]:
-    """Return the steps of a cut: this file drains the node, the rest is done once it is empty."""
-    details = dict(recommendation.details)
-    node, layout, file = (
-        details.get(name, "") for name in ("node", "mig_layout", "mig_layouts_of")
-    )
-    drain = _drain(recommendation)
-    if not (layout and file and (layout + file).isprintable()):
-        raise ChangeRefusedError(
-            f"the layout {layout!r} of the file {file!r} cannot be written as a command",
-            "Correct slurm.mig_layouts_file, or cut the node by hand.",
-        )
-    apply = f"nvidia-mig-parted apply -f {shlex.quote(file)} -c"
-    resume = by_hand("resume", node, "NodeState", "")
-    return [
-        *drain,
-        "# 1. Wait until this lists no job:",
-        f"squeue --nodelist={node}",
-        f"# 2. On {node}, as root, with slurmd and what else uses its boards stopped:",
-        f"#   {apply} {shlex.quote(layout)}",
-        f"# 3. It then offers {recommendation.change}.",
-        "#   `slurmd -G` on the node prints these devices with their type names: write them into",
-        f"#   Gres= of {node} in slurm.conf (gres.conf: AutoDetect=nvml), start slurmd, and:",
-        "#   scontrol reconfigure",
-        "# 4. Once `scontrol show node` shows them, put the node back into use:",
-        f"#   {resume}",
-        "# The way back is the same with the layout that cuts no board, and the old Gres=.",
     ]
 
 
