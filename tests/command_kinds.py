@@ -7,7 +7,7 @@ READS = {
     "doctor": "", "urgent": "", "energy": "--by day", "score": "", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
-    "findings show": "TT-1", "findings dismissals": "", "findings idle": "",
+    "findings show": "TT-1", "findings idle": "",
     "apply status": "", "savings": "", "memory": "",
     "serving services": "",
     "estimate": "llama3-8b --batch 8 --seq 2048", "submissions list": "", "token list": "",

@@ -21,7 +21,6 @@ from dashboard.api.routes.kill_switch import add_switch
 from dashboard.api.routes.lists import add_lists
 from dashboard.api.routes.samples import add_traces
 from dashboard.api.routes.submissions import IdempotencyKey, add_submissions
-from dashboard.decisions.dismissal_requests import add_dismissals
 from dashboard.decisions.finding_filter import chosen_findings
 from dashboard.decisions.findings import FindingStatus
 from dashboard.decisions.requests import Wish, WishOutcome, carry_out
@@ -37,7 +36,7 @@ FindingName = Annotated[
 ]
 _TAG_LENGTH = 16
 _OF_ANYONE = ("findings", "size", "slots", "stop")
-_OF_THE_FLEET = ("submissions", "samples", "dismissals")
+_OF_THE_FLEET = ("submissions", "samples")
 """Addresses outside the tables of resources: open to everybody, and closed to owners."""
 
 
@@ -137,7 +136,6 @@ def build_api(world: ApiWorld) -> FastAPI:
         return preview_of(world, status, change_text(world.reader, status), who.person)
 
     add_submissions(api, world, anyone=Anyone, viewer=Viewer)
-    add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_switch(api, world)
     _add_schema(api, world)

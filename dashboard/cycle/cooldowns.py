@@ -4,18 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import scrub
 from data.facts.collected import Collected
 from data.facts.fleet import SourceState
 from data.facts.jobs import OVER, Job
-from data.records.actions import Action
 from data.records.findings import FindingEventKind
 from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, State
 from data.records.recommendations import Recommendation
 from data.records.target_facts import TARGET_FACTS, target_facts
 from data.store import StoredRecommendation, StoreReader
-from planner.proposals.suppressions import Dismissal, Rejection, Rejections
+from planner.proposals.suppressions import Rejection, Rejections
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
@@ -231,16 +229,3 @@ def _ended_at(done: _Done, stored: StoredRecommendation) -> datetime | None:
     if State(stored.state) not in _NOT_AGAIN:
         return None
     return done.ended_at[stored.recommendation.digest, stored.state]
-
-
-def dismissed_targets(
-    reader: StoreReader, targets: Mapping[str, str], now: datetime
-) -> dict[tuple[str, Action], Dismissal]:
-    """Return the targets of these namespaces without proposals, '' for what is not a job."""
-    return {
-        (target, action): Dismissal(at=pattern.at, until=pattern.until, pattern=pattern.words)
-        for pattern in active_patterns(reader, now)
-        for target, namespace in targets.items()
-        for action in Action
-        if pattern.matches(target=target, namespace=namespace, kind=action)
-    }

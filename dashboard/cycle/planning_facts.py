@@ -11,7 +11,7 @@ from dashboard.accounting.cost.prices import grid_as_paid, priced
 from dashboard.accounting.facility.heat import foreseen_racks
 from dashboard.common.stale_readings import why_too_old
 from dashboard.cycle.context import Progress, World, silent
-from dashboard.cycle.cooldowns import REJECTED_DAYS, dismissed_targets, gone, rejections, resting
+from dashboard.cycle.cooldowns import REJECTED_DAYS, gone, rejections, resting
 from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import foreseen_memory
 from dashboard.cycle.outlooks import foreseen_slow_work, foreseen_workloads
@@ -120,10 +120,7 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
         resting=dict.fromkeys(targets, withheld)
         if withheld
         else resting(reader, view.jobs, now, view.as_of) | over,
-        rejections={
-            **rejections(reader, now, REJECTED_DAYS, view.jobs),
-            **dismissed_targets(reader, targets, now),
-        },
+        rejections=rejections(reader, now, REJECTED_DAYS, view.jobs),
         proposed_before=reader.changes_proposed("" if basis.last is None else basis.last.plan_id),
         reconsidered=_outside_interval(reader, view, basis.last),
     )

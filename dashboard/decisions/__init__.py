@@ -1,1 +1,1 @@
-"""States, checks, service, findings, dismissals."""
+"""States, checks, service, findings."""

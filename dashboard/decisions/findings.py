@@ -8,12 +8,10 @@ from typing import Unpack
 
 from dashboard.decisions.checks import Deciding, allowed_now, log_decision
 from dashboard.decisions.decision_table import WishKind
-from dashboard.decisions.dismissals import active_patterns
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.facts.jobs import Job
 from data.records.commands import Person
 from data.records.findings import (
-    DismissalPattern,
     DismissalReason,
     Finding,
     FindingEvent,
@@ -45,8 +43,6 @@ OUTCOME_COLUMNS = (
     *(reason.replace("-", " ") for reason in DismissalReason), "no reason",
 )  # fmt: skip
 _TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
-_JUST_SEEN = timedelta(days=1)
-"""Before a dismissal by pattern: what was found then and is proposed no more is no other thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,7 @@ class FindingStatus:
     """A finding, where it stands, and the revision that people mean by it.
 
     `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
-    `State`; `reason` is why it was dismissed, alone or by a pattern, and
+    `State`; `reason` is why it was dismissed, and
     `revision` None when no revision is kept. `job` is what it is about, None for no job.
     `apply_first` are the open findings that its change counts on.
     """
@@ -69,13 +65,8 @@ class FindingStatus:
     apply_first: tuple[str, ...] = ()
 
 
-def findings_now(
-    reader: StoreReader, *, now: datetime, record: StoreReader | None = None
-) -> tuple[FindingStatus, ...]:
-    """Return every finding, the newest number first.
-
-    Dismissals by pattern are of the whole fleet: `record` reads them where `reader` sees a part.
-    """
+def findings_now(reader: StoreReader, *, now: datetime) -> tuple[FindingStatus, ...]:
+    """Return every finding, the newest number first."""
     revisions: dict[int, list[StoredRecommendation]] = defaultdict(list)
     for stored in reader.current_recommendations(now=now):
         revisions[stored.finding].append(stored)
@@ -84,14 +75,10 @@ def findings_now(
         events[event.number].append(event)
     findings = reader.findings()
     jobs = reader.jobs_of({finding.target for finding in findings})
-    patterns = active_patterns(record or reader, now)
     statuses = [
-        _kept_back(
-            replace(
-                _status(finding, revisions[finding.number], tuple(events[finding.number])),
-                job=jobs.get(finding.target),
-            ),
-            patterns,
+        replace(
+            _status(finding, revisions[finding.number], tuple(events[finding.number])),
+            job=jobs.get(finding.target),
         )
         for finding in findings
     ]
@@ -113,22 +100,6 @@ def findings_now(
         else status
         for status in statuses
     )
-
-
-def _kept_back(status: FindingStatus, patterns: tuple[DismissalPattern, ...]) -> FindingStatus:
-    """Return a finding as dismissed where a pattern keeps from being proposed what was open."""
-    finding = status.finding
-    if status.state not in (OPEN, RESOLVED):
-        return status
-    namespace = status.job.namespace if status.job else ""
-    for pattern in patterns:
-        since = pattern.at - _JUST_SEEN
-        still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
-        if still and pattern.matches(
-            target=finding.target, namespace=namespace, kind=finding.action
-        ):
-            return replace(status, state=DISMISSED, reason=str(pattern.reason), until=pattern.until)
-    return status
 
 
 def _status(

@@ -2,13 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from dashboard.decisions.findings import findings_now
 from dashboard.notify import mail, webhook
-from dashboard.notify.digest import digest_text, open_findings, team_of
 from dashboard.notify.messages import MAIL, WEBHOOK, messages_for
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
@@ -21,11 +18,9 @@ from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
 from data.records.commands import AuditEntry
-from data.settings.access import HOURS
 from data.settings.all_settings import Settings
 from data.store import Store
 from data.store.record.outbox import Message
-from data.store.record.report_log import DIGEST, URGENT
 
 logger = logging.getLogger(__name__)
 _CLAIMED = timedelta(minutes=5)
@@ -39,8 +34,6 @@ SINKS = {
     "mail": (MAIL, REPORT_MAIL, _TICKET),
 }
 """Where messages go, with the channels of each."""
-AT_ONCE = frozenset({URGENT, "failing", "stopped", "resumed"})
-"""Events that are told at any hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +54,8 @@ class Notifier:
         reader, url = self.store.reader, every.access.public_url
 
         def messages_of(entry: AuditEntry) -> tuple[Message, ...]:
-            about, digest, team = reader.finding_about(entry.digest), None, ""
-            if entry.event == DIGEST:
-                team = team_of(entry.detail)
-                findings = open_findings(findings_now(reader, now=entry.at), team)
-                digest = digest_text(findings, url, team=team)
-            messages = messages_for(
-                entry,
-                settings,
-                finding=about,
-                public_url=url,
-                digest=digest,
-                team=team,
-            )
-            if entry.event in AT_ONCE:
-                return messages
-            until = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
-            return tuple(replace(message, held_until=until) for message in messages)
+            about = reader.finding_about(entry.digest)
+            return messages_for(entry, settings, finding=about, public_url=url)
 
         self.store.outbox.fill(messages_of, now=self.clock())
         claim = self.store.outbox.claim(
@@ -119,23 +97,3 @@ class Notifier:
             webhook.post(content, message.message_id, notify)
         else:
             mail.send(message, notify)
-
-
-def quiet_until(now: datetime, hours: str, zone: str) -> datetime | None:
-    """Return when the quiet hours around `now` end, UTC; None outside of them.
-
-    `hours` is such as 22:00-07:00 by the clock of the zone, '' for none. Where the clock changes,
-    they end by its new time.
-    """
-    match = HOURS.fullmatch(hours)
-    if match is None:
-        return None
-    begin_hour, begin_minute, end_hour, end_minute = map(int, match.groups())
-    begin, end = time(begin_hour, begin_minute), time(end_hour, end_minute)
-    local = now.astimezone(ZoneInfo(zone))
-    clock = local.time()
-    inside = begin <= clock < end if begin < end else clock >= begin or clock < end
-    if not inside:
-        return None
-    day = local.date() + timedelta(days=int(clock >= end))
-    return datetime.combine(day, end, tzinfo=local.tzinfo).astimezone(UTC)

@@ -8,7 +8,6 @@ from data.records.commands import AuditEntry
 from data.records.findings import Finding
 from data.settings.access import NotifySettings
 from data.settings.fields import entries
-from data.settings.reports import named_addresses
 from data.store.record.outbox import Message
 from data.store.record.report_log import URGENT
 
@@ -24,22 +23,18 @@ def messages_for(
     *,
     finding: Finding | None = None,
     public_url: str = "",
-    digest: tuple[str, str] | None = None,
-    team: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages of one entry: one per recipient, none for what is not to be told.
 
     `finding` is what the entry is about, None for what is about no recommendation. `public_url` is
-    where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest
-    and `team` whose it is, '' of all.
+    where browsers find the dashboard, '' where they do not.
     """
     if entry.event not in entries(settings.events):
         return ()
-    subject, body = digest or _subject_and_body(entry, finding, public_url)
+    subject, body = _subject_and_body(entry, finding, public_url)
     plain = _without_links(body, public_url)
-    listed = named_addresses(settings.teams).get(team, ()) if team else entries(settings.mail_to)
-    recipients = [(MAIL, address) for address in listed]
-    if settings.webhook_url and not team:
+    recipients = [(MAIL, address) for address in entries(settings.mail_to)]
+    if settings.webhook_url:
         # The address is a secret: it stays in the settings and out of the store.
         recipients.append((WEBHOOK, "notify.webhook_url"))
     return tuple(
@@ -57,7 +52,7 @@ def messages_for(
 def _without_links(body: str, public_url: str) -> str:
     """Return a body in which a program of mail finds no address but our own, whole lines of it."""
     address = re.escape(f"{public_url.rstrip('/')}/")
-    ours = re.compile(rf"{address}(?:admin|findings(?:\?finding=TT-\d+)?)" if public_url else "")
+    ours = re.compile(rf"{address}(?:admin|findings\?finding=TT-\d+)" if public_url else "")
     return "\n".join(line if ours.fullmatch(line) else unlinked(line) for line in body.split("\n"))
 
 

@@ -5,7 +5,6 @@ from datetime import datetime
 from email.message import EmailMessage
 
 from dashboard.common.escaping import without_escapes
-from dashboard.reports.render.csv_tables import csv_tables
 from dashboard.reports.render.html_report import render_html, render_markdown
 from dashboard.reports.render.pdf_file import render_pdf
 from dashboard.reports.week.editions import edition_of
@@ -34,13 +33,11 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
 
 
 def attach(mail: EmailMessage, report: WeeklyReport) -> None:
-    """Put the report into the mail: text to read, HTML, PDF and CSV attached."""
+    """Put the report into the mail: text to read, HTML and PDF attached."""
     name = f"trimtab-{report.week.name}"
     mail.set_content(without_escapes(render_markdown(report)))
     mail.add_attachment(render_pdf(report), "application", "pdf", filename=f"{name}.pdf")
     mail.add_attachment(render_html(report).encode(), "text", "html", filename=f"{name}.html")
-    for table, text in csv_tables(report).items():
-        mail.add_attachment(text.encode(), "text", "csv", filename=f"{name}-{table}")
 
 
 def summary(report: WeeklyReport) -> str:

@@ -25,35 +25,36 @@ SLACK, TEAMS = "slack", "teams"
 TIMEOUT_SECONDS = 10.0
 _MAX_BLOCK = 3000
 """Characters that Slack takes in a text of a block."""
-_MAX_ACTIONS = 6
-"""Buttons that Teams shows of a card."""
 _OPEN = "Open in Trimtab"
-_PLACE = re.compile(r"findings(\?finding=TT-\d+)?|admin|account\?tab=reports")
+_PLACE = re.compile(r"findings\?finding=TT-\d+|admin|account\?tab=reports")
 """Where our own lines lead; nobody's comment makes a button to anywhere else."""
 
 
 def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
-    """Return the content for the chat of a kind: text without any markup, and a button a link.
+    """Return the content for the chat of a kind: text without any markup, and the link a button.
 
-    A line that is an address of the dashboard becomes the button of the lines before it. Lines of
-    a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
+    Lines of a message are ours, and what others wrote is cut to one line, so it is no address of
+    theirs.
     """
-    parts = _parts(body, public_url)
-    links = [link for _told, link in parts if link]
+    lines = body.splitlines()
+    base = f"{public_url.rstrip('/')}/"
+    links = [
+        line
+        for line in lines
+        if public_url and line.startswith(base) and _PLACE.fullmatch(line.removeprefix(base))
+    ]
+    lines = [line for line in lines if line not in links]
     if kind == TEAMS:
-        # A TextRun is shown as it is; a TextBlock would read Markdown.
-        runs = [
-            {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
-            for text, _link in parts
-            for line in text.splitlines()
-        ]
         card = {
             "type": "AdaptiveCard",
             "version": "1.4",
-            "body": runs,
+            # A TextRun is shown as it is; a TextBlock would read Markdown.
+            "body": [
+                {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
+                for line in lines
+            ],
             "actions": [
-                {"type": "Action.OpenUrl", "title": _title(link), "url": link}
-                for link in links[-_MAX_ACTIONS:]
+                {"type": "Action.OpenUrl", "title": _title(link), "url": link} for link in links
             ],
         }
         kind_of_card = "application/vnd.microsoft.card.adaptive"
@@ -61,29 +62,22 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
             "type": "message",
             "attachments": [{"contentType": kind_of_card, "contentUrl": None, "content": card}],
         }
-    content: dict[str, Any] = {"text": chat(body)}
-    blocks: list[dict[str, Any]] = []
-    for text, link in parts if links else ():
-        words = {"type": "plain_text", "text": chat(text)[:_MAX_BLOCK], "emoji": False}
-        blocks += [{"type": "section", "text": words}] if text else []
-        if link:
-            words = {"type": "plain_text", "text": _title(link)}
-            button = {"type": "button", "text": words, "url": link}
-            blocks.append({"type": "actions", "elements": [button]})
-    return _NO_MARKUP | content | ({"blocks": blocks} if blocks else {})
-
-
-def _parts(body: str, public_url: str) -> list[tuple[str, str]]:
-    """Return the lines of a body up to each address of the dashboard, and that, '' for none."""
-    parts, lines = list[tuple[str, str]](), list[str]()
-    for line in body.splitlines():
-        place = line.removeprefix(f"{public_url.rstrip('/')}/")
-        if public_url and place != line and _PLACE.fullmatch(place):
-            parts.append(("\n".join(lines), line))
-            lines = []
-        else:
-            lines.append(line)
-    return [*parts, ("\n".join(lines), "")] if lines else parts
+    content = _NO_MARKUP | {"text": chat(body)}
+    if links:
+        words = {"type": "plain_text", "text": chat("\n".join(lines))[:_MAX_BLOCK], "emoji": False}
+        buttons = [
+            {
+                "type": "button",
+                "text": {"type": "plain_text", "text": _title(link)},
+                "url": link,
+            }
+            for link in links
+        ]
+        content["blocks"] = [
+            {"type": "section", "text": words},
+            {"type": "actions", "elements": buttons},
+        ]
+    return content
 
 
 def _title(link: str) -> str:

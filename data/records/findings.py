@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from data.records.commands import Person
 
@@ -53,38 +52,6 @@ class FindingEvent:
     def snoozes(self, now: datetime) -> bool:
         """Return whether it keeps its finding from being proposed at a time."""
         return self.until is not None and now < self.until
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DismissalPattern:
-    """A pattern of findings not to propose before `until`: all of its parts that are not '' match.
-
-    `job` is a glob of a target's name, such as search/*; a target that is no job has no namespace.
-    """
-
-    pattern_id: str
-    namespace: str
-    job: str
-    kind: str
-    reason: DismissalReason
-    until: datetime
-    at: datetime
-    by: str
-    comment: str
-
-    def matches(self, *, target: str, namespace: str, kind: str) -> bool:
-        """Return whether a finding is meant."""
-        return (
-            self.namespace in ("", namespace)
-            and self.kind in ("", kind)
-            and (not self.job or fnmatchcase(target, self.job))
-        )
-
-    @property
-    def words(self) -> str:
-        """The pattern as the command line takes it: namespace=search,kind=fewer-gpus."""
-        parts = (("namespace", self.namespace), ("job", self.job), ("kind", self.kind))
-        return ",".join(f"{name}={value}" for name, value in parts if value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from data.settings.fields import (
     entries,
     require,
 )
-from data.settings.reports import require_named_addresses
 
 MODES: tuple[str, ...] = ("local", "open", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
@@ -32,13 +31,11 @@ _NETLOC = re.compile(
 _SMTP = re.compile(
     r"smtp(\+starttls)?://([^@/:\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
 )
-HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-(?!\1:\2)([01]\d|2[0-3]):([0-5]\d)")
-"""Two different times of the day."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MIN_PREFIX = {4: 8, 6: 16}
 """Prefix length of the largest network that may be listed as one of proxies."""
 EVENTS = (
-    *LifecycleEvent, "urgent", "digest", "cycle", "record", "reported", "resumed", "stopped",
+    *LifecycleEvent, "urgent", "cycle", "record", "reported", "resumed", "stopped",
     "stop-asked", "resume-asked", "submitted", "writes-lost",
 )  # fmt: skip
 """Words of the audit: another that is much like one of them is a slip."""
@@ -249,11 +246,6 @@ class NotifySettings(Section, name="notify"):
     )
     mail_to: str = documented_list("", "e-mail addresses, a list; empty: none")
     mail_from: str = documented("trimtab@localhost", "sender of e-mails")
-    teams: str = documented_list(
-        "",
-        "who else gets the weekly digest, of single namespaces alone, such as "
-        "search=a@site.example b@site.example, vision=…",
-    )
     smtp_url: str = documented(
         "smtp://127.0.0.1:25",
         "mail server, such as smtp+starttls://USER@HOST:587; no user: no sign-in",
@@ -261,13 +253,8 @@ class NotifySettings(Section, name="notify"):
     smtp_password: str = documented("", "password of that user", secret=True)
     events: str = documented_list(
         "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
-        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent,digest",
-        "what is told, a list of words of the audit; digest: weekly, what is open",
-    )
-    quiet_time: str = documented(
-        "",
-        "such as 22:00-07:00 in report.timezone: messages that are not urgent wait until its "
-        "end; empty: none",
+        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
+        "what is told, a list of words of the audit",
     )
 
     def _check(self) -> None:
@@ -277,16 +264,10 @@ class NotifySettings(Section, name="notify"):
             "***",
             "an address that starts with https://",
         )
-        self.require(
-            not self.quiet_time or bool(HOURS.fullmatch(str(self.quiet_time))),
-            "quiet_time",
-            "two different times such as 22:00-07:00, or empty",
-        )
         for word in entries(self.events):
             valid = word in EVENTS or word.startswith("submission-")
             match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
             require(not match, "notify.events", word, f"a word of the audit, such as {match}")
-        require_named_addresses(self, "teams")
         self.require(
             _SMTP.fullmatch(self.smtp_url) is not None,
             "smtp_url",

@@ -52,6 +52,8 @@ WITHOUT_EFFECT = {
     "nodes.hot_memory_celsius": "a GPU's memory is called hot from 95 °C on",
     "nodes.min_off_minutes": "an empty node is planned to be off for an hour at least",
     "notify.attempts": "a message is tried 8 times",
+    "notify.quiet_time": "messages go out at once; chats and mail programs have quiet hours",
+    "notify.teams": "a namespace gets its own part of the weekly report: report.teams",
     "notify.ticket_events": _NO_TICKETS,
     "notify.ticket_kind": _NO_TICKETS,
     "notify.ticket_project": _NO_TICKETS,

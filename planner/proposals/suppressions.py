@@ -40,23 +40,7 @@ class Rejection:
         return f"{text} unless it would save more than {high:.2f} {before.cost.unit} an hour"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dismissal:
-    """Dismissal by a person of all that matches a pattern, from `at` until `until`."""
-
-    at: datetime
-    until: datetime
-    pattern: str
-
-    def holds(self, _savings: Savings) -> str:
-        """Return the reason not to propose a change that matches, whatever it would save."""
-        return (
-            f"dismissed on {self.at:%Y-%m-%d} with all of {self.pattern}: nothing of the kind is "
-            f"proposed before {self.until:%Y-%m-%d}"
-        )
-
-
-Rejections = Mapping[tuple[str, Action], Rejection | Dismissal]
+Rejections = Mapping[tuple[str, Action], Rejection]
 """By target and kind of change."""
 
 

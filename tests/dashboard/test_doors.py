@@ -52,12 +52,12 @@ COMMANDS: tuple[str, ...] = (
 ALSO: tuple[str, ...] = (
     "report weekly", "report weekly --last-week", "report weekly --now {0}", "findings list --all",
     "energy --by account", "statement --by tenant,model", "statement --budgets",
-    "serving services", "findings dismissals",
+    "serving services",
 )  # fmt: skip
 """What its tools do not ask."""
 _NAMES = {"findings idle": "idle", "audit list": "audit", "forecast": "forecasts",
           "report weekly": "reports/weekly", "findings list": "findings",
-          "serving services": "serving", "findings dismissals": "dismissals"}  # fmt: skip
+          "serving services": "serving"}  # fmt: skip
 _TOOLS = {"findings list": "findings", "findings show": "finding", "audit list": "record",
           "findings idle": "idle_gpus", "forecast": "forecasts",
           "estimate": "estimate_memory"}  # fmt: skip

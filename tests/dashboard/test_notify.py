@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from zoneinfo import ZoneInfo
 
 import pytest
 from beds.apply_bench import START, Clock, fill
 from beds.mail_sink import MailSink, running_mail_sink
 from beds.stores import filled
 from factories import NOW, make_recommendation
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from dashboard.common.escaping import chat
-from dashboard.notify.deliver import Notifier, quiet_until
+from dashboard.notify.deliver import Notifier
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
 from dashboard.notify.webhook import content_of
@@ -266,55 +263,6 @@ def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
         assert '"button"' not in without
 
 
-@given(
-    begin=st.times(),
-    end=st.times(),
-    minutes=st.integers(0, 10 * 365 * 1440),
-    zone=st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"]),
-)
-def test_quiet_hours_end_at_their_end(begin: time, end: time, minutes: int, zone: str) -> None:
-    """Outside of them nothing is held; inside, until the next end by the clock of the zone."""
-    begin, end = (entry.replace(second=0, microsecond=0) for entry in (begin, end))
-    assume(begin != end)
-    now = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    clock = now.astimezone(ZoneInfo(zone)).time()
-    held = quiet_until(now, f"{begin:%H:%M}-{end:%H:%M}", zone)
-    inside = begin <= clock < end if begin < end else not end <= clock < begin
-    assert (held is not None) == inside
-    if held is not None:
-        assert now - timedelta(hours=1) < held <= now + timedelta(hours=25)
-        local = held.astimezone(ZoneInfo(zone))
-        # A time that the clock leaves out in spring is told an hour later.
-        assert local.time() in (
-            end,
-            (datetime.combine(local, end) + timedelta(hours=1)).time(),
-            (datetime.combine(local, end) + timedelta(minutes=30)).time(),
-        )
-
-
-def test_at_night_only_what_is_urgent_is_told(store: Store, sink: MailSink) -> None:
-    """An approval of the night is told in the morning, once; a failure at once."""
-    clock = Clock(datetime(2026, 1, 5, 23, tzinfo=UTC))
-    told = notifier(
-        store,
-        clock,
-        mail_to="ops@site.example",
-        smtp_url=sink.url,
-        quiet_time="22:00-07:00",
-    )
-    approve(store)
-    store.append_audit(
-        at=START, actor="trimtab", event="failing", digest="", detail="no node has room"
-    )
-    assert [told.deliver_once() for _ in range(2)] == [True, False]
-    assert "failing by trimtab" in sink.mails[0].text
-    clock.forward(hours=7, minutes=59)
-    assert not told.deliver_once()
-    clock.forward(minutes=1)
-    assert [told.deliver_once() for _ in range(2)] == [True, False]
-    assert "approved by Robin" in sink.mails[1].text
-
-
 def test_a_slip_in_a_word_that_is_told_is_refused() -> None:
     """It would switch the notification off; the word that was meant is named."""
     with pytest.raises(SettingsError, match=r"notify\.events is 'aproved'") as refused:
@@ -322,13 +270,6 @@ def test_a_slip_in_a_word_that_is_told_is_refused() -> None:
     assert "such as approved" in str(refused.value.hint)
     words = (*EVENTS, "submission-refused", "submission-lost", "a-word-of-a-later-version")
     assert NotifySettings(events=",".join(words))
-
-
-@pytest.mark.parametrize("hours", ["22-7", "22:00-22:00", "24:00-07:00", "22:00-07:00 "])
-def test_quiet_hours_that_are_none_are_refused(hours: str) -> None:
-    """The setting is named with what it may be."""
-    with pytest.raises(SettingsError, match=r"notify\.quiet_time"):
-        NotifySettings(quiet_time=hours)
 
 
 def test_a_kind_of_chat_that_is_none_is_refused() -> None:

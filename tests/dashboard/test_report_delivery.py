@@ -101,7 +101,7 @@ def bodies(sink: MailSink) -> dict[str, str]:
 
 
 def test_a_week_goes_out_once_with_all_its_forms(store: Store) -> None:
-    """Text to read; PDF, HTML and CSV attached; a second look sends nothing."""
+    """Text to read; PDF and HTML attached; a second look sends nothing."""
     with running_mail_sink() as sink:
         using, clock = settings(sink, mail_to="ops@site.example"), Clock()
         for _minute in range(3):
@@ -114,9 +114,6 @@ def test_a_week_goes_out_once_with_all_its_forms(store: Store) -> None:
     assert set(attached) == {
         "trimtab-week-to-2026-01-05.pdf",
         "trimtab-week-to-2026-01-05.html",
-        "trimtab-week-to-2026-01-05-energy.csv",
-        "trimtab-week-to-2026-01-05-held-and-idle.csv",
-        "trimtab-week-to-2026-01-05-recommendations.csv",
     }
     assert attached["trimtab-week-to-2026-01-05.pdf"].get_content().startswith(b"%PDF-")
     assert [entry.event for entry in store.reader.audit()] == ["reported"]

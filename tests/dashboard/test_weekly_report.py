@@ -11,7 +11,6 @@ from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
 from dashboard.accounting.savings.ledger import LedgerRow
-from dashboard.reports.render.csv_tables import csv_tables
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown
 from dashboard.reports.week.savings import saved_in
 from dashboard.reports.week.week import Week, week_to
@@ -104,7 +103,7 @@ def test_idle_time_between_distant_readings_is_unknown(
 
 
 def test_people_read_titles_and_programs_the_action(store: Store) -> None:
-    """Markdown and HTML call a recommendation what its card does; JSON and CSV keep the word."""
+    """Markdown and HTML call a recommendation what its card does; JSON keeps the word."""
     report = report_of(store)
     for text in (render_markdown(report), render_html(report)):
         assert "Fewer GPUs" in text
@@ -113,7 +112,6 @@ def test_people_read_titles_and_programs_the_action(store: Store) -> None:
     assert {recommendation["action"] for recommendation in document["recommendations"]} == {
         "fewer-gpus"
     }
-    assert ",fewer-gpus," in csv_tables(report)["recommendations.csv"]
 
 
 def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> None:

@@ -119,7 +119,7 @@ class ApiWorld:
         mine = self.of(who)
 
         def now() -> tuple[FindingStatus, ...]:
-            return findings_now(mine.reader, now=self.clock(), record=self.reader)
+            return findings_now(mine.reader, now=self.clock())
 
         statuses = mine.cache.get(("findings",), now)
         if who.role != "owner":

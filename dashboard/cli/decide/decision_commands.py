@@ -108,22 +108,14 @@ def snooze(options: argparse.Namespace) -> int:
 
 
 def reopen(options: argparse.Namespace) -> int:
-    """Let a finding, or what a pattern matches, be proposed again."""
-    from dashboard.cli.decide import dismissal_commands  # loads what serves the API
-
-    if dismissal_commands.one_way(options):
-        return dismissal_commands.end(options)
+    """Let a finding be proposed again."""
     outcome = decided(options)
     say(f"{outcome.finding} may be proposed again, by the next cycle")
     return 0
 
 
 def dismiss(options: argparse.Namespace) -> int:
-    """Reject what a finding proposes, or what matches a pattern, with a reason."""
-    from dashboard.cli.decide import dismissal_commands
-
-    if dismissal_commands.one_way(options):
-        return dismissal_commands.make(options)
+    """Reject what a finding proposes, with a reason."""
     outcome = decided(options, reason=options.reason)
     why = f": {options.reason}" if options.reason else ""
     say(f"{outcome.finding} is dismissed by {outcome.by}{_newer(options, outcome.digest)}{why}")

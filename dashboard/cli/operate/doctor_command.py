@@ -103,8 +103,7 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
 def _is_told(settings: Settings) -> bool:
     """Return whether messages or reports go to anybody."""
     notify, report = settings.notify, settings.report
-    reached = (notify.mail_to, notify.webhook_url, notify.teams)
-    return any(reached) or bool(recipients(report))
+    return bool(notify.mail_to or notify.webhook_url or recipients(report))
 
 
 def _check_links(settings: Settings) -> tuple[str, str]:

@@ -22,7 +22,6 @@ from dashboard.common.threads import Background, Loop, running_together
 from dashboard.cycle.cycle_thread import CycleState, CycleThread
 from dashboard.notify.alerts import UrgentRounds
 from dashboard.notify.deliver import SINKS, Notifier
-from dashboard.notify.digest import DigestRounds
 from dashboard.notify.report_delivery import ReportRounds
 from data.base.clock import utc_now
 from data.base.errors import SettingsError, StoreError
@@ -74,12 +73,11 @@ class Parts:
     def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
         notifier = Notifier(store=self.store, settings=self.settings, clock=self.clock)
         rounds = ReportRounds(store=self.store, settings=self.settings, clock=self.clock)
-        pages = self.store.reader_for_pages()
         urgent = UrgentRounds(
-            store=self.store, reader=pages, settings=self.settings, clock=self.clock
-        )
-        digest = DigestRounds(
-            store=self.store, reader=pages, settings=self.settings, clock=self.clock
+            store=self.store,
+            reader=self.store.reader_for_pages(),
+            settings=self.settings,
+            clock=self.clock,
         )
         return (
             *(
@@ -95,7 +93,6 @@ class Parts:
                 for sink in SINKS
             ),
             Loop("trimtab-urgent", guarded(claim, urgent.tell_new), _URGENT_PAUSE),
-            Loop("trimtab-digest", guarded(claim, digest.tell_due), _REPORT_PAUSE),
             Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),
         )
 

@@ -33,9 +33,7 @@ def deferred(target: str, reads: str) -> Callable[[argparse.Namespace], int]:
             from dashboard.cli.terminal.remote_server import not_on_a_server, server_of
 
             server_of(options)
-            if values.get("matching") is not None:
-                not_on_a_server("--matching", "by the API's /dismissals")
-            elif "server" not in reads:
+            if "server" not in reads:
                 not_on_a_server("this command")
         elif "store" in reads:
             from dashboard.cli.terminal.context import require_a_store

@@ -9,12 +9,6 @@ from data.records.findings import DismissalReason
 
 _ID = "its number (TT-12), or the first characters of an id"
 _REASONS = [str(reason) for reason in DismissalReason]
-_MATCHING = {
-    WishKind.REJECT: (
-        "PATTERN", "in place of one: all of namespace=search,job=search/*,kind=fewer-gpus"
-    ),
-    WishKind.REOPEN: ("ID", "end this dismissal by pattern"),
-}  # fmt: skip
 
 
 def add_decision(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str) -> None:
@@ -24,18 +18,11 @@ def add_decision(actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
     values = {"words": name, "help": row.help, "run": f"decide.{module}_commands:{function}"}
     reads = {"reads": "server" if row.changes else "store or server"}
     action = add_command(actions, values | reads | {"defaults": {"decision": row.wish}})
-    matching = _MATCHING.get(row.wish)
-    action.add_argument("id", help=_ID, nargs="?" if matching else None)
+    action.add_argument("id", help=_ID)
     action.add_argument("--by", required=True, metavar="NAME", help="who decides")
     action.add_argument("--comment", default="", help="why")
     if "reason" in row.fields:
         action.add_argument("--reason", choices=_REASONS, help="why it is dismissed")
-    if matching:
-        action.add_argument("--matching", metavar=matching[0], help=matching[1])
-    if row.wish is WishKind.REJECT:
-        action.add_argument(
-            "--days", type=float, default=30.0, help="for how long, of a pattern (default 30)"
-        )
     if "until" in row.fields:
         span = action.add_mutually_exclusive_group(required=True)
         span.add_argument("--days", type=float, help="for so many days")

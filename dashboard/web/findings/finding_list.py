@@ -51,7 +51,7 @@ def every_row() -> tuple[InboxRow, ...]:
     service, now = world.decision_service, world.clock()
     statuses = world.reader.remember(
         ("findings", floor_to_slot(now, _MINUTE)),
-        lambda: findings_now(world.reader, now=now, record=service.store.reader),
+        lambda: findings_now(world.reader, now=now),
         decisions=True,
     )
     person = signed_in(service.settings().access)

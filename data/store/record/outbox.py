@@ -24,17 +24,13 @@ _MAX_PAUSE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message to one recipient; `message_id` is the same at every attempt.
-
-    It is not sent before `held_until`, None for at once.
-    """
+    """One message to one recipient; `message_id` is the same at every attempt."""
 
     entry: int
     channel: str
     recipient: str
     subject: str
     body: str
-    held_until: datetime | None = None
 
     @property
     def message_id(self) -> str:
@@ -168,7 +164,6 @@ def void_claims(connection: sa.Connection) -> None:
 
 def waiting_row(message: Message, now: datetime) -> dict[str, object]:
     """Return the row of a message that is to be sent."""
-    due = now if message.held_until is None else max(now, message.held_until)
     return {
         "message_id": message.message_id,
         "entry": message.entry,
@@ -178,8 +173,8 @@ def waiting_row(message: Message, now: datetime) -> dict[str, object]:
         "body": message.body,
         "version": 1,
         "attempts": 0,
-        "not_before": due,
-        "claimed_until": due,
+        "not_before": now,
+        "claimed_until": now,
         "state": "waiting",
         "problem": "",
     }

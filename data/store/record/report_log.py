@@ -22,8 +22,6 @@ ACKNOWLEDGED = "acknowledged"
 """The event of an entry by which a person takes an alert on."""
 URGENT = "urgent"
 """The event of an entry about what cannot wait."""
-DIGEST = "digest"
-"""The event of an entry about everything that is open."""
 
 
 class ReportLog:

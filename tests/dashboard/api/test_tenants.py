@@ -35,7 +35,6 @@ BODIES = {
     "/submissions/preview": {"job": ""},
     "/size": SUSPENDED,
     "/stop": {"reason": "too hot"},
-    "/dismissals": {"kind": "fewer-gpus", "reason": "not-now", "until": "2030-01-01T00:00:00Z"},
 }
 STATEMENT = "/statement"
 WHOM = ("tenant", "application", "owner", "job", "model", "state")
@@ -80,7 +79,7 @@ def every_answer(store: Store, client: TestClient) -> Iterator[tuple[str, int, s
     for path, methods in schema["paths"].items():
         for method in methods:
             for name in theirs if "{" in path else ("",):
-                address = path.format(finding=name, token_id=name, dismissal_id=name)
+                address = path.format(finding=name, token_id=name)
                 for query in _queries(path, methods[method]):
                     answer = client.request(
                         method.upper(), f"/api/v1{address}?{GIVEN.get(path, '')}{query}",
