@@ -19,6 +19,7 @@ from data.settings.fields import (
     entries,
     require,
 )
+from data.settings.renamed import warn_once
 
 MODES: tuple[str, ...] = ("local", "open", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
@@ -264,6 +265,8 @@ class NotifySettings(Section, name="notify"):
             "***",
             "an address that starts with https://",
         )
+        if "digest" in entries(self.events):
+            warn_once("notify.events: digest is no event: the weekly report tells what is open")
         for word in entries(self.events):
             valid = word in EVENTS or word.startswith("submission-")
             match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))

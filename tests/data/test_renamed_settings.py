@@ -35,6 +35,13 @@ def test_a_setting_that_is_gone_changes_nothing_and_says_what_holds(
     assert "Delete it" in said
 
 
+def test_an_event_that_is_gone_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A list of before still holds, less the word."""
+    warn_once.cache_clear()
+    load_settings(environ={"TRIMTAB_NOTIFY_EVENTS": "approved,digest"})
+    assert "digest is no event" in caplog.text
+
+
 EARLIER: dict[str, tuple[dict[str, object], str]] = {
     "access.public_url": (
         {"access.oidc_redirect_uri": "https://t.example/oauth2callback"}, "https://t.example",
