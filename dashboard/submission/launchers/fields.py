@@ -346,7 +346,7 @@ def _looked_up(words: Mapping[str, str], raw: Any) -> str:
     """Return a word as a flag's table has it; one of true and false stands for all such words."""
     word = _word(raw).strip().lower()
     alike = () if word in words else next((same for same in (TRUE, FALSE) if word in same), ())
-    return next((known for known in words if known in alike), word)
+    return next((entry for entry in words if entry in alike), word)
 
 
 def _word(raw: Any) -> str:

@@ -241,8 +241,8 @@ def _commands(
         if all(map(ASSIGNMENT.fullmatch, words)):
             values |= {name: value for name, _equals, value in (w.partition("=") for w in words)}
         elif any(map(_STARTS.fullmatch, words)):
-            known = [name for name in exported if name in values and name in _ENVIRONMENT]
-            yield (*(f"{name}={values[name]}" for name in known), *words)
+            names = [name for name in exported if name in values and name in _ENVIRONMENT]
+            yield (*(f"{name}={values[name]}" for name in names), *words)
 
 
 def _read_names(text: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from dashboard.submission.launchers.command_line import LINE
@@ -131,6 +131,11 @@ class Recipe:
     values: dict[str, str]
     beside: str = ""
     others: dict[str, str] = field(default_factory=dict)
+
+
+def recipe_of(name: str, said: dict[str, str]) -> Recipe:
+    """The recipe of these keys of a dialect, or of what stands beside a Hugging Face trainer."""
+    return Recipe(name, said) if name in STARTS else Recipe("transformers", {}, name, said)
 
 
 @st.composite
@@ -362,9 +367,9 @@ def with_length(recipe: Recipe) -> Recipe:
     return replace(recipe, values={**recipe.values, lengths[0]: "512"})
 
 
-def check(recipe: Recipe, folder: Path, seed: int = 0) -> None:
+def check(recipe: Recipe, folder: Path, throw: int = 0) -> None:
     """Fail unless all spellings of a recipe have one answer."""
-    dice = random.Random(seed)  # noqa: S311 - no secret
+    dice = random.Random(throw)  # noqa: S311 - no secret
     spelling, options = Spelling(with_length(recipe), folder, dice), LaunchOptions(folder=folder)
     answers = {
         how: answer(partial(launched_job, (*NODE, *words), options))
@@ -397,12 +402,12 @@ def shown_of(recipe: Recipe, answers: Mapping[str, Answer]) -> str:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(recipe=recipes(), seed=st.integers(0, 1 << 30))
+@given(recipe=recipes(), dice=st.integers(0, 1 << 30))
 def test_every_spelling_of_a_recipe_has_one_estimate(
-    recipe: Recipe, seed: int, tmp_path: Path
+    recipe: Recipe, dice: int, tmp_path: Path
 ) -> None:
     """Whichever keys of a dialect are said, and however."""
-    check(recipe, tmp_path, seed)
+    check(recipe, tmp_path, dice)
 
 
 def test_two_words_that_nobody_knows_do_not_hang_on_their_order(tmp_path: Path) -> None:
@@ -440,22 +445,25 @@ def test_a_variable_that_nobody_sets_is_told(word: str) -> None:
     assert any("$" in entry for entry in read_script(text).launched().unread)
 
 
-@pytest.mark.slow
 @pytest.mark.slow_end
-def test_ten_thousand_recipes_have_one_estimate_each(tmp_path: Path) -> None:
-    """The same of many more, and of every key with every word alone."""
-    for name, keys in KEYS.items():
-        beside = name if name not in STARTS else ""
-        for key in keys:
-            for value in values_of(name, key):
-                said = {key: value}
-                check(Recipe("transformers", {}, beside, said) if beside else Recipe(name, said),
-                      tmp_path)  # fmt: skip
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_alone_has_one_estimate_by_every_word(name: str, tmp_path: Path) -> None:
+    """Whatever is drawn elsewhere."""
+    for key in KEYS[name]:
+        for value in values_of(name, key):
+            check(recipe_of(name, {key: value}), tmp_path)
 
-    @settings(max_examples=10_000, deadline=None, database=None)
-    @given(recipe=recipes(), seed=st.integers(0, 1 << 30))
-    def many(recipe: Recipe, seed: int) -> None:
-        check(recipe, tmp_path, seed)
+
+@pytest.mark.slow_end
+@pytest.mark.parametrize("part", range(10))
+def test_ten_thousand_recipes_have_one_estimate_each(part: int, tmp_path: Path) -> None:
+    """The same of a thousand others in each part."""
+
+    @seed(part)
+    @settings(max_examples=1_000, deadline=None, database=None)
+    @given(recipe=recipes(), dice=st.integers(0, 1 << 30))
+    def many(recipe: Recipe, dice: int) -> None:
+        check(recipe, tmp_path, dice)
 
     many()
 
@@ -463,7 +471,7 @@ def test_ten_thousand_recipes_have_one_estimate_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", KEYS)
 def test_a_word_that_nobody_knows_leaves_its_field_unknown(name: str, tmp_path: Path) -> None:
     """It is refused by its name, or the estimate misses the field and has the widest bound."""
-    spoken, beside = dialect(name), name if name not in STARTS else ""
+    spoken = dialect(name)
     for key in KEYS[name]:
         target = spoken.flags[key]
         if not target or target in FREE or "*" in spoken.words.get(key, {}):
@@ -471,9 +479,9 @@ def test_a_word_that_nobody_knows_leaves_its_field_unknown(name: str, tmp_path: 
         if key in spoken.switches:
             continue
         said = {key: UNKNOWN}
-        recipe = Recipe("transformers", {}, beside, said) if beside else Recipe(name, said)
+        recipe = recipe_of(name, said)
         words = Spelling(with_length(recipe), tmp_path, random.Random(0)).command("")  # noqa: S311
-        node = () if beside == "srun" else NODE
+        node = () if name == "srun" else NODE
         refusal, missing, tier = told([*node, *words], LaunchOptions(folder=tmp_path))
         assert UNKNOWN in refusal or any(UNKNOWN in entry for entry in missing), key
         assert refusal or tier is Tier.C, key
