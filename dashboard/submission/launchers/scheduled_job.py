@@ -41,6 +41,7 @@ _LONG = re.compile(
 )
 """A variable of several words: an array, or text of more than one line."""
 _ALL = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
+_NAMED = re.compile(r"\$\{?(\w+)")
 _QUOTED = re.compile(r'"\$(?:\{(\w+)\}|(\w+))"')
 _ENVIRONMENT = {"CUDA_VISIBLE_DEVICES", *dialect("environment").flags}
 _MAX_COMMANDS, _MAX_CHARACTERS = 20, 200_000
@@ -226,15 +227,15 @@ def _commands(
         return variable[0] if value is None else shlex.quote(value)
 
     for line in lines:
-        text = _QUOTED.sub(as_one_word, _ALL.sub(r"${\1}", line))
-        # In the quotes of a container's word a variable is replaced as well.
-        text = Template(text).safe_substitute(values).strip()
-        count += len(text)
+        # Before they are put in: a short line can ask for gigabytes.
+        count += len(line) + sum(len(values.get(name, "")) for name in _NAMED.findall(line))
         if count > _MAX_CHARACTERS:
             raise ChangeRefusedError(
                 f"its lines are longer than {_MAX_CHARACTERS:,} characters", "Give shorter ones."
             )
-        words = _words(text)
+        text = _QUOTED.sub(as_one_word, _ALL.sub(r"${\1}", line))
+        # In the quotes of a container's word a variable is replaced as well.
+        words = _words(Template(text).safe_substitute(values))
         if words[:1] == ["export"]:
             words = words[1:]
             exported |= dict.fromkeys(word.partition("=")[0] for word in words)

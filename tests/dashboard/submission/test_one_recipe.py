@@ -445,6 +445,13 @@ def test_a_variable_that_nobody_sets_is_told(word: str) -> None:
     assert any("$" in entry for entry in read_script(text).launched().unread)
 
 
+def test_variables_that_would_make_gigabytes_are_refused_before_they_are_put_in() -> None:
+    """A long one that a line names often."""
+    text = f"A={'x' * 100_000}\nsrun python t.py {'$A ' * 30_000}"
+    with pytest.raises(TrimtabError, match="longer than 200,000 characters"):
+        read_script(text)
+
+
 @pytest.mark.slow_end
 @pytest.mark.parametrize("name", KEYS)
 def test_every_key_alone_has_one_estimate_by_every_word(name: str, tmp_path: Path) -> None:
