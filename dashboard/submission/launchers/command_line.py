@@ -253,7 +253,7 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
         if assigned and "/" not in assigned[1]:
             if assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
                 launch.facts.leave_open(
-                    "processes_per_node", assigned[2], flag=assigned[1], origin=LINE, rank=LAUNCHER
+                    "processes_per_node", assigned[2], flag=assigned[1], origin=LINE
                 )
             elif assigned[1] == "CUDA_VISIBLE_DEVICES":
                 count = len(assigned[2].split(","))
@@ -296,7 +296,7 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
             launch.facts.add(syntax, key, number, origin=LINE, rank=rank)
         elif syntax.field_of(key) or key.startswith("gpus_per"):
             target = syntax.field_of(key) or "processes_per_node"
-            launch.facts.leave_open(target, value, flag=f"srun {key}", origin=LINE, rank=rank)
+            launch.facts.leave_open(target, value, flag=f"srun {key}", origin=LINE)
     return words
 
 
@@ -344,7 +344,7 @@ def _say(launch: Launch, syntax: LaunchDialect, key: str, value: str) -> None:
         )
     if key == "include":  # DeepSpeed's boards of each host: worker-0:0,1@worker-1:2
         if not _HOSTS.fullmatch(value):
-            launch.facts.leave_open("gpus", value, flag=key, origin=LINE, rank=0)
+            launch.facts.leave_open("gpus", value, flag=key, origin=LINE)
             return
         value = str(len(re.findall(r"[:,]", value)))
     launch.facts.add(syntax, key, value, origin=LINE)

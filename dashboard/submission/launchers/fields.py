@@ -204,6 +204,7 @@ class Statements:
 
     items: dict[str, Stated] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    left_open: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -276,20 +277,18 @@ class Statements:
         if old is None or rank < old.rank:
             self.items[target] = new
 
-    def leave_open(self, target: str, raw: str, *, flag: str, origin: str, rank: int) -> None:
-        """Note a value that nobody here understands: its field is unknown, never its default."""
+    def leave_open(self, target: str, raw: str, *, flag: str, origin: str) -> None:
+        """Note a value that nobody here understands: unless another is, its field is unknown."""
         flag, raw = scrub(flag, limit=60), scrub(raw, limit=60)
         self.unread.append(f"{origin}: {flag} {raw}, which is not understood")
-        if target not in self.items or self.items[target].rank >= rank:
-            self.items[target] = Stated(
-                field=target, value=None, flag=flag, raw=raw, origin=origin, rank=rank
-            )
+        self.left_open[target] = min(raw, self.left_open.get(target, raw))
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Fields of which a word is stated that is not known, with the word."""
-        entries = sorted(self.items.items())
-        return tuple(f"{name} ({entry.raw})" for name, entry in entries if entry.value is None)
+        words = {name: entry.raw for name, entry in self.items.items() if entry.value is None}
+        words |= {name: raw for name, raw in self.left_open.items() if name not in self.items}
+        return tuple(f"{name} ({raw})" for name, raw in sorted(words.items()))
 
     def _leave(self, key: str, origin: str) -> None:
         if _MATTERS.search(key.lower()) and not _HARMLESS.search(key.lower()):

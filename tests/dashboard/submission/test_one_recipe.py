@@ -415,6 +415,12 @@ def test_two_words_that_nobody_knows_do_not_hang_on_their_order(tmp_path: Path) 
     check(Recipe("llamafactory", {"torch_dtype": UNKNOWN, "dtype": UNKNOWN}), tmp_path)
 
 
+@pytest.mark.parametrize("gres", ["1", "gpu:4"])
+def test_two_numbers_of_gpus_do_not_hang_on_their_order(gres: str, tmp_path: Path) -> None:
+    """One that is understood counts, whichever stands first."""
+    check(recipe_of("srun", {"gres": gres, "gpus_per_node": UNKNOWN}), tmp_path)
+
+
 def test_nothing_is_a_word_where_a_table_has_it(tmp_path: Path) -> None:
     """A null of YAML is the null of a command, which here means no recomputation."""
     key = "activations_checkpoint_granularity"
