@@ -46,7 +46,7 @@ from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_rows import MeasuredRow, read_rows
 from planner.memory.estimate.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier
 from planner.memory.estimate.predictor import predict_peak
-from planner.memory.step.framework_prior import situation_of
+from planner.memory.step.framework_prior import dialects_of, situation_of
 from planner.memory.step.framework_traits import framework_traits, known_frameworks
 from planner.memory.step.training_job import TrainingJob
 
@@ -72,12 +72,15 @@ def offered_text(measured: Sequence[MeasuredRow]) -> str:
 
 
 def estimates_per_second(jobs: Sequence[TrainingJob]) -> float:
-    """Return estimates per CPU second, the best of three passes over the jobs."""
+    """Return estimates per CPU second, the best of three passes over the jobs.
+
+    Dialects that are given are asked anew, where a job's own would be remembered.
+    """
     best = float("inf")
     for _ in range(3):
         begun = time.process_time()
         for job in jobs:
-            predict_peak(job)
+            predict_peak(job, dialects=dialects_of(job))
         best = min(best, time.process_time() - begun)
     return len(jobs) / best
 

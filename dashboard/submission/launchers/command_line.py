@@ -173,11 +173,12 @@ def framework_of(keys: Mapping[str, Any], path: Path) -> LaunchDialect:
 
 LINE = "the command line"
 MAX_WORDS = 2000
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OVERRIDE = re.compile(r"\+{0,2}([a-z_][\w.]*)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-\.?\d")
 _SHELL = re.compile(r"[|&;<>]|\d>")
 """What ends a command in a shell, or leads its output elsewhere."""
+_HOSTS = re.compile(r"[\w.-]+:\d+(,\d+)*(@[\w.-]+:\d+(,\d+)*)*")
 _DEVICES = re.compile(r"[\w/-]+(,[\w/-]+)*")
 _WRAPPERS = {"env": 1, "exec": 1, "nohup": 1, "time": 1, "uv": 2, "poetry": 2, "pixi": 2}
 _MODULES = {
@@ -248,10 +249,12 @@ def read_file(path: Path) -> Launch:
 def _after_variables(launch: Launch, words: list[str]) -> list[str]:
     """Take variables and programs that only wrap another from the front."""
     while words:
-        assigned = _ASSIGNMENT.fullmatch(words[0])
+        assigned = ASSIGNMENT.fullmatch(words[0])
         if assigned and "/" not in assigned[1]:
             if assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
-                launch.facts.unread.append(f"{LINE}: {scrub(words[0], limit=60)}")
+                launch.facts.leave_open(
+                    "processes_per_node", assigned[2], flag=assigned[1], origin=LINE
+                )
             elif assigned[1] == "CUDA_VISIBLE_DEVICES":
                 count = len(assigned[2].split(","))
                 launch.facts.put(
@@ -292,7 +295,8 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
         if syntax.field_of(key) and number.isdigit():
             launch.facts.add(syntax, key, number, origin=LINE, rank=rank)
         elif syntax.field_of(key) or key.startswith("gpus_per"):
-            launch.facts.unread.append(f"{LINE}: srun {key} {scrub(value, limit=40)}")
+            target = syntax.field_of(key) or "processes_per_node"
+            launch.facts.leave_open(target, value, flag=f"srun {key}", origin=LINE)
     return words
 
 
@@ -327,17 +331,22 @@ def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
 
 
 def _launcher_value(syntax: LaunchDialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
-    is_switch = key in syntax.switches
-    if is_switch or not rest or rest[0].startswith("-") or rest[0].endswith(".py"):
+    is_alone = key in syntax.switches and rest and rest[0].lower() not in TRUE | FALSE
+    if is_alone or not rest or rest[0].startswith("-") or rest[0].endswith(".py"):
         return "true", rest
     return rest[0], rest[1:]
 
 
-def _say(launch: Launch, syntax: LaunchDialect, key: str, value: Any) -> None:
+def _say(launch: Launch, syntax: LaunchDialect, key: str, value: str) -> None:
     if key == "nnodes" and ":" in str(value):
         raise ChangeRefusedError(
             f"nnodes of {LINE} is {scrub(repr(value), limit=40)}", "Give one number of nodes."
         )
+    if key == "include":  # DeepSpeed's boards of each host: worker-0:0,1@worker-1:2
+        if not _HOSTS.fullmatch(value):
+            launch.facts.leave_open("gpus", value, flag=key, origin=LINE)
+            return
+        value = str(len(re.findall(r"[:,]", value)))
     launch.facts.add(syntax, key, value, origin=LINE)
 
 
@@ -459,6 +468,8 @@ def _flags_of(
         mine, others = _split(syntax, name, values)
         flags.append((name.removeprefix("no_"), ["false"]) if mine is None else (name, mine))
         loose += others
+    # A variable that nobody set may stand for any flags.
+    flags += [(word, [""]) for word in loose if word.startswith("$")]
     return flags, loose
 
 

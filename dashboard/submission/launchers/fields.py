@@ -69,7 +69,7 @@ FIELDS: dict[str, FieldKind] = {
         _WORD,
         "model model_config optimizer recompute attention weights mixed distributed sharding bits "
         "fsdp_words deepspeed_file fsdp_file accelerate_file config_file stage engine_mode cache "
-        "served_quantization reward_model titan_name titan_flavor framework hosts "
+        "served_quantization reward_model titan_name titan_flavor framework "
         "optimizer_arguments adapter_kind",
     ),
     **_all(_WORDS, "targets saved"),
@@ -204,6 +204,7 @@ class Statements:
 
     items: dict[str, Stated] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    left_open: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -221,6 +222,8 @@ class Statements:
             head, _dot, rest = key.partition(".")
             inner = syntax.field_of(head) if rest else None
             if inner in _FILES:  # what --fsdp_config and --deepspeed name may stand in their place
+                if inner == "deepspeed_file":
+                    self.put("deepspeed", True, flag=head, origin=origin, rank=rank)
                 self.add(dialect(inner), rest, raw, origin=origin, rank=rank, strict=True)
             else:
                 self._leave(key, origin)
@@ -235,7 +238,8 @@ class Statements:
                 f"{key} of {origin} is {scrub(repr(raw), limit=60)}, which is not known",
                 f"Known are {', '.join(word for word in words if word != 'to')}.",
             )
-        self.put(target, value, flag=key, origin=origin, rank=rank, strict=strict, text=_word(raw))
+        text = word if word in words else _word(raw)
+        self.put(target, value, flag=key, origin=origin, rank=rank, strict=strict, text=text)
 
     def put(
         self,
@@ -273,11 +277,18 @@ class Statements:
         if old is None or rank < old.rank:
             self.items[target] = new
 
+    def leave_open(self, target: str, raw: str, *, flag: str, origin: str) -> None:
+        """Note a value that nobody here understands: unless another is, its field is unknown."""
+        flag, raw = scrub(flag, limit=60), scrub(raw, limit=60)
+        self.unread.append(f"{origin}: {flag} {raw}, which is not understood")
+        self.left_open[target] = min(raw, self.left_open.get(target, raw))
+
     @property
     def unknown(self) -> tuple[str, ...]:
         """Fields of which a word is stated that is not known, with the word."""
-        entries = sorted(self.items.items())
-        return tuple(f"{name} ({entry.raw})" for name, entry in entries if entry.value is None)
+        words = {name: entry.raw for name, entry in self.items.items() if entry.value is None}
+        words |= {name: raw for name, raw in self.left_open.items() if name not in self.items}
+        return tuple(f"{name} ({raw})" for name, raw in sorted(words.items()))
 
     def _leave(self, key: str, origin: str) -> None:
         if _MATTERS.search(key.lower()) and not _HARMLESS.search(key.lower()):
@@ -321,7 +332,7 @@ class Told:
 
 _FILES = ("fsdp_file", "deepspeed_file")
 _MATTERS = re.compile(
-    r"mem|specul|draft|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
+    r"\$|mem|specul|draft|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
     r"|expert|lora|dora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
 _HARMLESS = re.compile(
@@ -333,10 +344,8 @@ _HARMLESS = re.compile(
 def _looked_up(words: Mapping[str, str], raw: Any) -> str:
     """Return a word as a flag's table has it; one of true and false stands for all such words."""
     word = _word(raw).strip().lower()
-    for plain, alike in (("true", TRUE), ("false", FALSE)):
-        if word not in words and plain in words and word in alike:
-            return plain
-    return word
+    alike = () if word in words else next((same for same in (TRUE, FALSE) if word in same), ())
+    return next((entry for entry in words if entry in alike), word)
 
 
 def _word(raw: Any) -> str:

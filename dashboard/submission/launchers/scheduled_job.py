@@ -7,7 +7,7 @@ import argparse
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from string import Template
@@ -18,6 +18,8 @@ from collectors.kubernetes.workload_state import is_suspended
 from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from dashboard.apply.kubernetes.state.json_patch import value_at
 from dashboard.apply.slurm.client.time_limits import seconds_of_limit
+from dashboard.submission.launchers.command_line import ASSIGNMENT
+from dashboard.submission.launchers.fields import dialect
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
 from data.base.units import SECONDS_PER_HOUR
@@ -34,7 +36,14 @@ _STARTS = re.compile(
 )
 _READS = re.compile(r"\bTRIMTAB_([A-Z_]+)\b")
 _SHELL = re.compile(r"(?:/\w+)*/?(?:ba|da)?sh")
-_ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=[\"']?(\S*?)[\"']?")
+_LONG = re.compile(
+    r"""(?m)^([ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=)(?:\(([^()]*)\)|"([^"\n]*\n[^"]*)")"""
+)
+"""A variable of several words: an array, or text of more than one line."""
+_ALL = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
+_NAMED = re.compile(r"\$\{?(\w+)")
+_QUOTED = re.compile(r'"\$(?:\{(\w+)\}|(\w+))"')
+_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES", *dialect("environment").flags}
 _MAX_COMMANDS, _MAX_CHARACTERS = 20, 200_000
 
 
@@ -81,7 +90,7 @@ class ScheduledJob:
 
 def read_script(text: str) -> ScheduledJob:
     """Return the job of a batch script. Errors: ChangeRefusedError naming the line's fault."""
-    lines = text.replace("\\\n", " ").splitlines()
+    lines = _lines_of(text)
     recipe = _recipe("\n".join(_after(_OF_OWNER, lines)), _OF_OWNER)
     consent = recipe.pop("size", "")
     words = [word for line in _after(_DIRECTIVE, lines) for word in _words(line)]
@@ -118,12 +127,12 @@ def read_object(document: Mapping[str, Any]) -> ScheduledJob:
     words = [str(word) for name in ("command", "args") for word in list_in(container, name)]
     words = [re.sub(r"\$\((\w+)\)", r"${\1}", word) for word in words]
     is_shell = bool(words and _SHELL.fullmatch(words[0]))
-    lines = words[-1].replace("\\\n", " ").splitlines() if is_shell else [shlex.join(words)]
+    lines = _lines_of(words[-1]) if is_shell else [shlex.join(words)]
     annotations = part(document, "metadata", "annotations")
     seconds = whole_number(part(document, "spec", DEADLINE))
     return ScheduledJob(
         recipe=_recipe(str(part(annotations, JOB_ANNOTATION) or ""), JOB_ANNOTATION),
-        commands=tuple(islice(_commands(lines, values), _MAX_COMMANDS)),
+        commands=tuple(islice(_commands(lines, values, values), _MAX_COMMANDS)),
         reads=_read_names(" ".join(words)),
         nodes=pods,
         each=_whole_gpus(container) or None,
@@ -190,26 +199,51 @@ def _words(line: str) -> list[str]:
         return []
 
 
-def _commands(lines: Sequence[str], variables: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _lines_of(text: str) -> list[str]:
+    """Return the lines of a shell's text, each command and each variable whole on one."""
+
+    def on_one_line(variable: re.Match[str]) -> str:
+        words = _words(variable[2] or variable[3] or "")
+        return f"{variable[1]}{shlex.quote(shlex.join(words))}" if words else variable[0]
+
+    return _LONG.sub(on_one_line, text.replace("\\\n", " ")).splitlines()
+
+
+def _commands(
+    lines: Sequence[str], variables: Mapping[str, str], environment: Iterable[str] = ()
+) -> Iterator[tuple[str, ...]]:
     """Yield the words of each line that starts a program, with the variables that are known.
+
+    Those of its environment that launchers read stand before it.
 
     Errors: ChangeRefusedError for lines that variables of one another make endless.
     """
     values = {name: value for name, value in variables.items() if value}
+    exported = dict.fromkeys(environment)
     count = 0
+
+    def as_one_word(variable: re.Match[str]) -> str:
+        value = values.get(variable[1] or variable[2])
+        return variable[0] if value is None else shlex.quote(value)
+
     for line in lines:
-        # In the quotes of a container's word a variable is replaced as well.
-        text = Template(line).safe_substitute(values).strip()
-        count += len(text)
+        # Before they are put in: a short line can ask for gigabytes.
+        count += len(line) + sum(len(values.get(name, "")) for name in _NAMED.findall(line))
         if count > _MAX_CHARACTERS:
             raise ChangeRefusedError(
                 f"its lines are longer than {_MAX_CHARACTERS:,} characters", "Give shorter ones."
             )
-        if assigned := _ASSIGNMENT.fullmatch(text):
-            values[assigned[1]] = assigned[2]
-        words = _words(text)
-        if any(map(_STARTS.fullmatch, words)):
-            yield tuple(words)
+        text = _QUOTED.sub(as_one_word, _ALL.sub(r"${\1}", line))
+        # In the quotes of a container's word a variable is replaced as well.
+        words = _words(Template(text).safe_substitute(values))
+        if words[:1] == ["export"]:
+            words = words[1:]
+            exported |= dict.fromkeys(word.partition("=")[0] for word in words)
+        if all(map(ASSIGNMENT.fullmatch, words)):
+            values |= {name: value for name, _equals, value in (w.partition("=") for w in words)}
+        elif any(map(_STARTS.fullmatch, words)):
+            names = [name for name in exported if name in values and name in _ENVIRONMENT]
+            yield (*(f"{name}={values[name]}" for name in names), *words)
 
 
 def _read_names(text: str) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ def test_srun_counts_gpus_and_nothing_beside_them(options: str, gpus: int) -> No
     [
         ("srun --nodes=2-4", "nodes 2-4"),
         ("srun --gpus-per-task=2", "gpus_per_task 2"),
-        ("CUDA_VISIBLE_DEVICES=$BOARDS", "CUDA_VISIBLE_DEVICES=$BOARDS"),
+        ("CUDA_VISIBLE_DEVICES=$BOARDS", "CUDA_VISIBLE_DEVICES $BOARDS"),
     ],
 )
 def test_a_number_of_gpus_that_is_not_understood_is_told(start: str, told: str) -> None:
@@ -178,6 +178,24 @@ def test_a_number_of_gpus_that_is_not_understood_is_told(start: str, told: str) 
         [*start.split(), "python", "t.py", "--model_name_or_path", MODEL, "--bf16"], LaunchOptions()
     )
     assert any(told in entry for entry in found.unread)
+    assert any(told.split()[-1] in entry for entry in predict_peak(found.job).missing)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "gpus"),
+    [("localhost:0,1,2,3", 4), ("worker-0:0,1@worker-1:2,3", 4), ("10.0.0.1:5", 1)],
+)
+def test_deepspeed_counts_the_boards_that_it_includes(hosts: str, gpus: int) -> None:
+    """`--include` names hosts with their boards."""
+    found = read(f"deepspeed --include {hosts} t.py --model_name_or_path {MODEL} --bf16")
+    assert found.job.parallelism.gpus == gpus
+    assert not found.unread
+
+
+def test_a_host_without_its_boards_leaves_the_number_of_gpus_unknown() -> None:
+    """All boards of a host are as many as it has; the estimate names what it does not know."""
+    found = read(f"deepspeed --include worker-0 t.py --model_name_or_path {MODEL} --bf16")
+    assert "gpus (worker-0)" in predict_peak(found.job).missing
 
 
 def test_what_follows_a_pipe_belongs_to_another_command() -> None:
