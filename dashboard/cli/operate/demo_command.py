@@ -219,6 +219,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     fleet = replace(
         base.simulated_fleet,
         enabled=True,
+        small_services=True,
         state_file=base.simulated_fleet.state_file or f"{_stem(base.store.url)}-cluster.json",
     )
     settings = Settings(
