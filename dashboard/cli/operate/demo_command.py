@@ -235,7 +235,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         ),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
-        apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS, auto_rollback=True),
         submit=SubmitSettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )
