@@ -1,0 +1,96 @@
+"""The parts of shared boards by use: what the work of each holder took of the board's time.
+
+No reading tells the holders of a board apart. An engine tells its tokens, and what one takes of a
+board is known from hours in which its service had boards alone. Where that is not known, or of one
+holder only, each keeps its equal part. What the holders of a device have together never changes.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pandas as pd
+
+from dashboard.accounting.energy.periods import Calendar
+from data.base.clock import ceil_to_slot, floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
+from data.store import StoreReader
+from data.store.facts.energy_parts import Periods
+
+_ALONE_FOR = timedelta(days=30)
+"""So far before the range hours alone are looked for."""
+_DEVICE = ["period", "hour", "gpu_uuid", "mig_instance"]
+
+
+def parts_by_use(
+    reader: StoreReader,
+    *,
+    start: datetime,
+    end: datetime,
+    calendar: Calendar,
+    since: datetime,
+    key_of: Callable[[pd.DataFrame], "pd.Series[str]"],
+) -> pd.DataFrame:
+    """Return the shared board-time of [start, end): a row per start (of a period), key and model.
+
+    Columns use_ratio, of the time in equal parts, and unread_ratio: the part of it whose work is
+    not known. `key_of` names the key of each row. Periods begin at `since` at the earliest.
+    """
+    frames = []
+    for piece in calendar.pieces(start, end):
+        rows = reader.sharing_hours(start=piece.start, end=piece.end, periods=piece.grid)
+        numbers = rows["period"].unique()
+        starts = {number: calendar.start_of(int(number), since) for number in numbers}
+        frames.append(rows.assign(start=rows["period"].map(starts)))
+    rows = pd.concat(frames, ignore_index=True)
+    if rows.empty:
+        return pd.DataFrame(columns=["start", "key", "model", "use_ratio", "unread_ratio"])
+    rows["work"] = _work(reader, rows, end)
+    rows = rows[rows["shared_seconds"] > 0].copy()
+    seconds = rows["shared_seconds"]
+    known = rows["work"].notna()
+    several = known.groupby([rows[name] for name in _DEVICE]).transform("sum") > 1
+    known &= several
+    devices = [rows[name] for name in _DEVICE]
+    work = rows["work"].where(known, 0.0)
+    room = seconds.where(known, 0.0).groupby(devices).transform("sum")
+    together = work.groupby(devices).transform("sum")
+    by_use = (room * work / together).where(known & (together > 0), seconds)
+    sums = (
+        rows.assign(key=key_of(rows), model=rows["gpu_model"], used=by_use, unread=seconds * ~known)
+        .groupby(["start", "key", "model"])[["shared_seconds", "used", "unread"]]
+        .sum()
+        .reset_index()
+    )
+    return sums.assign(
+        use_ratio=sums["used"] / sums["shared_seconds"],
+        unread_ratio=sums["unread"] / sums["shared_seconds"],
+    )[["start", "key", "model", "use_ratio", "unread_ratio"]]
+
+
+def _work(reader: StoreReader, rows: pd.DataFrame, end: datetime) -> "pd.Series[float]":
+    """Return the board-time that a holder's tokens take alone, NaN where it is not known.
+
+    Of hours that it was beside others throughout. Those of several devices are spread evenly.
+    """
+    first = datetime.fromtimestamp(float(rows["hour"].min()), tz=end.tzinfo)
+    begin = floor_to_slot(first - _ALONE_FOR, SECONDS_PER_HOUR)
+    until = ceil_to_slot(end, SECONDS_PER_HOUR)
+    tokens = reader.served_tokens(start=begin, end=until)
+    at = pd.to_datetime(tokens["hour_start"], utc=True)
+    told = pd.Series(
+        tokens["generation_tokens"].to_numpy(dtype="float64"),
+        index=pd.MultiIndex.from_arrays(
+            [tokens["job_id"], at.dt.as_unit("s").astype("int64")], names=["job_id", "hour"]
+        ),
+    )
+    past = reader.sharing_hours(start=begin, end=until, periods=Periods())
+    hours = past.groupby(["job_id", "hour"])[["board_seconds", "shared_seconds", "used_seconds"]]
+    sums = hours.sum().join(told.rename("tokens"))
+    alone = sums[(sums["shared_seconds"] == 0) & (sums["tokens"] > 0)].groupby("job_id").sum()
+    pace = alone["used_seconds"] / alone["tokens"]
+    shared = sums[sums["shared_seconds"] > 0.999 * sums["board_seconds"]]
+    work = shared["tokens"] * pace.reindex(shared.index.get_level_values("job_id")).to_numpy()
+    keys = pd.MultiIndex.from_frame(rows[["job_id", "hour"]])
+    of_all = rows["shared_seconds"].groupby([rows["job_id"], rows["hour"]]).transform("sum")
+    of_row = pd.Series(work.reindex(keys).to_numpy(), index=rows.index)
+    return of_row * rows["shared_seconds"] / of_all.where(of_all > 0)
