@@ -170,6 +170,12 @@ class CostStatement:
                 f"the energy of {total.unmeasured_hours:,.1f} of {total.board_hours:,.1f} "
                 "board-hours: no power was measured, so electricity is at least what is shown"
             )
+        if total.unread_hours > 0.05:
+            notes.append(
+                f"the work on {total.unread_hours:,.1f} of {total.shared_hours:,.1f} shared "
+                "board-hours: in equal parts by use, as no engine tells its tokens both there and "
+                "on a board alone"
+            )
         if self.unobserved_hours > 0.05:
             notes.append(
                 f"{self.unobserved_hours:,.1f} board-hours that nobody observed: nobody is charged"
