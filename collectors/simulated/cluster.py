@@ -139,16 +139,19 @@ class SimulatedCluster:
             now = _next_second(clock())
             fleet = self._with(state)
             small = fleet.small and fleet.small.configuration(job_id, now)
-            tenant = _tenant_of(fleet, job_id, now)
-            if tenant is None and small is None:
+            tenant = None if small else _tenant_of(fleet, job_id, now)
+            if tenant is not None:
+                has = _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
+            elif small:
+                has = small
+            else:
                 raise StalePlanError(f"{job_id} does not run", "Run a new cycle.")
-            has = small or _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
             if not same_allocation(has, before):
                 raise StalePlanError(
                     f"{job_id} has {has.describe()}, not {before.describe()}", "Run a new cycle."
                 )
-            if small:
-                if why := _no_share(small, after):
+            if tenant is None:
+                if why := _no_share(has, after):
                     raise ChangeRefusedError(why, "Nothing else of this service is simulated.")
                 share = ShareChange(job_id=job_id, since=now, boards=after.boards)
                 self._write(replace(state, shares=(*state.shares, share)))
@@ -323,7 +326,7 @@ def _no_share(has: Configuration, target: Configuration) -> str:
     """Return the reason why a small service cannot have the target, '' of a share or a board."""
     if replace(target, boards=has.boards) == has:
         return ""
-    return f"{target.describe()}: a small service has a board or a share of one"
+    return f"the simulated cluster has no {target.describe()} for a service of a board or a share"
 
 
 def _next_second(at: datetime) -> int:
