@@ -89,12 +89,10 @@ class SimulatedCluster:
         """
         fleet, now = self.fleet(), _next_second(at)
         identity = f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}"
-        if fleet.small and (has := fleet.small.configuration(job_id, now)):
+        if fleet.small and (small := fleet.small.placed(job_id, now)):
+            changes = sum(change.job_id == job_id for change in fleet.small.changes)
             return SimulatedJob(
-                identity=identity,
-                configuration=has,
-                places=(fleet.small.place(job_id, now),),
-                changes=sum(change.job_id == job_id for change in fleet.small.changes),
+                identity=identity, configuration=small[0], places=small[1:], changes=changes
             )
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
@@ -110,8 +108,8 @@ class SimulatedCluster:
     def room_for(self, job_id: str, target: Configuration, at: datetime) -> str:
         """Return the reason why the job could not have the target, '' when it could."""
         fleet, now = self.fleet(), _next_second(at)
-        if fleet.small and (has := fleet.small.configuration(job_id, now)):
-            return _no_share(has, target)
+        if fleet.small and (small := fleet.small.placed(job_id, now)):
+            return _no_share(small[0], target)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return f"{job_id} does not run"
@@ -138,12 +136,12 @@ class SimulatedCluster:
             # Asked under the lock: samples read before did not know of the change.
             now = _next_second(clock())
             fleet = self._with(state)
-            small = fleet.small and fleet.small.configuration(job_id, now)
+            small = fleet.small and fleet.small.placed(job_id, now)
             tenant = None if small else _tenant_of(fleet, job_id, now)
             if tenant is not None:
                 has = _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
             elif small:
-                has = small
+                has = small[0]
             else:
                 raise StalePlanError(f"{job_id} does not run", "Run a new cycle.")
             if not same_allocation(has, before):
@@ -226,7 +224,7 @@ class SimulatedCluster:
             nodes=self.nodes,
             changes=state.changes,
             orders=state.orders,
-            small=SmallServices(self.seed, state.shares) if self.small_services else None,
+            small=SmallServices(state.shares) if self.small_services else None,
         )
 
     def _until_its_run_ends(self, state: ClusterState, tenant: Tenant, change: Holding) -> Holding:
@@ -306,7 +304,7 @@ def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
 def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
     fleet = settings.simulated_fleet
-    small = SmallServices(fleet.seed) if fleet.small_services else None
+    small = SmallServices() if fleet.small_services else None
     return SimulatedFleetCollector(
         fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes, small=small),
         step_seconds=settings.prometheus.step_seconds,

@@ -1,6 +1,6 @@
 """Small services of Kubernetes beside the simulated fleet, and a node that offers shares.
 
-Each has a whole board and would do with a part of one. The boards of the other node are shared by
+Each has a whole board and would do with a part of one. The board of the other node is shared by
 time slicing: who takes a share leaves its own board free. Requests take longer beside others that
 work, those of one service much longer. The exporter names no pod; the scheduler says who is where.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from collectors.simulated.layout import POWER_WATTS, SimulatedDevice, Tenant
+from collectors.simulated.layout import POWER_WATTS, Tenant
 from collectors.simulated.signals import (
     Times,
     Values,
@@ -32,15 +32,14 @@ from data.facts.identifiers import digest_of
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
 
-_SOURCE = "kubernetes simulated"
-_TEAM, _MODEL, _MEMORY_MIB = "search", "L40S-48GB", 46_068.0
-_OWN_NODE, _SHARED_NODE, _SHARES = "l40s-small", "l40s-shared", 4
-_BEGAN = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp())
+_SOURCE, _TEAM = "kubernetes simulated", "search"
+_MODEL, _MEMORY_MIB, _EMPTY_MIB = "L40S-48GB", 46_068.0, 184.0
+_SHARES = 4
+_BEGAN, _FAR = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp()), 10**11
 _FIRST_NUMBER = 900_000
-_EMPTY_MIB = 184.0
-_TOKENS = 40
 _BUSIEST_HOUR = 16
 """Of a service without an offset (signals)."""
+_TOKENS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,286 +54,252 @@ class ShareChange:
     boards: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Service:
-    """A service of one pod; a request alone takes `seconds`, 0 where no engine tells.
+    """A service of one pod: `busiest` is its utilization at the hour (UTC), `memory` a ratio.
 
-    Beside others that work all the time it takes `slowed` times as long again.
+    A request alone takes `seconds`, 0 where no engine tells, and `slowed` times as long again
+    beside others that work all the time.
     """
 
-    tenant: Tenant
+    number: int
+    name: str
+    kind: WorkloadKind
+    hour: int
+    busiest: float
+    memory: float
     seconds: float
     slowed: float
 
     @property
     def job_id(self) -> str:
         """The id of its Deployment."""
-        return f"{self.tenant.team}/deployment/{self.tenant.name}"
+        return f"{_TEAM}/deployment/{self.name}"
+
+    @property
+    def tenant(self) -> Tenant:
+        """The service as readings are made of it."""
+        return Tenant(
+            number=_FIRST_NUMBER + self.number,
+            name=self.name,
+            team=_TEAM,
+            platform=Platform.KUBERNETES,
+            kind=self.kind,
+            devices=(),
+            level=self.busiest,
+            memory_ratio=self.memory,
+            offset_seconds=(_BUSIEST_HOUR - self.hour) * 3600,
+        )
 
     def work(self, times: Times) -> Values:
         """Return how busy it keeps a board at each time, 0..1."""
         return noisy(utilization(self.tenant, times), self.tenant.number * 4, times)
 
-
-def _board(seed: int, node: str, index: int) -> SimulatedDevice:
-    text = digest_of(["small services", seed, node, index])
-    return SimulatedDevice(
-        gpu_uuid=f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}",
-        board=index,
-        node=node,
-        index=index,
-        gpu_model=_MODEL,
-        memory_total_mib=_MEMORY_MIB,
-    )
+    def pod(self, number: int) -> str:
+        """Return the name of a pod as readings have it; each change makes another."""
+        return f"{_TEAM}/{self.name}-{number}"
 
 
 _SERVICES = (
-    ("reranker", WorkloadKind.INFERENCE, 16, 0.13, 0.12, 0.4, 0.2),
-    ("classifier", WorkloadKind.INFERENCE, 8, 0.10, 0.10, 0.3, 0.2),
-    ("transcriber", WorkloadKind.INFERENCE, 16, 0.11, 0.17, 2.0, 2.0),
-    ("scratch", WorkloadKind.UNKNOWN, 0, 0.08, 0.15, 0.0, 0.2),
+    _Service(0, "reranker", WorkloadKind.INFERENCE, 16, 0.13, 0.12, 0.4, 0.2),
+    _Service(1, "classifier", WorkloadKind.INFERENCE, 8, 0.10, 0.10, 0.3, 0.2),
+    _Service(2, "transcriber", WorkloadKind.INFERENCE, 16, 0.11, 0.17, 2.0, 2.0),
+    _Service(3, "scratch", WorkloadKind.UNKNOWN, 0, 0.08, 0.15, 0.0, 0.2),
 )
-"""Name, kind, busiest hour (UTC) and its utilization, memory used, `seconds` and `slowed` of each.
-
-Beside the other three the transcriber comes to about the lowest speed of measured pairs, the others
+"""Beside the others the transcriber comes to about the lowest speed of measured pairs, the others
 to the likely one (`SPEEDS` of planner/sharing/advice.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SmallBoard:
+    node: str
+    index: int
+
+    @property
+    def uuid(self) -> str:
+        text = digest_of(["small services", self.node, self.index])
+        return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+
+
+_SHARED = _SmallBoard("l40s-shared", 0)
+BOARDS = (*(_SmallBoard("l40s-small", service.number) for service in _SERVICES), _SHARED)
+"""The board of each service, and the one whose shares they can take."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """The time [since, until) of a pod, by number, with its share of a board or None."""
+
+    service: _Service
+    number: int
+    since: int
+    until: int
+    boards: float | None
+
+    @property
+    def board(self) -> _SmallBoard:
+        """The board that it is on."""
+        return BOARDS[self.service.number] if self.boards is None else _SHARED
+
+    def during(self, times: Times) -> Values:
+        """Return 1 at the times within it, 0 at others."""
+        return np.asarray(1.0 * ((times >= self.since) & (times < self.until)))
 
 
 @dataclass(frozen=True, slots=True)
 class SmallServices:
     """The services with the changes that were made to them, in their order."""
 
-    seed: int
     changes: tuple[ShareChange, ...] = ()
 
-    @property
-    def services(self) -> tuple[_Service, ...]:
-        """All services; the number of each is that of its own board."""
-        return tuple(
-            _Service(
-                tenant=Tenant(
-                    number=_FIRST_NUMBER + number,
-                    name=name,
-                    team=_TEAM,
-                    platform=Platform.KUBERNETES,
-                    kind=kind,
-                    devices=(_board(self.seed, _OWN_NODE, number),),
-                    level=level,
-                    memory_ratio=memory,
-                    offset_seconds=(_BUSIEST_HOUR - hour) * 3600,
-                ),
-                seconds=seconds,
-                slowed=slowed,
-            )
-            for number, (name, kind, hour, level, memory, seconds, slowed) in enumerate(_SERVICES)
-        )
-
-    @property
-    def boards(self) -> tuple[SimulatedDevice, ...]:
-        """The board of each service, and the one whose shares they can take."""
-        own = (service.tenant.devices[0] for service in self.services)
-        return (*own, _board(self.seed, _SHARED_NODE, 0))
-
-    def configuration(self, job_id: str, at: int) -> Configuration | None:
-        """Return what a service has at a time, None of any other job."""
-        for service in self.services:
-            if service.job_id == job_id:
-                _number, _since, _until, boards = self._stay(service, at)
-                return Configuration(gpu_model=_MODEL, gpu_count=1, boards=boards)
+    def placed(self, job_id: str, at: int) -> tuple[Configuration, str] | None:
+        """Return what a service has at a time and on which node, None of any other job."""
+        for stay in self._stays_at(at):
+            if stay.service.job_id == job_id:
+                has = Configuration(gpu_model=_MODEL, gpu_count=1, boards=stay.boards)
+                return has, stay.board.node
         return None
-
-    def place(self, job_id: str, at: int) -> str:
-        """Return the node of a service, as a person would say it."""
-        return (
-            _SHARED_NODE
-            if any(
-                service.job_id == job_id and self._shares(service, at) for service in self.services
-            )
-            else _OWN_NODE
-        )
 
     def samples(self, times: Times) -> pd.DataFrame:
         """Return the samples (columns SAMPLES) of all boards at these times, s since the epoch."""
-        stamps = _stamps(times)
         frames = []
-        for board in self.boards:
-            busy, used = np.zeros(len(times)), np.full(len(times), _EMPTY_MIB)
-            for service in self.services:
-                there = self._is_on(service, board, times)
-                busy += there * service.work(times)
-                used += there * memory_ratio(service.tenant, times) * _MEMORY_MIB
-            busy = np.clip(busy, 0.0, 1.0)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "sampled_at": stamps,
-                        "gpu_uuid": board.gpu_uuid,
-                        "node": board.node,
-                        "gpu_index": str(board.index),
-                        "gpu_model": _MODEL,
-                        "utilization_ratio": busy,
-                        "utilization_signal": "sm_active",
-                        "memory_used_mib": np.round(used),
-                        "memory_total_mib": _MEMORY_MIB,
-                        "power_watts": board_power(busy, *POWER_WATTS[_MODEL]),
-                        "power_limit_watts": POWER_WATTS[_MODEL][1],
-                    }
-                )
+        for board in BOARDS:
+            busy = np.clip(self._busy(board, times), 0.0, 1.0)
+            memory = sum(
+                stay.during(times) * memory_ratio(stay.service.tenant, times) * _MEMORY_MIB
+                for stay in self._stays()
+                if stay.board == board
             )
+            readings = {
+                "sampled_at": _stamps(times),
+                "gpu_uuid": board.uuid,
+                "node": board.node,
+                "gpu_index": str(board.index),
+                "gpu_model": _MODEL,
+                "utilization_ratio": busy,
+                "utilization_signal": "sm_active",
+                "memory_used_mib": np.round(_EMPTY_MIB + memory),
+                "memory_total_mib": _MEMORY_MIB,
+                "power_watts": board_power(busy, *POWER_WATTS[_MODEL]),
+                "power_limit_watts": POWER_WATTS[_MODEL][1],
+            }
+            frames.append(pd.DataFrame(readings))
         return check_frame(pd.concat(frames, ignore_index=True), SAMPLES)
 
     def nodes(self, at: datetime) -> tuple[Node, ...]:
         """Return both nodes as their scheduler describes them."""
         labels = (f"{SHARING_LABEL}=time-slicing", f"{REPLICAS_LABEL}={_SHARES}")
+        features = {BOARDS[0].node: (), _SHARED.node: labels}
         return tuple(
             Node(
                 name=name,
                 gpu_model=_MODEL,
-                gpu_count=count,
-                features=features,
+                gpu_count=sum(board.node == name for board in BOARDS),
+                features=offers,
                 state="ready",
                 seen_at=at,
                 source=_SOURCE,
             )
-            for name, count, features in (
-                (_OWN_NODE, len(_SERVICES), ()),
-                (_SHARED_NODE, 1, labels),
-            )
+            for name, offers in features.items()
         )
 
     def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
         """Return the services as their scheduler describes them at the end of (start, end]."""
-        at, shared = int(end.timestamp()), self.boards[-1]
-        jobs = []
-        for service in self.services:
-            tenant, shares = service.tenant, self._shares(service, at)
-            facts = [("gpus_per_pod", "1"), ("gpu_containers", "1"), ("wanted_gpus", "1")]
-            if shares:
-                place = f"{_SHARED_NODE}:{shared.gpu_uuid}"
-                facts += [(SHARING, "time slicing"), (SHARED_BOARDS, place)]
-            jobs.append(
-                Job(
-                    job_id=service.job_id,
-                    name=tenant.name,
-                    namespace=_TEAM,
-                    owner=_TEAM,
-                    platform=Platform.KUBERNETES,
-                    kind=tenant.kind,
-                    gpu_model=_MODEL,
-                    gpu_count=1,
-                    mig_profile="",
-                    gpu_memory_mib=_MEMORY_MIB,
-                    first_seen_at=start,
-                    last_seen_at=end,
-                    source=_SOURCE,
-                    scheduler=SchedulerFacts(
-                        state=JobState.RUNNING,
-                        workload=f"deployment/{tenant.name}",
-                        nodes=(_SHARED_NODE if shares else _OWN_NODE,),
-                        started_at=datetime.fromtimestamp(_BEGAN, tz=UTC),
-                        extra=tuple(facts),
-                    ),
-                )
+        place = f"{_SHARED.node}:{_SHARED.uuid}"
+        common = (("gpus_per_pod", "1"), ("gpu_containers", "1"), ("wanted_gpus", "1"))
+        shares = ((SHARING, "time slicing"), (SHARED_BOARDS, place))
+        return tuple(
+            Job(
+                job_id=stay.service.job_id,
+                name=stay.service.name,
+                namespace=_TEAM,
+                owner=_TEAM,
+                platform=Platform.KUBERNETES,
+                kind=stay.service.kind,
+                gpu_model=_MODEL,
+                gpu_count=1,
+                mig_profile="",
+                gpu_memory_mib=_MEMORY_MIB,
+                first_seen_at=start,
+                last_seen_at=end,
+                source=_SOURCE,
+                scheduler=SchedulerFacts(
+                    state=JobState.RUNNING,
+                    workload=f"deployment/{stay.service.name}",
+                    nodes=(stay.board.node,),
+                    extra=(*common, *(() if stay.boards is None else shares)),
+                ),
             )
-        return tuple(jobs)
+            for stay in self._stays_at(int(end.timestamp()))
+        )
 
     def allocations(self, end: datetime) -> pd.DataFrame:
         """Return what each pod of the services has held until `end` (columns ALLOCATIONS)."""
         last = int(end.timestamp())
-        rows = [
+        stays = [stay for stay in self._stays() if stay.since < last]
+        frame = pd.DataFrame(
             {
-                "job_id": service.job_id,
-                "label_id": _pod(service, number),
-                "node": board.node,
-                "gpu_index": str(board.index),
-                "gpu_uuid": board.gpu_uuid,
-                "gpu_count": 1.0 if boards is None else 1 / _SHARES,
-                "started_at": datetime.fromtimestamp(since, tz=UTC),
-                "ended_at": datetime.fromtimestamp(until, tz=UTC) if until <= last else None,
-                "seen_at": datetime.fromtimestamp(min(until, last), tz=UTC),
+                "job_id": [stay.service.job_id for stay in stays],
+                "label_id": [stay.service.pod(stay.number) for stay in stays],
+                "node": [stay.board.node for stay in stays],
+                "gpu_uuid": [stay.board.uuid for stay in stays],
+                "gpu_count": [1.0 if stay.boards is None else 1 / _SHARES for stay in stays],
+                "started_at": _stamps([stay.since for stay in stays]),
+                "ended_at": _stamps([s.until if s.until <= last else None for s in stays]),
+                "seen_at": _stamps([min(stay.until, last) for stay in stays]),
                 "source": _SOURCE,
             }
-            for service in self.services
-            for number, since, until, boards in self._stays(service)
-            if since < last
-            for board in (service.tenant.devices[0] if boards is None else self.boards[-1],)
-        ]
-        frame = pd.DataFrame(rows)
-        for name in ("started_at", "ended_at", "seen_at"):
-            frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
+        )
         return check_frame(frame, ALLOCATIONS)
 
     def serving(self, start: datetime, end: datetime) -> pd.DataFrame:
         """Return the traffic of the engines (columns SERVING) in the slots within (start, end]."""
-        first = int(start.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
-        last = int(end.timestamp()) // SLOT_SECONDS * SLOT_SECONDS
+        first, last = (int(at.timestamp()) // SLOT_SECONDS * SLOT_SECONDS for at in (start, end))
         times = np.arange(first, last, SLOT_SECONDS, dtype=np.int64)
-        parts = [
-            self._traffic(service, number, times[(times >= since) & (times < until)])
-            for service in self.services
-            if service.seconds
-            for number, since, until, _boards in self._stays(service)
-        ]
+        stays = (stay for stay in self._stays() if stay.service.seconds)
+        parts = [self._traffic(stay, times[stay.during(times) > 0]) for stay in stays]
         return check_frame(pd.concat(parts, ignore_index=True), SERVING)
 
-    def _traffic(self, service: _Service, number: int, times: Times) -> pd.DataFrame:
+    def _traffic(self, stay: _Stay, times: Times) -> pd.DataFrame:
         """Return the rows of one pod. As many requests come as keep it busy when it is alone."""
-        work = service.work(times)
+        service, work = stay.service, stay.service.work(times)
         ended = np.round(SLOT_SECONDS * work / service.seconds)
+        others = self._busy(stay.board, times) - work
         noise = 0.98 + 0.04 * hashed_uniform(service.tenant.number, times)
-        seconds = service.seconds * noise * (1 + service.slowed * self._beside(service, times))
+        seconds = ended * service.seconds * noise * (1 + service.slowed * others)
         return pd.DataFrame(
             {
                 "slot_start": _stamps(times),
-                "label_id": _pod(service, number),
+                "label_id": service.pod(stay.number),
                 "engine": "vllm",
-                "model": service.tenant.name,
-                "running_requests": ended * seconds / SLOT_SECONDS,
-                "waiting_requests": 0.0,
+                "model": service.name,
+                "running_requests": seconds / SLOT_SECONDS,
                 "finished_requests": ended,
                 "generation_tokens": ended * _TOKENS,
-                "request_seconds": ended * seconds,
+                "request_seconds": seconds,
                 "request_count": ended,
             }
         )
 
-    def _beside(self, service: _Service, times: Times) -> Values:
-        """Return how busy the others keep the board of a service at each time."""
-        shared = self.boards[-1]
-        others = np.zeros(len(times))
-        for other in self.services:
-            if other.job_id != service.job_id:
-                others += self._is_on(other, shared, times) * other.work(times)
-        return others * self._is_on(service, shared, times)
+    def _busy(self, board: _SmallBoard, times: Times) -> Values:
+        """Return the work of all services on a board at each time."""
+        works = [s.during(times) * s.service.work(times) for s in self._stays() if s.board == board]
+        return np.asarray(sum(works, np.zeros(len(times))))
 
-    def _is_on(self, service: _Service, board: SimulatedDevice, times: Times) -> Values:
-        """Return 1 at the times at which a service has the board or a share of it, 0 at others."""
-        there = np.zeros(len(times))
-        for _number, since, until, boards in self._stays(service):
-            device = service.tenant.devices[0] if boards is None else self.boards[-1]
-            there += (device.key == board.key) * ((times >= since) & (times < until))
-        return there
+    def _stays_at(self, at: int) -> list[_Stay]:
+        """Return where each service is at a time."""
+        return [stay for stay in self._stays() if stay.since <= at < stay.until]
 
-    def _shares(self, service: _Service, at: int) -> bool:
-        return self._stay(service, at)[3] is not None
-
-    def _stay(self, service: _Service, at: int) -> tuple[int, int, int, float | None]:
-        return next(stay for stay in self._stays(service) if stay[1] <= at < stay[2])
-
-    def _stays(self, service: _Service) -> Iterator[tuple[int, int, int, float | None]]:
-        """Yield number, begin, end and share of each pod of a service, one after the other."""
-        mine = [change for change in self.changes if change.job_id == service.job_id]
-        starts = [(_BEGAN, None), *((change.since, change.boards) for change in mine)]
-        for number, ((since, boards), (until, _next)) in enumerate(
-            pairwise([*starts, (10**11, None)])
-        ):
-            yield number, since, until, boards
+    def _stays(self) -> Iterator[_Stay]:
+        """Yield the pods of each service, one after the other."""
+        for service in _SERVICES:
+            mine = [change for change in self.changes if change.job_id == service.job_id]
+            starts = [(_BEGAN, None), *((change.since, change.boards) for change in mine)]
+            for number, ((since, boards), (until, _next)) in enumerate(
+                pairwise([*starts, (_FAR, None)])
+            ):
+                yield _Stay(service, number, since, until, boards)
 
 
-def _pod(service: _Service, number: int) -> str:
-    """Return the name of a pod as an engine's readings have it; each change makes another."""
-    return f"{service.tenant.team}/{service.tenant.name}-{number}"
-
-
-def _stamps(times: Times) -> pd.DatetimeIndex:
+def _stamps(times: "Times | list[int] | list[int | None]") -> pd.DatetimeIndex:
     return pd.to_datetime(times, unit="s", utc=True).as_unit("us")

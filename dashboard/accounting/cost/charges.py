@@ -102,14 +102,8 @@ def charges_of(
             parts = parts[(parts["holder"] == "job") & parts["key"].map(takes).astype(bool)]
         frames.append(parts.assign(at=since, until=until))
         if parts["shared_seconds"].any():
-            used = parts_by_use(
-                reader,
-                start=since,
-                end=until,
-                calendar=calendar,
-                since=start,
-                key_of=partial(_keys_of, reader=reader, key=key),
-            )
+            key_of = partial(_keys_of, reader=reader, key=key)
+            used = parts_by_use(reader, since, until, calendar=calendar, since=start, key_of=key_of)
             uses.append(used.assign(at=since))
     parts = _split(pd.concat(frames, ignore_index=True), factors, prices)
     rows = _by_use(_priced(parts, settings, factors, prices), uses)
@@ -127,17 +121,13 @@ def charges_of(
 
 def _keys_of(rows: pd.DataFrame, *, reader: StoreReader, key: EnergyKey) -> "pd.Series[str]":
     """Return the key of the part that each row of a job on a board belongs to."""
-    if key is EnergyKey.BOARD:
-        return rows["gpu_uuid"]
-    if key is EnergyKey.JOB:
-        return rows["job_id"]
-    ids = rows["job_id"].unique()
+    if key in (EnergyKey.BOARD, EnergyKey.JOB):
+        return rows["gpu_uuid" if key is EnergyKey.BOARD else "job_id"]
     if key is EnergyKey.CLUSTER:
-        return rows["job_id"].map({job_id: cluster_in(job_id) or MAIN for job_id in ids})
-    jobs = reader.jobs_of(sorted(ids))
-    return rows["job_id"].map(
-        {job_id: (jobs[job_id].tenant(key) if job_id in jobs else "") or NO_NAME for job_id in ids}
-    )
+        return rows["job_id"].map(lambda job_id: cluster_in(job_id) or MAIN)
+    jobs = reader.jobs_of(sorted(rows["job_id"].unique()))
+    names = {job_id: job.tenant(key) or NO_NAME for job_id, job in jobs.items()}
+    return rows["job_id"].map(names).fillna(NO_NAME)
 
 
 def _by_use(rows: pd.DataFrame, uses: list[pd.DataFrame]) -> pd.DataFrame:
@@ -147,10 +137,10 @@ def _by_use(rows: pd.DataFrame, uses: list[pd.DataFrame]) -> pd.DataFrame:
         return rows
     columns = ["start", "at", "key", "model"]
     ratios = pd.concat(uses, ignore_index=True).set_index(columns)
-    found = ratios.reindex(pd.MultiIndex.from_frame(rows[columns]))
+    of_rows = ratios.reindex(pd.MultiIndex.from_frame(rows[columns]))
     shared = (rows["state"] == SHARED).to_numpy()
-    ratio = found["use_ratio"].where(shared).fillna(1.0).to_numpy()
-    unread = found["unread_ratio"].where(shared).fillna(0.0).to_numpy()
+    ratio = of_rows["use_ratio"].where(shared).fillna(1.0).to_numpy()
+    unread = of_rows["unread_ratio"].where(shared).fillna(0.0).to_numpy()
     return rows.assign(use_cost=rows["gpu_cost"] * ratio, unread_hours=rows["hours"] * unread)
 
 

@@ -23,9 +23,9 @@ _DEVICE = ["period", "hour", "gpu_uuid", "mig_instance"]
 
 def parts_by_use(
     reader: StoreReader,
-    *,
     start: datetime,
     end: datetime,
+    *,
     calendar: Calendar,
     since: datetime,
     key_of: Callable[[pd.DataFrame], "pd.Series[str]"],
@@ -44,27 +44,22 @@ def parts_by_use(
     rows = pd.concat(frames, ignore_index=True)
     if rows.empty:
         return pd.DataFrame(columns=["start", "key", "model", "use_ratio", "unread_ratio"])
-    rows["work"] = _work(reader, rows, end)
-    rows = rows[rows["shared_seconds"] > 0].copy()
-    seconds = rows["shared_seconds"]
-    known = rows["work"].notna()
-    several = known.groupby([rows[name] for name in _DEVICE]).transform("sum") > 1
-    known &= several
-    devices = [rows[name] for name in _DEVICE]
-    work = rows["work"].where(known, 0.0)
-    room = seconds.where(known, 0.0).groupby(devices).transform("sum")
+    rows = rows.assign(work=_work(reader, rows, end))[rows["shared_seconds"] > 0]
+    seconds, devices = rows["shared_seconds"], [rows[name] for name in _DEVICE]
+    is_read = rows["work"].notna()
+    is_read &= is_read.groupby(devices).transform("sum") > 1
+    work, room = rows["work"].where(is_read, 0.0), seconds.where(is_read, 0.0)
     together = work.groupby(devices).transform("sum")
-    by_use = (room * work / together).where(known & (together > 0), seconds)
-    sums = (
-        rows.assign(key=key_of(rows), model=rows["gpu_model"], used=by_use, unread=seconds * ~known)
-        .groupby(["start", "key", "model"])[["shared_seconds", "used", "unread"]]
-        .sum()
-        .reset_index()
+    by_use = room.groupby(devices).transform("sum") * work / together
+    parts = rows.assign(
+        key=key_of(rows),
+        model=rows["gpu_model"],
+        use_ratio=by_use.where(is_read & (together > 0), seconds),
+        unread_ratio=seconds - room,
     )
-    return sums.assign(
-        use_ratio=sums["used"] / sums["shared_seconds"],
-        unread_ratio=sums["unread"] / sums["shared_seconds"],
-    )[["start", "key", "model", "use_ratio", "unread_ratio"]]
+    keys, ratios = ["start", "key", "model"], ["use_ratio", "unread_ratio"]
+    sums = parts.groupby(keys)[[*ratios, "shared_seconds"]].sum()
+    return sums[ratios].div(sums["shared_seconds"], axis=0).reset_index()
 
 
 def _work(reader: StoreReader, rows: pd.DataFrame, end: datetime) -> "pd.Series[float]":
@@ -77,15 +72,11 @@ def _work(reader: StoreReader, rows: pd.DataFrame, end: datetime) -> "pd.Series[
     until = ceil_to_slot(end, SECONDS_PER_HOUR)
     tokens = reader.served_tokens(start=begin, end=until)
     at = pd.to_datetime(tokens["hour_start"], utc=True)
-    told = pd.Series(
-        tokens["generation_tokens"].to_numpy(dtype="float64"),
-        index=pd.MultiIndex.from_arrays(
-            [tokens["job_id"], at.dt.as_unit("s").astype("int64")], names=["job_id", "hour"]
-        ),
-    )
+    hours = at.dt.as_unit("s").astype("int64").rename("hour")
+    tokens_told = tokens.set_index(["job_id", hours])["generation_tokens"].astype("float64")
     past = reader.sharing_hours(start=begin, end=until, periods=Periods())
-    hours = past.groupby(["job_id", "hour"])[["board_seconds", "shared_seconds", "used_seconds"]]
-    sums = hours.sum().join(told.rename("tokens"))
+    seconds = ["board_seconds", "shared_seconds", "used_seconds"]
+    sums = past.groupby(["job_id", "hour"])[seconds].sum().assign(tokens=tokens_told)
     alone = sums[(sums["shared_seconds"] == 0) & (sums["tokens"] > 0)].groupby("job_id").sum()
     pace = alone["used_seconds"] / alone["tokens"]
     shared = sums[sums["shared_seconds"] > 0.999 * sums["board_seconds"]]

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from collectors.shared.collector import Window
 from collectors.simulated.cluster import cluster_of, simulated_collector
 from collectors.simulated.layout import BOARDS_PER_NODE
-from collectors.simulated.small_services import SmallServices
+from collectors.simulated.small_services import BOARDS
 from dashboard.cli.operate.cycle_commands import print_outcome
 from dashboard.cli.operate.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.operate.serve_roles import claimed_parts
@@ -174,8 +174,7 @@ def demo(options: argparse.Namespace) -> int:
     if not options.once:
         require_extra("pages", "`trimtab demo` without --once shows pages")
         require_free_port(settings.serve.host, settings.serve.port)
-    small = SmallServices(settings.simulated_fleet.seed)
-    boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE + len(small.boards)
+    boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE + len(BOARDS)
     say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")
     with open_store(settings.store.url) as store:
         lines = ProgressLines(say)

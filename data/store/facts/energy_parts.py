@@ -103,17 +103,6 @@ _COLUMNS: Sequence[str] = (
 _NUMBER_TYPES = dict.fromkeys(
     [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
 )
-_SHARED_COLUMNS = (
-    "period",
-    "hour",
-    "gpu_uuid",
-    "mig_instance",
-    "job_id",
-    "gpu_model",
-    "board_seconds",
-    "shared_seconds",
-    "used_seconds",
-)
 _KEY_COLUMNS = {
     EnergyKey.JOB: "job_id",
     EnergyKey.NODE: "node",
@@ -353,9 +342,13 @@ class EnergyReader(FactReader):
         work, which mirrors all holders where there are several. Hours alone are there too.
         """
         slots = _slots_of(start, end, periods, is_hour_cut=False)
-        beside = slots.alias("beside")
-        sharers = sa.select(beside.c.job_id).where(beside.c.shared_samples > 0)
-        words = [slots.c[name] for name in _SHARED_COLUMNS[2:6]]
+        others = slots.alias("others")
+        sharers = sa.select(others.c.job_id).where(others.c.shared_samples > 0)
+        groups = {
+            "period": _number(slots.c.at, periods),
+            "hour": _floor(slots.c.at / SECONDS_PER_HOUR) * SECONDS_PER_HOUR,
+            **{name: slots.c[name] for name in ("gpu_uuid", "mig_instance", "job_id", "gpu_model")},
+        }
         sums = {
             "board_seconds": slots.c.board_seconds,
             "shared_seconds": slots.c.board_seconds * _shared_part(slots),
@@ -363,17 +356,15 @@ class EnergyReader(FactReader):
         }
         query = (
             sa.select(
-                _number(slots.c.at, periods).label("period"),
-                (_floor(slots.c.at / SECONDS_PER_HOUR) * SECONDS_PER_HOUR).label("hour"),
-                *words,
+                *(value.label(name) for name, value in groups.items()),
                 *(sa.func.sum(value).label(name) for name, value in sums.items()),
             )
             .where(slots.c.holder == "job", slots.c.job_id.in_(sharers))
-            .group_by(*(sa.text(str(place)) for place in range(1, 7)))
+            .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
         )
         import pandas as pd
 
-        return pd.DataFrame(self._rows(query), columns=list(_SHARED_COLUMNS))
+        return pd.DataFrame(self._rows(query), columns=[*groups, *sums])
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
         """Return since when each board of [start, end) is to be accounted for, s of the epoch.
