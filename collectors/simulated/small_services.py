@@ -245,7 +245,7 @@ class SmallServices:
                 "gpu_uuid": [stay.board.uuid for stay in stays],
                 "gpu_count": [1.0 if stay.boards is None else 1 / _SHARES for stay in stays],
                 "started_at": _stamps([stay.since for stay in stays]),
-                "ended_at": _stamps([s.until if s.until <= last else None for s in stays]),
+                "ended_at": _stamps([s.until if s.until <= last else np.nan for s in stays]),
                 "seen_at": _stamps([min(stay.until, last) for stay in stays]),
                 "source": _SOURCE,
             }
@@ -301,5 +301,5 @@ class SmallServices:
                 yield _Stay(service, number, since, until, boards)
 
 
-def _stamps(times: "Times | list[int] | list[int | None]") -> pd.DatetimeIndex:
-    return pd.to_datetime(times, unit="s", utc=True).as_unit("us")
+def _stamps(times: "Times | list[int] | list[float]") -> pd.DatetimeIndex:
+    return pd.to_datetime(np.asarray(times, dtype=np.float64), unit="s", utc=True).as_unit("us")

@@ -72,11 +72,11 @@ def _work(reader: StoreReader, rows: pd.DataFrame, end: datetime) -> "pd.Series[
     until = ceil_to_slot(end, SECONDS_PER_HOUR)
     tokens = reader.served_tokens(start=begin, end=until)
     at = pd.to_datetime(tokens["hour_start"], utc=True)
-    hours = at.dt.as_unit("s").astype("int64").rename("hour")
-    tokens_told = tokens.set_index(["job_id", hours])["generation_tokens"].astype("float64")
+    tokens = tokens.assign(hour=at.dt.as_unit("s").astype("int64")).set_index(["job_id", "hour"])
     past = reader.sharing_hours(start=begin, end=until, periods=Periods())
     seconds = ["board_seconds", "shared_seconds", "used_seconds"]
-    sums = past.groupby(["job_id", "hour"])[seconds].sum().assign(tokens=tokens_told)
+    sums = past.groupby(["job_id", "hour"])[seconds].sum()
+    sums = sums.assign(tokens=tokens["generation_tokens"].astype("float64"))
     alone = sums[(sums["shared_seconds"] == 0) & (sums["tokens"] > 0)].groupby("job_id").sum()
     pace = alone["used_seconds"] / alone["tokens"]
     shared = sums[sums["shared_seconds"] > 0.999 * sums["board_seconds"]]

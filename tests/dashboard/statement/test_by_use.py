@@ -106,10 +106,12 @@ def fill(store: Store, holders: list[Holder]) -> None:
     )
 
 
-def statement(store: Store, *by: str, every: Every = Every.TOTAL, **more: bool) -> CostStatement:
+def statement(
+    store: Store, *by: str, every: Every = Every.TOTAL, is_coarse: bool = False
+) -> CostStatement:
     """The statement of the four hours."""
     return make_cost_statement(
-        store.reader, SETTINGS, start=BEGIN, end=END, by=by, every=every, **more
+        store.reader, SETTINGS, start=BEGIN, end=END, by=by, every=every, is_coarse=is_coarse
     )
 
 
@@ -144,7 +146,7 @@ def check(store: Store, holders: list[Holder]) -> None:
     assert paid is not None
     for by in ("tenant", "job", "model", "board", "cluster"):
         made = statement(store, by)
-        assert (total(made.rows), made.total.use_cost) == (pytest.approx(paid), pytest.approx(paid))
+        assert [total(made.rows), made.total.use_cost] == pytest.approx([paid, paid])
     assert total(statement(store, "job", every=Every.HOUR).rows) == pytest.approx(paid)
     coarse = statement(store, "tenant", is_coarse=True)
     whole = statement(store, "tenant")
