@@ -2,7 +2,7 @@
 
 Each has a whole board and would do with a part of one. The board of the other node is shared by
 time slicing: who takes a share leaves its own board free. Requests take longer beside others that
-work, those of one service much longer. The exporter names no pod; the scheduler says who is where.
+work, those of one service much longer. Readings of a board are there once for each of its holders.
 """
 
 from collections.abc import Iterator
@@ -164,11 +164,11 @@ class SmallServices:
         """Return the samples (columns SAMPLES) of all boards at these times, s since the epoch."""
         frames = []
         for board in BOARDS:
+            stays = [stay for stay in self._stays() if stay.board == board]
             busy = np.clip(self._busy(board, times), 0.0, 1.0)
             memory = sum(
                 stay.during(times) * memory_ratio(stay.service.tenant, times) * _MEMORY_MIB
-                for stay in self._stays()
-                if stay.board == board
+                for stay in stays
             )
             readings = {
                 "sampled_at": _stamps(times),
@@ -183,7 +183,12 @@ class SmallServices:
                 "power_watts": board_power(busy, *POWER_WATTS[_MODEL]),
                 "power_limit_watts": POWER_WATTS[_MODEL][1],
             }
-            frames.append(pd.DataFrame(readings))
+            frame, is_free = pd.DataFrame(readings), np.ones(len(times), dtype=bool)
+            for stay in stays:
+                there = stay.during(times) > 0
+                is_free &= ~there
+                frames.append(frame[there].assign(job_id=stay.service.job_id))
+            frames.append(frame[is_free].assign(job_id=""))
         return check_frame(pd.concat(frames, ignore_index=True), SAMPLES)
 
     def nodes(self, at: datetime) -> tuple[Node, ...]:
