@@ -22,6 +22,7 @@ from collectors.shared.collector import Source
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated.holdings import Holding, SubmittedJob
 from collectors.simulated.layout import SimulatedDevice, Tenant, slices_of
+from collectors.simulated.small_services import ShareChange, SmallServices
 from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
 from data.settings.all_settings import Settings
@@ -60,10 +61,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """The content of the file: changes of jobs in their order, and the jobs submitted."""
+    """The content of the file: changes of jobs in their order, the jobs submitted, the shares."""
 
     changes: tuple[Holding, ...] = ()
     orders: tuple[SubmittedJob, ...] = ()
+    shares: tuple[ShareChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class SimulatedCluster:
     path: Path
     seed: int
     nodes: int
+    small_services: bool = False
 
     def fleet(self) -> SimulatedFleet:
         """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
@@ -85,12 +88,18 @@ class SimulatedCluster:
         Errors: UnexpectedAnswerError.
         """
         fleet, now = self.fleet(), _next_second(at)
+        identity = f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}"
+        if fleet.small and (small := fleet.small.placed(job_id, now)):
+            changes = sum(change.job_id == job_id for change in fleet.small.changes)
+            return SimulatedJob(
+                identity=identity, configuration=small[0], places=small[1:], changes=changes
+            )
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return None
         holding = fleet.settlement.holding_at(tenant, now)
         return SimulatedJob(
-            identity=f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}",
+            identity=identity,
             configuration=_configuration(fleet, tenant, holding),
             places=tuple(_place(fleet.settlement.device(key)) for key in holding.places),
             changes=sum(change.tenant == tenant.number for change in fleet.changes),
@@ -99,6 +108,8 @@ class SimulatedCluster:
     def room_for(self, job_id: str, target: Configuration, at: datetime) -> str:
         """Return the reason why the job could not have the target, '' when it could."""
         fleet, now = self.fleet(), _next_second(at)
+        if fleet.small and (small := fleet.small.placed(job_id, now)):
+            return _no_share(small[0], target)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return f"{job_id} does not run"
@@ -125,14 +136,24 @@ class SimulatedCluster:
             # Asked under the lock: samples read before did not know of the change.
             now = _next_second(clock())
             fleet = self._with(state)
-            tenant = _tenant_of(fleet, job_id, now)
-            if tenant is None:
+            small = fleet.small and fleet.small.placed(job_id, now)
+            tenant = None if small else _tenant_of(fleet, job_id, now)
+            if tenant is not None:
+                has = _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
+            elif small:
+                has = small[0]
+            else:
                 raise StalePlanError(f"{job_id} does not run", "Run a new cycle.")
-            has = _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
             if not same_allocation(has, before):
                 raise StalePlanError(
                     f"{job_id} has {has.describe()}, not {before.describe()}", "Run a new cycle."
                 )
+            if tenant is None:
+                if why := _no_share(has, after):
+                    raise ChangeRefusedError(why, "Nothing else of this service is simulated.")
+                share = ShareChange(job_id=job_id, since=now, boards=after.boards)
+                self._write(replace(state, shares=(*state.shares, share)))
+                return
             change = Holding(
                 tenant=tenant.number,
                 since=now,
@@ -199,7 +220,11 @@ class SimulatedCluster:
 
     def _with(self, state: ClusterState) -> SimulatedFleet:
         return SimulatedFleet(
-            seed=self.seed, nodes=self.nodes, changes=state.changes, orders=state.orders
+            seed=self.seed,
+            nodes=self.nodes,
+            changes=state.changes,
+            orders=state.orders,
+            small=SmallServices(state.shares) if self.small_services else None,
         )
 
     def _until_its_run_ends(self, state: ClusterState, tenant: Tenant, change: Holding) -> Holding:
@@ -232,6 +257,7 @@ class SimulatedCluster:
                 orders=tuple(
                     SubmittedJob(**_placed(order)) for order in document.get("orders", ())
                 ),
+                shares=tuple(ShareChange(**share) for share in document.get("shares", ())),
             )
         except FileNotFoundError:
             return ClusterState()
@@ -254,6 +280,7 @@ class SimulatedCluster:
             "nodes": self.nodes,
             "changes": [asdict(change) for change in state.changes],
             "orders": [asdict(order) for order in state.orders],
+            "shares": [asdict(share) for share in state.shares],
         }
         # Written beside and moved, so that a killed writer leaves the old file.
         temporary = self.path.with_name(f"{self.path.name}.new")
@@ -270,14 +297,16 @@ def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
         path=Path(settings.state_file),
         seed=settings.seed,
         nodes=settings.nodes,
+        small_services=settings.small_services,
     )
 
 
 def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
     fleet = settings.simulated_fleet
+    small = SmallServices() if fleet.small_services else None
     return SimulatedFleetCollector(
-        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes),
+        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes, small=small),
         step_seconds=settings.prometheus.step_seconds,
         changed=cluster_of(fleet).fleet if fleet.state_file else None,
     )
@@ -289,6 +318,13 @@ SOURCE = Source(build=lambda settings, _catalogue: simulated_collector(settings)
 def same_allocation(one: Configuration, other: Configuration) -> bool:
     """Return whether two configurations hold the same; nothing is nothing, of whatever model."""
     return one == other or (one.gpu_count == 0 and other.gpu_count == 0)
+
+
+def _no_share(has: Configuration, target: Configuration) -> str:
+    """Return the reason why a small service cannot have the target, '' of a share or a board."""
+    if replace(target, boards=has.boards) == has:
+        return ""
+    return f"the simulated cluster has no {target.describe()} for a service of a board or a share"
 
 
 def _next_second(at: datetime) -> int:

@@ -9,7 +9,7 @@ and of all that is told beside it. Shapes, spread by job and reading, are assume
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -47,6 +47,7 @@ from collectors.simulated.signals import (
     utilization,
 )
 from collectors.simulated.simulated_xids import SimulatedXids, driver_loaded
+from collectors.simulated.small_services import SmallServices
 from data.base.units import SLOT_SECONDS
 from data.facts.collected import Collected
 from data.facts.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
@@ -176,7 +177,8 @@ _EMPTY_MEMORY = 0.004
 class SimulatedFleet:
     """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
 
-    `orders` are the jobs that were submitted to it.
+    `orders` are the jobs that were submitted to it, `small` the services on nodes of their own,
+    whose readings are not the fleet's: the source has them beside it.
     `shape_of` is the shape of each job. Every reading is a function of these and its time alone, so
     that any window gives the same.
     """
@@ -186,6 +188,7 @@ class SimulatedFleet:
     changes: tuple[Holding, ...] = ()
     shape_of: Callable[[Tenant], Shape] = usual_shape
     orders: tuple[SubmittedJob, ...] = ()
+    small: SmallServices | None = None
     devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
     services: tuple[SimulatedService, ...] = field(init=False, repr=False)
@@ -472,7 +475,7 @@ class SimulatedFleetCollector:
         first, last = (int(value.timestamp()) for value in (window.start, window.end))
         steps = last // self.step_seconds - first // self.step_seconds
         expected = steps * len(fleet.devices)
-        return Collected(
+        collected = Collected(
             batch_id=digest_of([_NAME, fleet.seed, fleet.nodes, window.start, window.end]),
             samples=samples,
             jobs=fleet.jobs(window.start, window.end),
@@ -497,4 +500,24 @@ class SimulatedFleetCollector:
                 window_start=window.start,
                 window_end=window.end,
             ),
+        )
+        return collected if fleet.small is None else self._with(fleet.small, collected, window)
+
+    def _with(self, small: SmallServices, fleet: Collected, window: Window) -> Collected:
+        """Return the fleet's facts with those of the small services."""
+        first, last = (
+            int(at.timestamp()) // self.step_seconds for at in (window.start, window.end)
+        )
+        times = np.arange(first + 1, last + 1, dtype=np.int64) * self.step_seconds
+        samples = small.samples(times)
+        return replace(
+            fleet,
+            samples=pd.concat([fleet.samples, samples], ignore_index=True),
+            jobs=(*fleet.jobs, *small.jobs(window.start, window.end)),
+            nodes=small.nodes(window.end),
+            allocations=small.allocations(window.end),
+            serving=pd.concat(
+                [fleet.serving, small.serving(window.start, window.end)], ignore_index=True
+            ),
+            report=replace(fleet.report, samples=fleet.report.samples + len(samples)),
         )

@@ -121,7 +121,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     Action.TAKE_SHARE: ActionSpec(
         title="Take a share of a GPU",
         deeds=("give {target} {then}", "give {target} its {now} back"),
-        appliers=_OBJECTS[:1],
+        appliers=(*_OBJECTS[:1], "simulated"),
         shares=True,
     ),
     Action.SHIFT_IN_TIME: ActionSpec(

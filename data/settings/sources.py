@@ -178,6 +178,7 @@ class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
         "",
         "file of the changes made to it; with apply.enabled it lets more be made; empty: none is",
     )
+    small_services: bool = fixed(False)  # beside it, with a node that offers shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

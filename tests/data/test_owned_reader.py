@@ -116,6 +116,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "silent_replicas": [lambda r: r.silent_replicas(**span)],
         "served_boards": [lambda r: r.served_boards(**span)],
         "served_tokens": [lambda r: r.served_tokens(**span)],
+        "sharing_hours": [lambda r: r.sharing_hours(**span, periods=Periods())],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "contradicted_counters": [lambda r: r.contradicted_counters(end=end)],
         "contradicted_jobs": [lambda r: r.contradicted_jobs(end=end)],

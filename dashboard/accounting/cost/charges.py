@@ -8,6 +8,7 @@ every sum of parts is then the whole, by whatever they are grouped.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +17,12 @@ import pandas as pd
 from dashboard.accounting.cost.applications import application_of
 from dashboard.accounting.cost.groups import OF_BOARDS
 from dashboard.accounting.cost.prices import PriceList
+from dashboard.accounting.cost.work_shares import parts_by_use
 from dashboard.accounting.energy.build import read_parts, tenant_key
 from dashboard.accounting.energy.factors import Factors
 from dashboard.accounting.energy.periods import Calendar
 from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.jobs import Job, JobState
 from data.settings.all_settings import Settings
 from data.store import StoreReader
@@ -40,12 +43,17 @@ AMOUNTS = (
     "kgco2e",
     "unmeasured_hours",
     "unpriced_hours",
+    "unread_hours",
     "gpu_cost",
+    "use_cost",
     "listed_cost",
     "contracted_cost",
     "electricity_cost",
 )
-"""The columns of charges that add up; NaN is unknown."""
+"""The columns of charges that add up; NaN is unknown.
+
+use_cost is gpu_cost with shared boards by use, of which unread_hours are in equal parts.
+"""
 _CAUSES: Mapping[str, tuple[str, ...]] = {
     "out of memory": ("outofmemory", "oomkilled", "oom"),
     "time limit": ("timelimit", "timeout", "deadline"),
@@ -85,7 +93,7 @@ def charges_of(
     the jobs of these ids alone.
     """
     inside = {cut for cut in (*prices.changes(), *cuts) if start < cut < end}
-    frames = []
+    frames, uses = [], []
     for since, until in pairwise(sorted({start, end} | inside)):
         parts = read_parts(
             reader, since, until, key=key, calendar=calendar, factors=factors, since=start
@@ -93,8 +101,12 @@ def charges_of(
         if takes is not None:
             parts = parts[(parts["holder"] == "job") & parts["key"].map(takes).astype(bool)]
         frames.append(parts.assign(at=since, until=until))
+        if parts["shared_seconds"].any():
+            key_of = partial(_keys_of, reader=reader, key=key)
+            used = parts_by_use(reader, since, until, calendar=calendar, since=start, key_of=key_of)
+            uses.append(used.assign(at=since))
     parts = _split(pd.concat(frames, ignore_index=True), factors, prices)
-    rows = _priced(parts, settings, factors, prices)
+    rows = _by_use(_priced(parts, settings, factors, prices), uses)
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
         rows = _with_names(rows, reader, settings)
@@ -105,6 +117,31 @@ def charges_of(
         rows, names = rows.assign(tenant=tenant), ("tenant",)
     keys = ["start", "at", "until", "holder", *names, "model", "state", "kind"]
     return rows.groupby(keys, sort=True)[list(AMOUNTS)].sum(min_count=1).reset_index()
+
+
+def _keys_of(rows: pd.DataFrame, *, reader: StoreReader, key: EnergyKey) -> "pd.Series[str]":
+    """Return the key of the part that each row of a job on a board belongs to."""
+    if key in (EnergyKey.BOARD, EnergyKey.JOB):
+        return rows["gpu_uuid" if key is EnergyKey.BOARD else "job_id"]
+    if key is EnergyKey.CLUSTER:
+        return rows["job_id"].map(lambda job_id: cluster_in(job_id) or MAIN)
+    jobs = reader.jobs_of(sorted(rows["job_id"].unique()))
+    names = {job_id: job.tenant(key) or NO_NAME for job_id, job in jobs.items()}
+    return rows["job_id"].map(names).fillna(NO_NAME)
+
+
+def _by_use(rows: pd.DataFrame, uses: list[pd.DataFrame]) -> pd.DataFrame:
+    """Add what boards cost by use: each price is of one model and stretch, as the parts are."""
+    rows = rows.assign(use_cost=rows["gpu_cost"], unread_hours=0.0)
+    if not uses:
+        return rows
+    columns = ["start", "at", "key", "model"]
+    ratios = pd.concat(uses, ignore_index=True).set_index(columns)
+    of_rows = ratios.reindex(pd.MultiIndex.from_frame(rows[columns]))
+    shared = (rows["state"] == SHARED).to_numpy()
+    ratio = of_rows["use_ratio"].where(shared).fillna(1.0).to_numpy()
+    unread = of_rows["unread_ratio"].where(shared).fillna(0.0).to_numpy()
+    return rows.assign(use_cost=rows["gpu_cost"] * ratio, unread_hours=rows["hours"] * unread)
 
 
 def _split(parts: pd.DataFrame, factors: Factors, prices: PriceList) -> pd.DataFrame:

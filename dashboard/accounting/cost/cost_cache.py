@@ -20,8 +20,8 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 from data.store.handles.cached_reader import CachedReader
 
-MEASURES = ("cost", *STATES, "hours", "unpriced_hours")
-"""Columns of sums: money in all and by state of use, board-hours, those of them without a price."""
+MEASURES = ("cost", *STATES, "by_use", "hours", "unpriced_hours")
+"""Columns of sums: money in all and by state, with shared boards by use, board-hours, unpriced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,5 +92,6 @@ def sums_of(charges: pd.DataFrame, by: str) -> pd.DataFrame:
     """
     money = charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1)
     parts = {state: money.where(charges["state"] == state) for state in STATES}
+    parts["by_use"] = charges[["use_cost", "electricity_cost"]].sum(axis=1, min_count=1)
     sums = charges.assign(cost=money, **parts).groupby(by)[list(MEASURES)].sum(min_count=1)
     return sums.reset_index()

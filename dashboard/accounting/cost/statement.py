@@ -56,7 +56,9 @@ class CostRow:
     Energy and emissions (location-based) are the site's.
 
     Money and energy are of what is known; `unpriced_hours` of `board_hours` have no price,
-    `unmeasured_hours` no power. None where nothing is known.
+    `unmeasured_hours` no power. None where nothing is known. GPUs are by share in `gpu_cost` (a
+    slice, or an equal part of a shared board) and by use in `use_cost`, where `unread_hours` of
+    `shared_hours`, whose work nobody told, are by share.
     """
 
     start: datetime
@@ -76,6 +78,8 @@ class CostRow:
     unpriced_hours: float
     unmeasured_hours: float
     kgco2e: float | None = None
+    use_cost: float | None = None
+    unread_hours: float = 0.0
 
     @property
     def cost(self) -> float | None:
@@ -165,6 +169,12 @@ class CostStatement:
             notes.append(
                 f"the energy of {total.unmeasured_hours:,.1f} of {total.board_hours:,.1f} "
                 "board-hours: no power was measured, so electricity is at least what is shown"
+            )
+        if total.unread_hours > 0.05:
+            notes.append(
+                f"the work on {total.unread_hours:,.1f} of {total.shared_hours:,.1f} shared "
+                "board-hours: in equal parts by use, as no engine tells its tokens both there and "
+                "on a board alone"
             )
         if self.unobserved_hours > 0.05:
             notes.append(

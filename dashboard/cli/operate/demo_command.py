@@ -17,6 +17,7 @@ from types import MappingProxyType
 from collectors.shared.collector import Window
 from collectors.simulated.cluster import cluster_of, simulated_collector
 from collectors.simulated.layout import BOARDS_PER_NODE
+from collectors.simulated.small_services import BOARDS
 from dashboard.cli.operate.cycle_commands import print_outcome
 from dashboard.cli.operate.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.operate.serve_roles import claimed_parts
@@ -173,7 +174,7 @@ def demo(options: argparse.Namespace) -> int:
     if not options.once:
         require_extra("pages", "`trimtab demo` without --once shows pages")
         require_free_port(settings.serve.host, settings.serve.port)
-    boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE
+    boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE + len(BOARDS)
     say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")
     with open_store(settings.store.url) as store:
         lines = ProgressLines(say)
@@ -219,6 +220,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     fleet = replace(
         base.simulated_fleet,
         enabled=True,
+        small_services=True,
         state_file=base.simulated_fleet.state_file or f"{_stem(base.store.url)}-cluster.json",
     )
     settings = Settings(
@@ -234,7 +236,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         ),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
-        apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        apply=replace(base.apply, enabled=alone, verify_slots=VERIFY_SLOTS, auto_rollback=True),
         submit=SubmitSettings(enabled=alone),
         access=AccessSettings(mode="local" if alone else "open"),
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.cost.budgets import BudgetRow, month_row
-from dashboard.accounting.cost.charges import IDLE, NOBODYS, STATES
+from dashboard.accounting.cost.charges import IDLE, NOBODYS, SHARED, STATES
 from dashboard.accounting.cost.cost_cache import CostBook, kept_book, make_book, sums_of
 from dashboard.accounting.cost.statement import CostStatement
 from dashboard.accounting.energy.build import tenant_key
@@ -238,6 +238,8 @@ def rows_of(view: CostView) -> pd.DataFrame:
     for state in STATES:
         if sums[state].fillna(0).any():
             table[f"{state} ({currency})"] = sums[state]
+    if sums[SHARED].fillna(0).any():
+        table[f"{known_part}cost with shared GPUs by use ({currency})"] = sums["by_use"]
     if not view.is_last:
         before = sums_of(view.last_month.charges, by).set_index(by)["cost"]
         table[f"last month ({currency})"] = sums[by].map(before)

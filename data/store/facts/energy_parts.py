@@ -116,6 +116,7 @@ def _rollup(name: str) -> sa.TableClause:
         name,
         sa.column("slot_start", sa.DateTime(timezone=True)),
         sa.column("gpu_uuid", sa.String),
+        sa.column("mig_instance", sa.String),
         *(sa.column(word, sa.String) for word in _WORDS),
         *(sa.column(number, sa.Float) for number in _NUMBERS),
     )
@@ -148,6 +149,7 @@ def _slots_of(
         numbers = (rollup.c[number] for number in _NUMBERS)
         return [
             rollup.c.gpu_uuid,
+            rollup.c.mig_instance,
             *(rollup.c[word] for word in _WORDS),
             *(number if share == 1 else (number * share).label(number.name) for number in numbers),
         ]
@@ -240,10 +242,7 @@ def _parts(
     ) -> sa.ColumnElement[Any]:
         return sa.func.sum(value if when is None else sa.case((when, value)))
 
-    # Share of a row's time in which others held the same device: its activity is then nobody's.
-    shared = sa.case(
-        (slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0
-    )
+    shared = _shared_part(slots)
     of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, EnergyKey.CLUSTER, *TENANT_NAMES)
     name, source = _keyed(key, slots)
     groups = {
@@ -282,6 +281,11 @@ def _parts(
         .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
         .having(sa.func.sum(slots.c.board_seconds) > 0)
     )
+
+
+def _shared_part(slots: sa.Subquery) -> sa.ColumnElement[Any]:
+    """Return the part of a row's time beside others on its device: its activity is nobody's."""
+    return sa.case((slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0)
 
 
 def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], sa.FromClause]:
@@ -329,6 +333,38 @@ class EnergyReader(FactReader):
         import pandas as pd
 
         return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
+
+    def sharing_hours(self, *, start: datetime, end: datetime, periods: Periods) -> pd.DataFrame:
+        """Return the board-time of jobs that share a device in [start, end), by hour and device.
+
+        Columns period (its number on the grid), hour (s of the epoch), gpu_uuid, mig_instance,
+        job_id, gpu_model; board_seconds, of them shared_seconds beside others, and used_seconds of
+        work, which mirrors all holders where there are several. Hours alone are there too.
+        """
+        slots = _slots_of(start, end, periods, is_hour_cut=False)
+        others = slots.alias("others")
+        sharers = sa.select(others.c.job_id).where(others.c.shared_samples > 0)
+        groups = {
+            "period": _number(slots.c.at, periods),
+            "hour": _floor(slots.c.at / SECONDS_PER_HOUR) * SECONDS_PER_HOUR,
+            **{name: slots.c[name] for name in ("gpu_uuid", "mig_instance", "job_id", "gpu_model")},
+        }
+        sums = {
+            "board_seconds": slots.c.board_seconds,
+            "shared_seconds": slots.c.board_seconds * _shared_part(slots),
+            "used_seconds": slots.c.used_board_seconds,
+        }
+        query = (
+            sa.select(
+                *(value.label(name) for name, value in groups.items()),
+                *(sa.func.sum(value).label(name) for name, value in sums.items()),
+            )
+            .where(slots.c.holder == "job", slots.c.job_id.in_(sharers))
+            .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
+        )
+        import pandas as pd
+
+        return pd.DataFrame(self._rows(query), columns=[*groups, *sums])
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
         """Return since when each board of [start, end) is to be accounted for, s of the epoch.

@@ -23,8 +23,8 @@ _CACHED = """
 latest_sample_at job jobs job_holders job_page job_choices similar_jobs job_holdings job_hours
 job_names nodes quotas gpus boards silent_boards contradicted_counters contradicted_hours
 board_xids service served_boards served_tokens board_history job_history fleet_history
-group_history energy energy_parts boards_since energy_disagreements source_reports recording
-latest_plan plan forecast forecast_counts forecast_tests forecast_summary forecast_jobs
+group_history energy energy_parts sharing_hours boards_since energy_disagreements source_reports
+recording latest_plan plan forecast forecast_counts forecast_tests forecast_summary forecast_jobs
 skipped_forecasts group_forecasts workload_forecasts workload_forecast memory_outlook
 serving_outlook slow_work last_cycle
 """

@@ -208,9 +208,10 @@ def test_what_is_unknown_has_no_row_and_is_counted(
     """A model without a price and a board without power are named, and are nowhere 0."""
     assert not [row for row in rows if row["SkuId"] == "gpu/Voodoo2"]
     assert all(row["BilledCost"] > 0 for row in rows)
-    price, energy = made.unknown
+    price, energy, work = made.unknown
     assert price == "the price of 6.0 of 36.0 board-hours (Voodoo2): state it in statement.prices"
     assert energy.startswith("the energy of 6.0 of 36.0 board-hours: no power was measured")
+    assert work.startswith("the work on 6.0 of 6.0 shared board-hours: in equal parts by use")
     hours = sum(row["PricingQuantity"] for row in rows if row["PricingUnit"] == "GPU-Hours")
     assert hours == pytest.approx(5 * 6)
 
