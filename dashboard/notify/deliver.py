@@ -65,7 +65,7 @@ class Notifier:
             if entry.event == DIGEST:
                 team = team_of(entry.detail)
                 findings = open_findings(findings_now(reader, now=entry.at), team)
-                digest = digest_text(findings, url, team=team)
+                digest = digest_text(findings, every, team=team)
             messages = messages_for(
                 entry,
                 settings,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, chosen_findings
 from dashboard.decisions.findings import OPEN, FindingStatus, findings_now
@@ -80,10 +81,10 @@ def open_findings(statuses: Iterable[FindingStatus], team: str = "") -> list[Fin
 
 
 def digest_text(
-    statuses: Iterable[FindingStatus], public_url: str, *, team: str = ""
+    statuses: Iterable[FindingStatus], settings: Settings, *, team: str = ""
 ) -> tuple[str, str]:
     """Return subject and body of the digest of open findings, addresses on lines of their own."""
-    every = list(statuses)
+    every, public_url = list(statuses), settings.access.public_url
     whose = f"{_OF}{scrub(team, limit=_LENGTH)}" if team else ""
     subject = f"Trimtab: {len(every)} open findings{whose}"
     lines = [subject]
@@ -91,7 +92,7 @@ def digest_text(
         finding, revision = status.finding, status.revision
         line = f"{finding.reference} {finding.action} of {finding.target}"
         if revision is not None:
-            recommendation = revision.recommendation
+            recommendation = as_shown(revision.recommendation, settings)
             saves = (
                 f", saves {range_text(recommendation.savings.cost)}"
                 if recommendation.savings.cost

@@ -119,14 +119,14 @@ def test_each_recipient_has_one_message(store: Store) -> None:
     assert len(mails) == 1
     assert "Subject: Trimtab: 11 open findings" in mails[0]
     found = open_findings(_found(store))
-    subject, body = digest_text(found, URL)
+    subject, body = digest_text(found, settings_of())
     lines = body.splitlines()
     assert subject == lines[0] == "Trimtab: 11 open findings"
     assert [line for line in lines if line.startswith(URL)][-1] == f"{URL}/findings"
     assert sum("?finding=TT-" in line for line in lines) == 10
     assert "and 1 more" in lines
     assert not [line for line in lines if line.startswith(f"{URL}/") and "evil" in line]
-    assert digest_text(found, "")[1].splitlines()[-2:] == [
+    assert digest_text(found, Settings())[1].splitlines()[-2:] == [
         "trimtab findings list",
         "No link can be given: access.public_url is not set.",
     ]
@@ -139,7 +139,7 @@ def _found(store: Store) -> tuple[FindingStatus, ...]:
 @pytest.mark.parametrize("kind", ["slack", "teams"])
 def test_a_chat_has_a_button_of_each_finding(kind: str, store: Store) -> None:
     """That leads to the dashboard; no name of a job is markup or an address."""
-    _subject, body = digest_text(open_findings(_found(store)), URL)
+    _subject, body = digest_text(open_findings(_found(store)), settings_of())
     content = json.dumps(content_of(body, kind, public_url=URL))
     buttons = content.count('"url":')
     assert buttons == (11 if kind == "slack" else 6)

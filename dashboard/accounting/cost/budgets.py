@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dashboard.accounting.cost.prices import PLANNING_RANGE
+from dashboard.accounting.cost.prices import price_range
 from dashboard.accounting.cost.statement import (
     CostRow,
     CostStatement,
@@ -128,8 +128,7 @@ def month_row(
     known_cost = sum(row.cost or 0.0 for row in rows)
     power = sum(row.electricity_cost or 0.0 for row in rows) / known_cost if known_cost else 0.0
     costs = days.amounts(rows, lambda row: row.cost)
-    # Prices that nobody stated are as far off as public lists are apart.
-    low, high = (1.0, 1.0) if settings.statement.prices else PLANNING_RANGE
+    low, high = price_range(settings)
     money = _Months.of(
         costs,
         days,

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.accounting.cost.prices import price_note
 from dashboard.decisions.decision_table import DECISIONS
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import findings_now
@@ -60,6 +61,7 @@ def every_row() -> tuple[InboxRow, ...]:
     numbers = {recommendation.finding for recommendation in visible}
     return inbox_rows(
         (status for status in statuses if status.finding.number in numbers),
+        service.settings(),
         urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
         saved=saved_by_finding(),
     )
@@ -164,12 +166,12 @@ def _cell(value: float | None, places: int = 12) -> float | None:
 def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
     """Show the list; give what is selected of it."""
     frame = frame_of(rows, current_world().clock(), currency)
-    number = st.column_config.NumberColumn
+    number, note = st.column_config.NumberColumn, price_note(current_world().settings.settings)
     config = {
         "finding": st.column_config.TextColumn(width=60, pinned=True),
         "what": st.column_config.TextColumn(width=195),
         "GPUs": number(width=60, help="GPUs that it would free, on average over a day"),
-        f"{currency}/day": number(width=75, format="%.1f", help="Advice has no price"),
+        f"{currency}/day": number(width=75, format="%.1f", help=f"Advice has no price{note}"),
         "target": st.column_config.TextColumn(width=200),
         "state": st.column_config.TextColumn(width=110),
         "risk": st.column_config.TextColumn(width=65),

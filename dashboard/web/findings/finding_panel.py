@@ -5,6 +5,7 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
+from dashboard.accounting.cost.prices import price_note
 from dashboard.apply.worker.guards import taken_gpus
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
@@ -73,7 +74,8 @@ def finding_panel(row: InboxRow) -> None:
             under_way(stored)
         show_outcome(stored)
         if not revision.is_advice:
-            st.markdown(markdown(worth_text(revision)))
+            note = price_note(current_world().settings.settings)
+            st.markdown(markdown(worth_text(revision, note)))
         st.caption(markdown(blast_text(row)))
         if row.status.apply_first:
             st.caption(f"Apply {', '.join(row.status.apply_first)} first.")
@@ -111,8 +113,8 @@ def _decisions(stored: StoredRecommendation) -> None:
         st.caption("Applied to the simulated cluster: no real job is touched.")
 
 
-def worth_text(revision: Recommendation) -> str:
-    """Return the savings of a change over its horizon, with risk, confidence and time."""
+def worth_text(revision: Recommendation, note: str = "") -> str:
+    """Return the savings of a change over its horizon, with a note on prices, and its effect."""
     savings = revision.savings
     parts = [
         range_text(part)
@@ -125,7 +127,7 @@ def worth_text(revision: Recommendation) -> str:
     saves = tense("Saves", "Would have saved")
     amount = ", ".join(parts) if parts else "an unknown amount"
     effect = effect_text(revision)
-    return f"{saves} {amount} in {savings.horizon_hours:.4g} h." + (f" {effect}" if effect else "")
+    return f"{saves} {amount} in {savings.horizon_hours:.4g} h{note}. {effect}".rstrip()
 
 
 def blast_text(row: InboxRow) -> str:

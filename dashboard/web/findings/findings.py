@@ -5,7 +5,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.accounting.cost.prices import price_note
 from dashboard.accounting.savings.idle_bridge import idle_sum
+from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
@@ -32,7 +34,7 @@ from data.records.lifecycle import OPEN
 from data.records.plans import Plan
 
 
-def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None:
+def answer(rows: tuple[InboxRow, ...], plan: Plan | None) -> None:
     """Open with what waits for a decision, its worth, and what of the idle GPUs can be freed.
 
     Advice is in no sum.
@@ -43,7 +45,8 @@ def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None
         f"{count_text(len(waiting), 'finding')} would have been made",
     )
     worth = worth_a_day(waiting)
-    saves = f", together worth {worth:,.0f} {currency} a day" if worth else ""
+    note = price_note(world.settings.settings)
+    saves = f", together worth {range_text(worth)} a day{note}" if worth else ""
     total = idle_sum(plan) if plan else None
     idle = f"; {idle_answer(total)}" if total and total.held else ""
     finding(
@@ -73,6 +76,8 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
                 "now": row.revision.now.describe(),
                 "proposed": row.revision.summary,
                 "money_a_day": row.money_a_day,
+                "money_a_day_low": row.worth and row.worth.low,
+                "money_a_day_high": row.worth and row.worth.high,
                 "kwh_a_day": row.energy_a_day,
                 "risk": str(row.revision.risk),
                 "decided_by": row.status.revision.decided_by if row.status.revision else "",
@@ -90,7 +95,7 @@ if not empty_state():
     costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     plan = plan_in_scope()
-    answer(looked_at, currency, plan)
+    answer(looked_at, plan)
     if plan is not None:
         show_idle_bar(plan, looked_at)
         show_idle_jobs(plan)
