@@ -92,7 +92,8 @@ def money(amount: float) -> Any:
 def test_a_saving_is_told_a_day_and_unknown_stays_unknown() -> None:
     """The horizon is divided out; what no factor is known of is not zero."""
     (row,) = listed(status(1, savings=money(120)))
-    assert (row.money_a_day, row.energy_a_day) == (60, None)
+    assert row.worth is not None
+    assert (row.worth.central, row.energy_a_day) == (60, None)
 
 
 def test_urgent_comes_first_then_money() -> None:

@@ -150,11 +150,7 @@ class WeeklyReport:
 
 
 def make_weekly_report(
-    reader: StoreReader,
-    *,
-    week: Week,
-    settings: Settings,
-    edition: Edition = WHOLE,
+    reader: StoreReader, *, week: Week, settings: Settings, edition: Edition = WHOLE
 ) -> WeeklyReport:
     """Return the report of one week, or the edition of it that a namespace or an owner gets."""
     complete = edition == WHOLE

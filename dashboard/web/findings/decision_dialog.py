@@ -11,7 +11,6 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.accounting.cost.prices import price_note
 from dashboard.accounting.savings.ledger import sum_of
 from dashboard.accounting.savings.shown_money import a_day, as_shown
 from dashboard.common.escaping import markdown
@@ -34,6 +33,7 @@ from dashboard.web.frame.action_button import (
     action_button,
     name_field,
 )
+from dashboard.web.frame.page import money_note
 from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
@@ -204,13 +204,12 @@ def _summary(
     row: DecisionRow, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Show the result to expect: in all, by risk, and one line a finding."""
-    settings = current_world().settings.settings
-    every = [as_shown(entry.recommendation, settings) for entry in allowed]
+    every = [as_shown(entry.recommendation, current_world().settings.settings) for entry in allowed]
     items = [item for item in every if not item.is_advice]
     back = row.wish is WishKind.ROLL_BACK
     verbs = ("It gives up", "Together they give up") if back else ("It saves", "Together they save")
     if items:
-        money = _sum([a_day(item.savings.cost, item) for item in items]) + price_note(settings)
+        money = _sum([a_day(item.savings.cost, item) for item in items]) + money_note()
         energy = _sum([a_day(item.savings.energy_kwh, item) for item in items])
         risks = ", ".join(
             f"{count} {risk}"

@@ -5,7 +5,6 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import price_note
 from dashboard.apply.worker.guards import taken_gpus
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
@@ -21,7 +20,7 @@ from dashboard.web.findings.decision_dialog import decision_button, preview_key
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
 from dashboard.web.frame.action_button import action_button
-from dashboard.web.frame.page import UNKNOWN, chart, table, tense, way
+from dashboard.web.frame.page import UNKNOWN, chart, money_note, table, tense, way
 from data.base.counts import count_text
 from data.base.errors import TrimtabError
 from data.base.units import MIB_PER_GIB
@@ -74,8 +73,7 @@ def finding_panel(row: InboxRow) -> None:
             under_way(stored)
         show_outcome(stored)
         if not revision.is_advice:
-            note = price_note(current_world().settings.settings)
-            st.markdown(markdown(worth_text(revision, note)))
+            st.markdown(markdown(worth_text(revision)))
         st.caption(markdown(blast_text(row)))
         if row.status.apply_first:
             st.caption(f"Apply {', '.join(row.status.apply_first)} first.")
@@ -113,7 +111,7 @@ def _decisions(stored: StoredRecommendation) -> None:
         st.caption("Applied to the simulated cluster: no real job is touched.")
 
 
-def worth_text(revision: Recommendation, note: str = "") -> str:
+def worth_text(revision: Recommendation) -> str:
     """Return the savings of a change over its horizon, with a note on prices, and its effect."""
     savings = revision.savings
     parts = [
@@ -126,8 +124,8 @@ def worth_text(revision: Recommendation, note: str = "") -> str:
         parts.append(f"{range_text(market)} market-based")
     saves = tense("Saves", "Would have saved")
     amount = ", ".join(parts) if parts else "an unknown amount"
-    effect = effect_text(revision)
-    return f"{saves} {amount} in {savings.horizon_hours:.4g} h{note}. {effect}".rstrip()
+    over = f"in {savings.horizon_hours:.4g} h{money_note()}"
+    return f"{saves} {amount} {over}. {effect_text(revision)}".rstrip()
 
 
 def blast_text(row: InboxRow) -> str:

@@ -10,6 +10,7 @@ from dashboard.accounting.savings.shown_money import HOURS_A_DAY, a_day, as_show
 from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
+from dashboard.web.frame.page import money_note
 from data.records.actions import FOR_MEMORY
 from data.records.findings import DismissalReason
 from data.records.lifecycle import STANDING, UNDER_WAY, State
@@ -62,11 +63,6 @@ class InboxRow:
         return a_day(None if self.revision.is_advice else self.revision.savings.cost, self.revision)
 
     @property
-    def money_a_day(self) -> float | None:
-        """Savings a day, in the currency of its savings."""
-        return _central(self.worth)
-
-    @property
     def gpus(self) -> float | None:
         """Return the GPUs that it would free, on average over a day."""
         hours = _central(a_day(self.revision.savings.gpu_hours, self.revision))
@@ -108,12 +104,13 @@ def _central(value: Range | None) -> float | None:
     return None if value is None else value.central
 
 
-def worth_a_day(rows: Iterable[InboxRow]) -> Range | None:
-    """Return the joint savings a day of the findings to decide on; advice is in no sum.
+def worth_a_day(rows: Iterable[InboxRow]) -> str:
+    """Return the joint savings a day of the findings to decide on, in words; advice is in no sum.
 
     Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
     """
-    return sum_of([row.worth for row in rows if row.worth and row.status.state == OPEN])
+    total = sum_of([row.worth for row in rows if row.worth and row.status.state == OPEN])
+    return f"{range_text(total)} a day{money_note()}" if total else ""
 
 
 def inbox_rows(

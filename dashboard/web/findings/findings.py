@@ -5,9 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import price_note
 from dashboard.accounting.savings.idle_bridge import idle_sum
-from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.decision_dialog import decision_dialog
 from dashboard.web.findings.finding_list import (
@@ -44,9 +42,7 @@ def answer(rows: tuple[InboxRow, ...], plan: Plan | None) -> None:
         f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
         f"{count_text(len(waiting), 'finding')} would have been made",
     )
-    worth = worth_a_day(waiting)
-    note = price_note(world.settings.settings)
-    saves = f", together worth {range_text(worth)} a day{note}" if worth else ""
+    saves = f", together worth {worth}" if (worth := worth_a_day(waiting)) else ""
     total = idle_sum(plan) if plan else None
     idle = f"; {idle_answer(total)}" if total and total.held else ""
     finding(
@@ -75,7 +71,7 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
                 "since": row.status.finding.opened_at,
                 "now": row.revision.now.describe(),
                 "proposed": row.revision.summary,
-                "money_a_day": row.money_a_day,
+                "money_a_day": row.worth and row.worth.central,
                 "money_a_day_low": row.worth and row.worth.low,
                 "money_a_day_high": row.worth and row.worth.high,
                 "kwh_a_day": row.energy_a_day,

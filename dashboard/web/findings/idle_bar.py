@@ -7,10 +7,9 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import price_list, price_note
+from dashboard.accounting.cost.prices import price_list
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
 from dashboard.charts.palette import FREE, IDLE, PROPOSED
-from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
 from dashboard.web.frame.page import old_readings, table, tense, way
@@ -66,8 +65,7 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
     """
     rows = idle_rows(plan)
     models = {job.job_id: job.now.gpu_model for job in plan.jobs}
-    settings = current_world().settings.settings
-    prices = price_list(settings, load_gpu_catalogue())
+    prices = price_list(current_world().settings.settings, load_gpu_catalogue())
     day = {"start": plan.created_at, "end": plan.created_at + pd.Timedelta(days=1)}
     parts = {segment: sum(row.part(segment) for row in rows) for segment in Segment}
     parts[Segment.UNKNOWN] += plan.unread_gpus
@@ -88,13 +86,13 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
                 hours[models[row.job]] += _DAY_HOURS * row.part(segment)
             worth = f"rent {prices.rent(hours.items(), **day).text(plan.currency)} a day"
             if segment is Segment.NOW:
-                worth = f"findings worth {range_text(worth_a_day(findings), 'nothing')} a day"
+                worth = f"findings worth {worth_a_day(findings) or 'nothing'}"
             with st.container(gap=None, width=300):
                 way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · {worth}")
     st.caption(
         f"GPUs that jobs hold and are forecast not to use, mean of the plan of "
-        f"{plan.created_at:%Y-%m-%d %H:%M} UTC{price_note(settings)}."
+        f"{plan.created_at:%Y-%m-%d %H:%M} UTC."
     )
 
 
