@@ -203,14 +203,14 @@ def drivers_text(row: BudgetRow, teams: Sequence[BudgetRow], currency: str) -> s
         return ""
     by_team = [(team.more_by_gpu_hours or 0.0, team.tenant) for team in teams]
     most = sorted(by_team, key=lambda pair: -abs(pair[0]))[:_TEAMS]
-    named = ", ".join(f"{name} {amount:+,.0f}" for amount, name in most if round(amount))
+    names = ", ".join(f"{name} {amount:+,.0f}" for amount, name in most if round(amount))
     # 0.0 is added as a part that rounds to nothing is no -0.
     days, hours, prices = (
         round(part) + 0.0 for part in (row.more_by_days, row.more_by_gpu_hours, row.more_by_prices)
     )
     return (
         f"Next month against this one: {days + hours + prices:+,.0f} {currency}: days {days:+,.0f}"
-        f", GPU-hours {hours:+,.0f}{f' ({named})' if named else ''}, models, prices and power "
+        f", GPU-hours {hours:+,.0f}{f' ({names})' if names else ''}, models, prices and power "
         f"{prices:+,.0f}. GPUs that are freed stay in the bill until they are returned."
     )
 

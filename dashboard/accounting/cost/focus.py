@@ -141,8 +141,8 @@ def forecast_rows(
             if cost is None or hours is None or not hours.central:
                 continue
             usage = _usage(cost.central, hours.central, _GPU_UNIT, f"gpu/{model}")
-            made = maker.common(start, end) | usage
-            rows.append(made | {
+            row = maker.common(start, end) | usage
+            rows.append(row | {
                 "BilledCost": 0.0,
                 "ChargeDescription": f"forecast: {model} with electricity, {tenant}",
                 "PricingCategory": "Other",

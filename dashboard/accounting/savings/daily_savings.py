@@ -17,7 +17,7 @@ import pandas as pd
 
 from dashboard.accounting.cost.prices import as_paid, price_list
 from dashboard.accounting.savings.ledger import ENDED, STOOD, sum_of
-from dashboard.accounting.savings.shown_money import over_prices
+from dashboard.accounting.savings.shown_money import in_price_range
 from dashboard.apply.worker.verification import BEFORE, MAX_READINGS, compare, split_energy
 from dashboard.common.figures import range_text
 from data.base.clock import floor_to_slot
@@ -378,7 +378,7 @@ class _MeasuredDays:
         unit = self.settings.energy.currency
         money = Range(low=central - below, central=central, high=central + above, unit=unit)
         rents = [rent + rate * (end - hours.central) for end in (hours.low, hours.high)]
-        return over_prices(money, (rents[0], rents[1]), self.settings)
+        return in_price_range(money, (rents[0], rents[1]), self.settings)
 
     def _price(self, window: tuple[datetime, datetime]) -> float:
         """Return the mean price of a kWh with that of its carbon in a window."""

@@ -28,9 +28,9 @@ def as_shown(recommendation: Recommendation, settings: Settings) -> Recommendati
         bill = sum(price * getattr(amount, bound) for amount, price in prices if amount)
         return float(getattr(cost, bound) - bill)
 
-    money = over_prices(cost, (rent("low"), rent("high")), settings)
-    shown = replace(recommendation, savings=replace(savings, cost=money))
-    return shown.as_kept(recommendation.digest)
+    money = in_price_range(cost, (rent("low"), rent("high")), settings)
+    answer = replace(recommendation, savings=replace(savings, cost=money))
+    return answer.as_kept(recommendation.digest)
 
 
 def a_day(value: Range | None, revision: Recommendation) -> Range | None:
@@ -44,7 +44,7 @@ def a_day(value: Range | None, revision: Recommendation) -> Range | None:
     )
 
 
-def over_prices(money: Range, rent: tuple[float, float], settings: Settings) -> Range:
+def in_price_range(money: Range, rent: tuple[float, float], settings: Settings) -> Range:
     """Return money over the range of prices; GPU prices make `rent` of its low and its high."""
     changes = (0.0, *(factor - 1 for factor in price_range(settings)))
     return replace(

@@ -286,8 +286,8 @@ def _fill(world: World, now: datetime, days: int) -> None:
 
 def _worth(outcome: CycleOutcome, settings: Settings) -> str:
     """Return the result of the first cycle in words."""
-    shown = (as_shown(item, settings).savings.cost for item in outcome.recommendations)
-    worth = sum_of([cost for cost in shown if cost is not None])
+    costs = (as_shown(item, settings).savings.cost for item in outcome.recommendations)
+    worth = sum_of([cost for cost in costs if cost is not None])
     if worth is None:
         return "nothing to recommend: the plan keeps every job as it is"
     return (
