@@ -153,6 +153,7 @@ def month_row(
         site[2] * factors.carbon_high_ratio - 1,
     )
     hours = _Months.of(days.amounts(rows, lambda row: row.board_hours), days, 0.0, 0.0)
+    by_days, by_hours, by_prices = _drivers(money, hours, days)
     currency = settings.energy.currency
     month_end, next_month = money.range(money.this, currency), money.range(money.next, currency)
     week, before = _week(money.past, 0), _week(money.past, 7)
@@ -168,7 +169,9 @@ def month_row(
         next_kgco2e=emitted.range(emitted.next, "kgCO2e"),
         gpu_hours=hours.range(hours.this, "GPU-h"),
         next_gpu_hours=hours.range(hours.next, "GPU-h"),
-        **_drivers(money, hours, days),
+        more_by_days=by_days,
+        more_by_gpu_hours=by_hours,
+        more_by_prices=by_prices,
         over_ratio=month_end.central / per_month if month_end and per_month else None,
         over_chance=_chance(month_end, per_month, money.so_far or 0.0),
         next_over_chance=_chance(next_month, per_month, 0.0),
@@ -183,18 +186,16 @@ def month_row(
     )
 
 
-def _drivers(money: "_Months", hours: "_Months", days: "_Days") -> dict[str, float]:
-    """Return by what the next month costs more than this one, none where a part is unknown."""
+def _drivers(
+    money: "_Months", hours: "_Months", days: "_Days"
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Return by what the next month costs more: days, GPU-hours, prices; None where unknown."""
     if not (money.this and money.next and hours.this and hours.next and hours.this[1]):
-        return {}
+        return None, None, None
     cost, ratio = money.this[1], days.in_next / days.in_month
     by_days = (ratio - 1) * cost
     by_hours = (hours.next[1] / hours.this[1] - ratio) * cost
-    return {
-        "more_by_days": by_days,
-        "more_by_gpu_hours": by_hours,
-        "more_by_prices": money.next[1] - cost - by_days - by_hours,
-    }
+    return by_days, by_hours, money.next[1] - cost - by_days - by_hours
 
 
 def drivers_text(row: BudgetRow, teams: Sequence[BudgetRow], currency: str) -> str:

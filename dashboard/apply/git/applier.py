@@ -302,5 +302,6 @@ def _code(text: str) -> str:
 def _saved(savings: Savings) -> str:
     """Return the savings that are known; of money no range: a new price list changes no request."""
     texts = [range_text(part, "") for part in (savings.gpu_hours, savings.energy_kwh)]
-    money = savings.cost and f"{figure_text(savings.cost.central)} {savings.cost.unit}"
-    return ", ".join(filter(None, (*texts, money))) or "unknown"
+    if savings.cost:
+        texts.append(f"{figure_text(savings.cost.central)} {savings.cost.unit}")
+    return ", ".join(filter(None, texts)) or "unknown"
