@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Annotated
 
@@ -97,22 +97,25 @@ def build_api(world: ApiWorld) -> FastAPI:
     ) -> Response:
         def make() -> PageOfRows[FindingRow]:
             ordered = keyed(chosen_findings(world.findings(who), query.choice()), query.sort.key)
-            return page_of(ordered, finding_row, query)
+            return page_of(ordered, partial(finding_row, settings=settings), query)
 
-        keep = who.role != "owner" and query.is_first()
-        return response(request, world.page(("findings", query), make, keep=keep))
+        keep, settings = who.role != "owner" and query.is_first(), world.service.settings()
+        key = ("findings", query, settings.statement.prices)
+        return response(request, world.page(key, make, keep=keep))
 
     @api.get("/findings/{finding}", response_model=WholeFinding)
     def one_finding(request: Request, finding: FindingName, who: Anyone) -> Response:
-        number = world.finding(finding, who).finding.number
+        number, settings = world.finding(finding, who).finding.number, world.service.settings()
 
         def compute() -> Document:
             # Read anew: what was looked up above may be older than what this is kept under.
             status = world.finding(finding, who)
-            answer = whole_finding(world.reader, status)
+            answer = whole_finding(world.reader, status, settings)
             return document(_WHOLE.dump_json(answer), tag_of(world.reader, status))
 
-        return response(request, world.cache.get(("finding", number), compute))
+        return response(
+            request, world.cache.get(("finding", number, settings.statement.prices), compute)
+        )
 
     @api.post("/findings/{finding}/decisions")
     def decide(

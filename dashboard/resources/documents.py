@@ -12,7 +12,14 @@ from dashboard.accounting.cost.export import (
     allocation_document,
 )
 from dashboard.accounting.cost.export import statement_document as cost_document
-from dashboard.accounting.cost.focus import PERIODS, VERSION, FocusDocument, focus_rows
+from dashboard.accounting.cost.focus import (
+    FORECAST_BY,
+    PERIODS,
+    VERSION,
+    FocusDocument,
+    focus_rows,
+    forecast_rows,
+)
 from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
 from dashboard.accounting.cost.statement import asked_cost_statement
 from dashboard.accounting.energy.build import asked_statement
@@ -81,15 +88,20 @@ def _statement(view: View, query: StatementQuery) -> Statement:
         start=query.start,
         end=query.end,
     )
-    if query.form == "focus":
-        return FocusDocument(version=VERSION, rows=focus_rows(statement, view.settings))
+    is_focus = query.form == "focus"
+    by = FORECAST_BY if is_focus else statement.by
+    budgets = (
+        budget_rows(view.reader, view.settings, at=statement.end, by=by) if query.budgets else ()
+    )
+    if is_focus:
+        rows = (
+            forecast_rows(budgets, view.settings, at=statement.end)
+            if query.budgets
+            else focus_rows(statement, view.settings)
+        )
+        return FocusDocument(version=VERSION, rows=rows)
     if query.form == "opencost":
         return allocation_document(statement)
-    budgets = (
-        budget_rows(view.reader, view.settings, at=statement.end, by=statement.by)
-        if query.budgets
-        else ()
-    )
     return cost_document(statement, budgets)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dashboard.accounting.savings.ledger import LedgerRow
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.decisions.findings import FindingStatus
 from data.base.rows import columns_of, row_of
 from data.facts.cluster_names import cluster_in
@@ -17,6 +18,7 @@ from data.facts.jobs import Job
 from data.records.commands import AuditEntry, Measurement
 from data.records.recommendations import StatedRecommendation
 from data.records.serving import ServiceOutlook
+from data.settings.all_settings import Settings
 from data.settings.serving import ServingSettings
 from data.store import StoreReader
 
@@ -325,8 +327,8 @@ class FindingRow:
     apply_first: tuple[str, ...] = ()
 
 
-def finding_row(status: FindingStatus) -> FindingRow:
-    """Return the row of a finding."""
+def finding_row(status: FindingStatus, settings: Settings) -> FindingRow:
+    """Return the row of a finding, its money as every door shows it."""
     finding, stored = status.finding, status.revision
     names = ("state", "decided_by", "decided_at", "comment")
     return row_of(
@@ -340,7 +342,7 @@ def finding_row(status: FindingStatus) -> FindingRow:
         cluster=cluster_in(finding.target),
         revision=None
         if stored is None
-        else stored.recommendation.as_row(
+        else as_shown(stored.recommendation, settings).as_row(
             RevisionRow, **{name: getattr(stored, name) for name in names}
         ),
     )

@@ -7,6 +7,7 @@ from dashboard.decisions.findings import FindingStatus
 from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
 from data.base.errors import ChangeRefusedError
 from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 
@@ -19,10 +20,10 @@ class WholeFinding:
     change: str | None
 
 
-def whole_finding(reader: StoreReader, status: FindingStatus) -> WholeFinding:
+def whole_finding(reader: StoreReader, status: FindingStatus, settings: Settings) -> WholeFinding:
     """Return a finding with its record and the text of the change of its revision."""
     return WholeFinding(
-        finding=finding_row(status),
+        finding=finding_row(status, settings),
         record=record_of(reader, status.finding.number),
         change=change_text(reader, status),
     )

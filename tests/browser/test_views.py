@@ -21,7 +21,7 @@ RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
 VIEWS = [
     ("Overview", "", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ are in use; of [\d.]+ GPUs", 1),
-    ("Findings", "", r"\d+ findings? waits? for .* worth [\d,.]+ EUR", 1),
+    ("Findings", "", r"\d+ findings? waits? for .* worth [\d,.]+ (\(.*?\) )?EUR", 1),
     ("Jobs", "Jobs", r"\d+ jobs? runs?; [\d,.]+ of their [\d,.]+ GPU-hours", 0),
     ("Jobs", "Services", r"[\d,]+ inference services? runs? on [\d,]+ replicas?; ", 2),
     ("Fleet", "GPUs", r"\d+ GPUs on \d+ nodes: [\d.]+ allocated, [\d.]+ in use, [\d.]+ alloc", 1),

@@ -139,10 +139,11 @@ def test_advice_has_its_own_card(
     body = {"decision": "reject", "reason": "done"}
     assert [(post["path"], post["body"]) for post in posts["Done"]] == [(path, body)] * bool(person)
     assert posts["Not now"] == []
-    text = "\n".join(str(part.value) for part in (*app.markdown, *app.caption))
+    text = "\n".join(str(part.value) for part in (*app.markdown, *app.caption)).replace("\\", "")
     assert "rolled back" not in text
     assert text.count(stored.recommendation.summary) == 1
     assert " → " not in text
     money = rows.set_index("finding")["EUR/day"]
     assert pd.isna(money[stored.reference])
-    assert f"worth {money[change.reference]:,.0f} EUR a day" in text
+    assert f"worth {money[change.reference]:,.0f} (" in text
+    assert "EUR a day (planning price 0.6–2.4×)" in text

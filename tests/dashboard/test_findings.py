@@ -21,7 +21,7 @@ from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.actions import Action
 from data.records.findings import DismissalReason, number_of
 from data.records.recommendations import APPLY_FIRST
-from data.settings.all_settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings, Settings
 from data.store import Store
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -88,7 +88,7 @@ def test_what_is_to_be_applied_first_is_named_by_its_number(store: Store, decide
     wanted = [found["a/idle"].finding.reference] * (decided == "open")
     wanted += [found["n1"].finding.reference]
     assert list(found["b/grows"].apply_first) == wanted
-    assert finding_row(found["b/grows"]).apply_first == found["b/grows"].apply_first
+    assert finding_row(found["b/grows"], Settings()).apply_first == found["b/grows"].apply_first
     assert found["n1"].apply_first == ()
 
 

@@ -9,6 +9,7 @@ import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.accounting.savings.shown_money import a_day
 from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
@@ -17,7 +18,6 @@ from dashboard.web.findings.finding_panel import change_lines, diff_text
 from dashboard.web.findings.finding_rows import (
     STATES,
     InboxRow,
-    a_day,
     age_text,
     choice_of_state,
     chosen_rows,
@@ -29,6 +29,7 @@ from data.facts.cluster_names import MAIN
 from data.records.actions import Action, Risk
 from data.records.findings import DismissalReason, Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
+from data.settings.all_settings import Settings
 from data.store import StoredRecommendation
 
 TO_DECIDE = choice_of_state("to decide")
@@ -79,7 +80,7 @@ def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any)
 def listed(*found: FindingStatus, **changes: Any) -> tuple[InboxRow, ...]:
     """Rows of findings."""
     values: dict[str, Any] = {"urgent": frozenset(), "saved": {}} | changes
-    return inbox_rows(found, **values)
+    return inbox_rows(found, Settings(), **values)
 
 
 def money(amount: float) -> Any:
@@ -91,7 +92,8 @@ def money(amount: float) -> Any:
 def test_a_saving_is_told_a_day_and_unknown_stays_unknown() -> None:
     """The horizon is divided out; what no factor is known of is not zero."""
     (row,) = listed(status(1, savings=money(120)))
-    assert (row.money_a_day, row.energy_a_day) == (60, None)
+    assert row.worth is not None
+    assert (row.worth.central, row.energy_a_day) == (60, None)
 
 
 def test_urgent_comes_first_then_money() -> None:

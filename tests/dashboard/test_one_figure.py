@@ -4,14 +4,17 @@ Of drawn fleets, of fleets in unhappy states, and of recordings in the formats t
 every figure is collected by its name and time.
 """
 
+import json
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -88,7 +91,8 @@ SENTENCE = (
     rf"{NUMBER} are forecast to be idle: {NUMBER} are free now.*?; {NUMBER} after a change.*?"
     rf"{NUMBER} are needed"
 )
-WORTH = rf"{NUMBER} EUR a day"
+WORTH = rf"{NUMBER} \((-?[\d,.]+)(?:–| to )(-?[\d,.]+)\) EUR a day"
+WORTHS = tuple(f"EUR a day {bound}, findings to decide" for bound in ("central", "low", "high"))
 HOURS = rf"{NUMBER} of all {NUMBER} GPU-hours of the last 24 h were idle"
 ROUNDING = {"GPUs": 0.051, "GPU-h": 0.0051, "EUR": 0.51}
 """One decimal of GPUs; three digits of GPU-hours, in parts of the figure; whole EUR."""
@@ -221,11 +225,11 @@ def collect(url: str, settings: Settings) -> Collection:
                     f"{place}, bar", rf"{NUMBER} GPUs {segment}", bar(drawn[place]),
                     f"{name} GPUs, ahead",
                 )  # fmt: skip
-            words, of = pages[place], "EUR a day, findings to decide"
-            all_of_it.take(f"{place}, headline", f"# .*worth {WORTH}", words, of)
+            words = pages[place]
+            all_of_it.take(f"{place}, headline", f"# .*worth {WORTH}", words, *WORTHS)
             all_of_it.take(f"{place}, headline", IDLE, words, *ahead[:2])
             if "can be freed now" in bar(drawn[place]):  # its first part
-                all_of_it.take(f"{place}, bar", rf"jobs? · [a-z ]*{WORTH}", words, of)
+                all_of_it.take(f"{place}, bar", rf"jobs? · [a-z ]*{WORTH}", words, *WORTHS)
         with clients(store, LOCAL, lambda: NOW, settings=settings) as client:
             api = client(peer="127.0.0.1")
             span = f"from={NOW - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}&to={NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -241,26 +245,33 @@ def collect(url: str, settings: Settings) -> Collection:
                 sums = [sum(row[key] or 0.0 for row in rows) for key in ("idle", "freed", "after")]
                 for name, value in zip(ahead, sums, strict=True):
                     all_of_it.note("API", name, value)
-                note_worth(all_of_it, api)
+                every = api.get("/api/v1/findings?state=open").json()["items"]
+                note_worth(all_of_it, "API", [row["revision"] for row in every])
+                week = api.get("/api/v1/reports/weekly").json()["recommendations"]
+                waiting = [row for row in week if row["state"] == "proposed"]
+                note_worth(all_of_it, "report", waiting)
     all_of_it.take(
         "command", rf"–{NUMBER}\) % of the GPU-hours bought", command(url, "score"), at_work
     )
     if plan:
+        rows = json.loads(command(url, "findings", "list", "--state", "open", "--format", "json"))
+        note_worth(all_of_it, "command", [row["revision"] for row in rows])
         all_of_it.take(
             "command", SENTENCE, command(url, "findings", "idle"), *ahead, "needed, ahead"
         )
     return all_of_it
 
 
-def note_worth(all_of_it: Collection, api: TestClient) -> None:
-    """Take the worth of the findings to decide on, as the rows of the API add up."""
-    rows = [row["revision"] for row in api.get("/api/v1/findings?state=open").json()["items"]]
-    money = [
-        row["savings"]["cost"]["central"] * 24 / max(24, row["savings"]["horizon_hours"])
-        for row in rows
-        if row["savings"]["cost"] and Action(row["action"]) not in ADVICE
-    ]
-    all_of_it.note("API", "EUR a day, findings to decide", sum(money))
+def note_worth(all_of_it: Collection, where: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Take the worth of the findings to decide on with its range, as rows add up."""
+    for name in WORTHS:
+        bound = name.removeprefix("EUR a day ").partition(",")[0]
+        money = [
+            row["savings"]["cost"][bound] * 24 / max(24, row["savings"]["horizon_hours"])
+            for row in rows
+            if row["savings"]["cost"] and Action(row["action"]) not in ADVICE
+        ]
+        all_of_it.note(where, name, sum(money))
 
 
 def note_week(

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dashboard.accounting.cost.prices import PLANNING_RANGE
+from dashboard.accounting.cost.prices import price_range
 from dashboard.accounting.cost.statement import (
     CostRow,
     CostStatement,
@@ -32,6 +32,8 @@ FLEET = "(fleet)"
 _COARSE = frozenset({"tenant", "model", "state"})
 """Groups that a statement tells apart without its jobs."""
 _Q90 = 1.2816
+_TEAMS = 3
+"""Teams that the change of a bill names, those of the largest change of GPU-hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,9 @@ class BudgetRow:
     `spent_at` is when the month's costs reach the budget, past or forecast; None where they stay
     below it. `unpriced_hours` are of the month so far. Weeks are the last seven whole days, and the
     seven before them.
+
+    The next month costs more than this one by the days that it has more (or that nobody watched of
+    this one), by GPU-hours a day, and by their models, prices and power: the three add up.
     """
 
     tenant: str
@@ -55,6 +60,11 @@ class BudgetRow:
     next_kwh: Range | None = None
     kgco2e: Range | None = None
     next_kgco2e: Range | None = None
+    gpu_hours: Range | None = None
+    next_gpu_hours: Range | None = None
+    more_by_days: float | None = None
+    more_by_gpu_hours: float | None = None
+    more_by_prices: float | None = None
     over_ratio: float | None
     over_chance: float | None = None
     next_over_chance: float | None = None
@@ -128,8 +138,7 @@ def month_row(
     known_cost = sum(row.cost or 0.0 for row in rows)
     power = sum(row.electricity_cost or 0.0 for row in rows) / known_cost if known_cost else 0.0
     costs = days.amounts(rows, lambda row: row.cost)
-    # Prices that nobody stated are as far off as public lists are apart.
-    low, high = (1.0, 1.0) if settings.statement.prices else PLANNING_RANGE
+    low, high = price_range(settings)
     money = _Months.of(
         costs,
         days,
@@ -143,6 +152,8 @@ def month_row(
         1 - site[0] * factors.carbon_low_ratio,
         site[2] * factors.carbon_high_ratio - 1,
     )
+    hours = _Months.of(days.amounts(rows, lambda row: row.board_hours), days, 0.0, 0.0)
+    by_days, by_hours, by_prices = _drivers(money, hours, days)
     currency = settings.energy.currency
     month_end, next_month = money.range(money.this, currency), money.range(money.next, currency)
     week, before = _week(money.past, 0), _week(money.past, 7)
@@ -156,6 +167,11 @@ def month_row(
         next_kwh=kwh.range(kwh.next, "kWh"),
         kgco2e=emitted.range(emitted.this, "kgCO2e"),
         next_kgco2e=emitted.range(emitted.next, "kgCO2e"),
+        gpu_hours=hours.range(hours.this, "GPU-h"),
+        next_gpu_hours=hours.range(hours.next, "GPU-h"),
+        more_by_days=by_days,
+        more_by_gpu_hours=by_hours,
+        more_by_prices=by_prices,
         over_ratio=month_end.central / per_month if month_end and per_month else None,
         over_chance=_chance(month_end, per_month, money.so_far or 0.0),
         next_over_chance=_chance(next_month, per_month, 0.0),
@@ -170,11 +186,42 @@ def month_row(
     )
 
 
+def _drivers(
+    money: "_Months", hours: "_Months", days: "_Days"
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Return by what the next month costs more: days, GPU-hours, prices; None where unknown."""
+    if not (money.this and money.next and hours.this and hours.next and hours.this[1]):
+        return None, None, None
+    cost, ratio = money.this[1], days.in_next / days.in_month
+    by_days = (ratio - 1) * cost
+    by_hours = (hours.next[1] / hours.this[1] - ratio) * cost
+    return by_days, by_hours, money.next[1] - cost - by_days - by_hours
+
+
+def drivers_text(row: BudgetRow, teams: Sequence[BudgetRow], currency: str) -> str:
+    """Return what the next month costs more by, and the teams of most, in words; '' unknown."""
+    if row.more_by_days is None or row.more_by_gpu_hours is None or row.more_by_prices is None:
+        return ""
+    by_team = [(team.more_by_gpu_hours or 0.0, team.tenant) for team in teams]
+    most = sorted(by_team, key=lambda pair: -abs(pair[0]))[:_TEAMS]
+    names = ", ".join(f"{name} {amount:+,.0f}" for amount, name in most if round(amount))
+    # 0.0 is added as a part that rounds to nothing is no -0.
+    days, hours, prices = (
+        round(part) + 0.0 for part in (row.more_by_days, row.more_by_gpu_hours, row.more_by_prices)
+    )
+    return (
+        f"Next month against this one: {days + hours + prices:+,.0f} {currency}: days {days:+,.0f}"
+        f", GPU-hours {hours:+,.0f}{f' ({names})' if names else ''}, models, prices and power "
+        f"{prices:+,.0f}. GPUs that are freed stay in the bill until they are returned."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Days:
     """The days of a forecast: whole ones of the past, those of the month to come, and the next's.
 
-    The day on which watching began and today are left out: they are incomplete.
+    `in_month` are those of the month from when on boards were watched. The day on which watching
+    began and today are left out: they are incomplete.
     """
 
     zone: ZoneInfo
@@ -182,6 +229,7 @@ class _Days:
     month: date
     past: tuple[date, ...]
     to_come: float
+    in_month: int
     in_next: int
 
     @classmethod
@@ -198,6 +246,7 @@ class _Days:
             past=tuple(past[-HISTORY_DAYS:]),
             # A day on which the clocks change is one day, however long.
             to_come=(following - today).days - (at - begun) / (ends - begun),
+            in_month=(following - max(month, start)).days,
             in_next=monthrange(following.year, following.month)[1],
         )
 

@@ -8,13 +8,14 @@ beyond the charges is an Adjustment, so that BilledCost adds up to the invoice.
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dashboard.accounting.cost.budgets import BudgetRow
 from dashboard.accounting.cost.charges import FREE, NOBODYS, SHARED
 from dashboard.accounting.cost.groups import OF_BOARDS
 from dashboard.accounting.cost.prices import PLANNING
@@ -30,6 +31,7 @@ from data.store.facts.energy_parts import NO_NAME
 VERSION = "1.4"
 PERIODS = (Every.HOUR, Every.DAY)
 """How long a charge may be: within one billing period."""
+FORECAST_BY = ("tenant", "model")
 _BILLING_ACCOUNT = "trimtab"
 METHOD_ID = "trimtab-equal-share"
 """How holders of one device share it: docs/statement.md."""
@@ -83,6 +85,13 @@ COLUMNS = tuple(
     )
 )
 """FOCUS columns in order of their names, then our own."""
+FORECAST_COLUMNS = (
+    *COLUMNS,
+    Column(name="x_ForecastAsOf", kind=ColumnType.TIME, nulls=False),
+    Column(name="x_ForecastHigh", kind=ColumnType.DECIMAL, nulls=False),
+    Column(name="x_ForecastLow", kind=ColumnType.DECIMAL, nulls=False),
+)
+"""The columns of forecasts: FOCUS has no dataset of them, and no category of a charge."""
 
 _GPU_UNIT, _ENERGY_UNIT = "GPU-Hours", "Kilowatt-Hours"
 _CATEGORIES = {"internal": "Standard", "on-demand": "Standard", "committed": "Committed"}
@@ -109,6 +118,47 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
     return rows + [maker.residual(invoice) for invoice in statement.invoices]
 
 
+def forecast_rows(
+    budgets: Iterable[BudgetRow], settings: Settings, *, at: datetime
+) -> list[dict[str, Any]]:
+    """Return this whole month and the next as forecast at a time, by tenant and model.
+
+    `budgets` are by these two. No row stands among charges, and none is billed: BilledCost is 0,
+    the forecast with its electricity the other costs, the 80 % interval in columns of our own.
+    """
+    this, maker = month_of(settings, at), _Rows(spans={}, settings=settings)
+    following = _next_month(this, settings)
+    after, rows = _next_month(following, settings), list[dict[str, Any]]()
+    for budget in budgets:
+        tenant, _, model = budget.tenant.rpartition("/")
+        if budget.by != ",".join(FORECAST_BY):
+            continue
+        holder = None if tenant in (NO_NAME, *NOBODYS.values()) else tenant
+        for start, end, cost, hours in (
+            (this, following, budget.month_end, budget.gpu_hours),
+            (following, after, budget.next_month, budget.next_gpu_hours),
+        ):
+            if cost is None or hours is None or not hours.central:
+                continue
+            usage = _usage(cost.central, hours.central, _GPU_UNIT, f"gpu/{model}")
+            row = maker.common(start, end) | usage
+            rows.append(row | {
+                "BilledCost": 0.0,
+                "ChargeDescription": f"forecast: {model} with electricity, {tenant}",
+                "PricingCategory": "Other",
+                "ServiceCategory": "Compute",
+                "ServiceName": "GPU boards",
+                "ServiceSubcategory": "Other (Compute)",
+                "SkuMeter": "GPU Hours",
+                "SubAccountId": holder,
+                "SubAccountName": holder,
+                "x_ForecastAsOf": at,
+                "x_ForecastHigh": cost.high,
+                "x_ForecastLow": cost.low,
+            })  # fmt: skip
+    return rows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
     """Makes the rows of a statement of these periods, from start to end."""
@@ -116,7 +166,8 @@ class _Rows:
     spans: Mapping[datetime, datetime]
     settings: Settings
 
-    def _common(self, start: datetime, end: datetime) -> dict[str, Any]:
+    def common(self, start: datetime, end: datetime) -> dict[str, Any]:
+        """Return the columns that all rows of a period have."""
         stated, energy = self.settings.statement, self.settings.energy
         month = month_of(self.settings, end)
         return dict.fromkeys(column.name for column in COLUMNS) | {
@@ -138,7 +189,7 @@ class _Rows:
         """Yield the rows of a charge: board-hours and electricity, where known."""
         start = max(charge["start"].to_pydatetime(), charge["at"].to_pydatetime())
         end = min(self.spans[charge["start"].to_pydatetime()], charge["until"].to_pydatetime())
-        common = self._common(start, end) | _holder(charge)
+        common = self.common(start, end) | _holder(charge)
         if known(charge["gpu_cost"]) is not None:
             yield common | _gpu_charge(charge)
         if known(charge["electricity_cost"]):
@@ -146,7 +197,7 @@ class _Rows:
 
     def residual(self, reconciliation: Reconciliation) -> dict[str, Any]:
         """Return the amount that an invoice bills beyond the charges, as a row."""
-        return self._common(reconciliation.invoice.start, reconciliation.invoice.end) | {
+        return self.common(reconciliation.invoice.start, reconciliation.invoice.end) | {
             "BilledCost": reconciliation.residual,
             "ChargeCategory": "Adjustment",
             "ChargeDescription": (
@@ -267,14 +318,14 @@ def _next_month(month: datetime, settings: Settings) -> datetime:
     return local.replace(year=year, month=following + 1).astimezone(month.tzinfo)
 
 
-def focus_csv(rows: list[dict[str, Any]]) -> str:
+def focus_csv(rows: list[dict[str, Any]], columns: Sequence[Column] = COLUMNS) -> str:
     """Return the rows as CSV: times as FOCUS writes them, null as empty."""
-    times = [column.name for column in COLUMNS if column.kind is ColumnType.TIME]
+    times = [column.name for column in columns if column.kind is ColumnType.TIME]
     texts = [row | {name: f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in times} for row in rows]
-    return csv_text(texts, [column.name for column in COLUMNS])
+    return csv_text(texts, [column.name for column in columns])
 
 
-def focus_parquet(rows: list[dict[str, Any]]) -> bytes:
+def focus_parquet(rows: list[dict[str, Any]], columns: Sequence[Column] = COLUMNS) -> bytes:
     """Return the rows as a Parquet file that names the version of FOCUS."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -283,7 +334,7 @@ def focus_parquet(rows: list[dict[str, Any]]) -> bytes:
     schema = pa.schema(
         [
             pa.field(column.name, kinds.get(column.kind, pa.string()), nullable=column.nulls)
-            for column in COLUMNS
+            for column in columns
         ],
         metadata={"FocusVersion": VERSION},
     )

@@ -23,6 +23,17 @@ have 2.4 to 12.3 USD for an hour of an H100 SXM (2.5 EUR here), 1.4 to 3.4 for a
 commitments and own machines cost about half of the lower ones."""
 
 
+def price_range(settings: Settings) -> tuple[float, float]:
+    """Return how far prices may be off, as factors: those that somebody stated are right."""
+    return (1.0, 1.0) if settings.statement.prices else PLANNING_RANGE
+
+
+def price_note(settings: Settings) -> str:
+    """Return the words for a range that holds that of prices, '' where they are stated."""
+    low, high = price_range(settings)
+    return "" if low == high else f" (planning price {low:g}–{high:g}×)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPrice:
     """Prices of a GPU-hour: as listed, as agreed without a commitment, and as charged."""

@@ -17,6 +17,7 @@ import pandas as pd
 
 from dashboard.accounting.cost.prices import as_paid, price_list
 from dashboard.accounting.savings.ledger import ENDED, STOOD, sum_of
+from dashboard.accounting.savings.shown_money import in_price_range
 from dashboard.apply.worker.verification import BEFORE, MAX_READINGS, compare, split_energy
 from dashboard.common.figures import range_text
 from data.base.clock import floor_to_slot
@@ -375,7 +376,9 @@ class _MeasuredDays:
         above = float(np.hypot.reduce([each * (part.high - part.central) for part, each in parts]))
         central = rent + energy.central * price
         unit = self.settings.energy.currency
-        return Range(low=central - below, central=central, high=central + above, unit=unit)
+        money = Range(low=central - below, central=central, high=central + above, unit=unit)
+        rents = [rent + rate * (end - hours.central) for end in (hours.low, hours.high)]
+        return in_price_range(money, (rents[0], rents[1]), self.settings)
 
     def _price(self, window: tuple[datetime, datetime]) -> float:
         """Return the mean price of a kWh with that of its carbon in a window."""

@@ -34,14 +34,14 @@ from dashboard.apply.kubernetes.change.dry_run import standing_refusals
 from dashboard.apply.kubernetes.change.observe import seen_of
 from dashboard.apply.kubernetes.state import reading
 from dashboard.common.escaping import shown
-from dashboard.common.figures import range_text, samples_text
+from dashboard.common.figures import figure_text, range_text, samples_text
 from dashboard.common.kubernetes_writer import applying_account
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu
 from data.facts.jobs import Job, Platform
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
-from data.records.recommendations import Range, Recommendation
+from data.records.recommendations import Recommendation, Savings
 from data.settings.apply import BRANCH_PREFIX, GitApplySettings, KubernetesApplySettings
 
 CARRIERS = frozenset({"Argo CD", "Flux", "Helm"})
@@ -273,7 +273,7 @@ def request_body(recommendation: Recommendation, public_url: str) -> str:
     evidence, savings = recommendation.evidence, recommendation.savings
     since, until = recommendation.created_at, recommendation.expires_at
     computed = f"{since:%Y-%m-%d %H:%M} UTC, for use until {until:%Y-%m-%d %H:%M} UTC"
-    saved = _saved(savings.gpu_hours, savings.energy_kwh, savings.cost)
+    saved = _saved(savings)
     rows = [
         ("Why", recommendation.why),
         (f"Saves over {savings.horizon_hours:g} h", saved),
@@ -299,6 +299,9 @@ def _code(text: str) -> str:
     return f"`{shown(text, limit=_MAX_LENGTH).replace('`', chr(39)).strip() or '-'}`"
 
 
-def _saved(*ranges: Range | None) -> str:
-    """Return the ranges that are known."""
-    return ", ".join(range_text(value) for value in ranges if value is not None) or "unknown"
+def _saved(savings: Savings) -> str:
+    """Return the savings that are known; of money no range: a new price list changes no request."""
+    texts = [range_text(part, "") for part in (savings.gpu_hours, savings.energy_kwh)]
+    if savings.cost:
+        texts.append(f"{figure_text(savings.cost.central)} {savings.cost.unit}")
+    return ", ".join(filter(None, texts)) or "unknown"

@@ -45,14 +45,15 @@ def list_(options: argparse.Namespace) -> int:
     choice = _choice(vars(options))
     if asks_a_server(options):
         return _list_of_server(options, server_of(options))
-    with open_for_reading(settings_of(options)) as store:
+    with open_for_reading(loaded := settings_of(options)) as store:
         statuses = findings_now(store.reader, now=present(store.reader))
         _warn_of_recording(store)
     order = FindingOrder(vars(options).get("sort", FindingOrder.URGENT))
     selected = sorted(chosen_findings(statuses, choice), key=order.key)
     selected = selected[: vars(options).get("limit")]
     hidden = sum(status.state == RESOLVED for status in statuses)
-    print_findings([finding_row(status) for status in selected], options.format, hidden=hidden)
+    rows = [finding_row(status, loaded.settings) for status in selected]
+    print_findings(rows, options.format, hidden=hidden)
     return 0
 
 
@@ -155,7 +156,7 @@ def show(options: argparse.Namespace) -> int:
         address = f"findings/{quote(options.id, safe='')}"
         print_finding(server_of(options).one(address, WholeFinding), options.format)
         return 0
-    with open_for_reading(settings_of(options)) as store:
+    with open_for_reading(loaded := settings_of(options)) as store:
         now, newer = present(store.reader), ""
         number = store.reader.finding_number(options.id)
         statuses = findings_now(store.reader, now=now)
@@ -166,7 +167,7 @@ def show(options: argparse.Namespace) -> int:
             newest = as_proposed_now(store, options.id, now).recommendation
             newer = newest.recommendation_id if newest != revision.recommendation else ""
         _warn_of_recording(store)
-        answer = whole_finding(store.reader, status)
+        answer = whole_finding(store.reader, status, loaded.settings)
     print_finding(answer, options.format)
     if newer and options.format != "json":
         say(f"\nThe newest plan proposes the same: {newer}; either id names it.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from collectors.shared.collect import MAX_SKEW, fell_short
 from dashboard.accounting.savings.idle_bridge import idle_sum
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.cli.terminal.context import progress_on_stderr, settings_of
 from dashboard.cli.terminal.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.common.replay_clock import NOT_APPLIED, as_of_text
@@ -28,6 +29,7 @@ from data.base.errors import SourceNotConfiguredError
 from data.facts.fleet import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
 from data.records.recommendations import RecommendationRow
+from data.settings.all_settings import Settings
 from planner.proposals.portfolio import Portfolio
 
 _CENT = 0.005
@@ -57,7 +59,7 @@ def _without_forgetting(world: World, time: datetime | None) -> World:
     return replace(world, forgets=False)
 
 
-def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
+def outcome_document(outcome: CycleOutcome, settings: Settings) -> dict[str, Any]:
     """Return the one object that `cycle --format json` prints."""
     plan = outcome.plan
     return {
@@ -74,14 +76,15 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         "plan": None if plan is None else plan_figures(plan),
         "withheld": outcome.withheld,
         "recommendations": [
-            recommendation.as_row(RecommendationRow) for recommendation in outcome.recommendations
+            as_shown(recommendation, settings).as_row(RecommendationRow)
+            for recommendation in outcome.recommendations
         ],
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
     }
 
 
-def print_outcome(outcome: CycleOutcome) -> None:
+def print_outcome(outcome: CycleOutcome, settings: Settings) -> None:
     """Print a cycle for people: what was found in one sentence, then the recommendations."""
     skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in outcome.forecasts)
     plan = outcome.plan
@@ -107,7 +110,7 @@ def print_outcome(outcome: CycleOutcome) -> None:
                 "job": recommendation.target,
                 "now": recommendation.now.describe(),
                 "proposed": recommendation.summary,
-                "saves": range_text(recommendation.savings.cost),
+                "saves": range_text(as_shown(recommendation, settings).savings.cost),
                 "energy": range_text(recommendation.savings.energy_kwh),
                 "risk": str(recommendation.risk),
             }
@@ -202,9 +205,9 @@ def cycle(options: argparse.Namespace) -> int:
             if (recording := world.store.reader.recording()) is not None:
                 say(f"{as_of_text(recording)}. {NOT_APPLIED}", file=sys.stderr)
     if options.format == "json":
-        print_json(outcome_document(outcome))
+        print_json(outcome_document(outcome, loaded.settings))
     else:
-        print_outcome(outcome)
+        print_outcome(outcome, loaded.settings)
     if outcome.withheld:
         say(f"trimtab: {outcome.withheld}. {WAY_OUT}", file=sys.stderr)
     return PARTIAL if _warn_of_sources(outcome.reports) or outcome.withheld else 0

@@ -18,10 +18,14 @@ from collectors.shared.collector import Window
 from collectors.simulated.cluster import cluster_of, simulated_collector
 from collectors.simulated.layout import BOARDS_PER_NODE
 from collectors.simulated.small_services import BOARDS
+from dashboard.accounting.cost.prices import price_note
+from dashboard.accounting.savings.ledger import sum_of
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.cli.operate.cycle_commands import print_outcome
 from dashboard.cli.operate.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.operate.serve_roles import claimed_parts
 from dashboard.cli.terminal.context import FreshSettings, settings_of
+from dashboard.common.figures import range_text
 from dashboard.cycle.context import Progress, World
 from dashboard.cycle.cycle_thread import CycleState, CycleThread
 from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
@@ -186,7 +190,7 @@ def demo(options: argparse.Namespace) -> int:
         say(f"2/3 forecasts, a plan, recommendations{place} (slower the first time)")
         if options.once:
             with compiling(lines.compiled):
-                print_outcome(run_cycle(world, now=now))
+                print_outcome(run_cycle(world, now=now), settings)
             return 0
         clock = StandingClock(now)
 
@@ -194,7 +198,7 @@ def demo(options: argparse.Namespace) -> int:
             feed.world = replace(world, progress=thread.at)
             clock.let_go()
             lines.end()
-            say(f"3/3 {_worth(outcome)}")
+            say(f"3/3 {_worth(outcome, settings)}")
 
         feed = Feed(world=world, clock=clock, planned=planned)
         thread = CycleThread(feed.turn, _FEED_EVERY)
@@ -282,18 +286,15 @@ def _fill(world: World, now: datetime, days: int) -> None:
         world.progress("fill", day + 1, days)
 
 
-def _worth(outcome: CycleOutcome) -> str:
+def _worth(outcome: CycleOutcome, settings: Settings) -> str:
     """Return the result of the first cycle in words."""
-    costs = [
-        recommendation.savings.cost
-        for recommendation in outcome.recommendations
-        if recommendation.savings.cost is not None
-    ]
-    if not costs:
+    costs = (as_shown(item, settings).savings.cost for item in outcome.recommendations)
+    worth = sum_of([cost for cost in costs if cost is not None])
+    if worth is None:
         return "nothing to recommend: the plan keeps every job as it is"
     return (
         f"{count_text(len(outcome.recommendations), 'recommendation')}, together worth "
-        f"{sum(cost.central for cost in costs):.0f} {costs[0].unit} a day"
+        f"{range_text(worth)} a day{price_note(settings)}"
     )
 
 

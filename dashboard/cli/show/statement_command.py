@@ -16,7 +16,15 @@ from dashboard.accounting.cost.export import (
     statement_csv,
     statement_document,
 )
-from dashboard.accounting.cost.focus import focus_csv, focus_parquet, focus_rows
+from dashboard.accounting.cost.focus import COLUMNS as FOCUS_COLUMNS
+from dashboard.accounting.cost.focus import (
+    FORECAST_BY,
+    FORECAST_COLUMNS,
+    focus_csv,
+    focus_parquet,
+    focus_rows,
+    forecast_rows,
+)
 from dashboard.accounting.cost.groups import OF_BOARDS
 from dashboard.accounting.cost.statement import CostStatement, asked_cost_statement
 from dashboard.cli.show.report_command import write_whole
@@ -62,7 +70,9 @@ def statement(options: argparse.Namespace) -> int:
             end=options.until,
         )
         budgets = (
-            budget_rows(store.reader, loaded.settings, at=bill.end, by=bill.by)
+            budget_rows(
+                store.reader, loaded.settings, at=bill.end, by=FORECAST_BY if focus else bill.by
+            )
             if options.budgets
             else ()
         )
@@ -83,10 +93,12 @@ def _body(
     settings: Settings,
 ) -> bytes:
     form = options.format
-    if form == "focus-parquet":
-        return focus_parquet(focus_rows(bill, settings))
-    if form == "focus-csv":
-        return focus_csv(focus_rows(bill, settings)).encode()
+    if form.startswith("focus"):
+        columns, rows = FOCUS_COLUMNS, focus_rows(bill, settings)
+        if options.budgets:
+            columns, rows = FORECAST_COLUMNS, forecast_rows(budgets, settings, at=bill.end)
+        is_csv = form == "focus-csv"
+        return focus_csv(rows, columns).encode() if is_csv else focus_parquet(rows, columns)
     if form == "csv" and not options.budgets:
         return statement_csv(bill).encode()
     with redirect_stdout(io.StringIO()) as text:

@@ -66,12 +66,9 @@ def svg_timeline(fleet: pd.DataFrame, week: Week) -> str:
 
 def _pieces(hours: "pd.Series[float]") -> list[slice]:
     """Return the runs without a gap: an hour nobody measured is drawn by nobody."""
-    breaks = [0, *(index for index in range(1, len(hours)) if _far(hours, index)), len(hours)]
+    gaps = (hours.diff() > _GAP_HOURS).to_numpy().nonzero()[0]
+    breaks = [0, *map(int, gaps), len(hours)]
     return [slice(start, stop) for start, stop in itertools.pairwise(breaks)]
-
-
-def _far(hours: "pd.Series[float]", index: int) -> bool:
-    return bool(hours.iloc[index] - hours.iloc[index - 1] > _GAP_HOURS)
 
 
 def _steps(hours: "pd.Series[float]", values: "pd.Series[float]") -> list[tuple[float, float]]:

@@ -74,11 +74,7 @@ class WeeklyEnergy:
 
 
 def weekly_energy(
-    reader: StoreReader,
-    *,
-    week: Week,
-    settings: Settings,
-    jobs: Mapping[str, Job] | None,
+    reader: StoreReader, *, week: Week, settings: Settings, jobs: Mapping[str, Job] | None
 ) -> WeeklyEnergy:
     """Return the energy of a week, of the whole fleet or of some jobs alone."""
 

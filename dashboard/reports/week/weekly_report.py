@@ -1,15 +1,16 @@
 """The facts of one week, read once from the store; rendering is `render_report`'s work."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 
 import pandas as pd
 
-from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
+from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list, price_note
 from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day
 from dashboard.accounting.savings.ledger import ledger
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.common.figures import figure_text
 from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week.savings import WeeklySaved, saved_in
@@ -76,6 +77,7 @@ class WeeklyReport:
     ahead: tuple[DayAhead, ...]
     currency: str
     left_out_of_prices: str
+    price_note: str
     plan: Plan | None
     forecasts: int
     forecasts_skipped: int
@@ -148,11 +150,7 @@ class WeeklyReport:
 
 
 def make_weekly_report(
-    reader: StoreReader,
-    *,
-    week: Week,
-    settings: Settings,
-    edition: Edition = WHOLE,
+    reader: StoreReader, *, week: Week, settings: Settings, edition: Edition = WHOLE
 ) -> WeeklyReport:
     """Return the report of one week, or the edition of it that a namespace or an owner gets."""
     complete = edition == WHOLE
@@ -162,7 +160,7 @@ def make_weekly_report(
     energy = weekly_energy(reader, week=week, settings=settings, jobs=None if complete else jobs)
     fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
     recommendations = tuple(
-        stored
+        replace(stored, recommendation=as_shown(stored.recommendation, settings))
         for stored in reader.recommendations(now=week.end)
         if complete or stored.recommendation.job_id in jobs
     )
@@ -201,6 +199,7 @@ def make_weekly_report(
         ahead=days_ahead(reader.group_forecasts(), week, edition),
         currency=settings.energy.currency,
         left_out_of_prices=left_out_of_prices(settings),
+        price_note=price_note(settings),
         plan=reader.latest_plan() if complete else None,
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),

@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.accounting.cost.budgets import drivers_text
 from dashboard.accounting.cost.focus import focus_csv, focus_rows
 from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.accounting.energy.periods import Every
@@ -155,6 +156,9 @@ if not empty_state():
         finding(answer_of(view))
         breadcrumbs(view)
         figures(figures_of(view))
+        if view.rest is not None and not view.is_last:
+            teams = () if view.names else view.book.tenants
+            st.caption(markdown(drivers_text(view.rest, teams, view.month.currency)))
         if len(view.month.charges):
             show(view)
         if not view.names and current_role() != "owner":

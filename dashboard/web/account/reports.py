@@ -41,12 +41,7 @@ def report_of(week: Week) -> WeeklyReport:
     """Read the facts of the week, or give what was read until something is written."""
     return reader.remember(
         ("weekly report", week),
-        lambda: make_weekly_report(
-            reader,
-            week=week,
-            settings=settings,
-            edition=edition(),
-        ),
+        lambda: make_weekly_report(reader, week=week, settings=settings, edition=edition()),
         decisions=True,
     )
 

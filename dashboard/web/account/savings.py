@@ -11,7 +11,7 @@ from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
 from dashboard.web.frame.month import current_month
-from dashboard.web.frame.page import figures, finding, table, tense, way
+from dashboard.web.frame.page import figures, finding, money_note, table, tense, way
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.records.recommendations import Range, Recommendation
@@ -135,7 +135,7 @@ if days:
     st.caption(
         "Every day from each change until it ends, against the same job without it. A job that was "
         "stopped counts for the horizon of what was promised. A day now is read off the newest day "
-        "and the one before."
+        f"and the one before{money_note()}."
     )
     table(
         pd.DataFrame(

@@ -12,6 +12,7 @@ from functools import partial
 import streamlit as st
 
 from dashboard.accounting.savings.ledger import sum_of
+from dashboard.accounting.savings.shown_money import a_day, as_shown
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.decisions.decision_table import DECISIONS, DecisionRow, WishKind
@@ -24,7 +25,7 @@ from dashboard.web.findings.actions import (
     needs_tick,
     why_refused,
 )
-from dashboard.web.findings.finding_rows import a_day, interrupts
+from dashboard.web.findings.finding_rows import interrupts
 from dashboard.web.frame.action_button import (
     FormField,
     Post,
@@ -32,6 +33,7 @@ from dashboard.web.frame.action_button import (
     action_button,
     name_field,
 )
+from dashboard.web.frame.page import money_note
 from data.base.counts import count_text
 from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
@@ -202,11 +204,12 @@ def _summary(
     row: DecisionRow, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Show the result to expect: in all, by risk, and one line a finding."""
-    items = [entry.recommendation for entry in allowed if not entry.recommendation.is_advice]
+    every = [as_shown(entry.recommendation, current_world().settings.settings) for entry in allowed]
+    items = [item for item in every if not item.is_advice]
     back = row.wish is WishKind.ROLL_BACK
     verbs = ("It gives up", "Together they give up") if back else ("It saves", "Together they save")
     if items:
-        money = _sum([a_day(item.savings.cost, item) for item in items])
+        money = _sum([a_day(item.savings.cost, item) for item in items]) + money_note()
         energy = _sum([a_day(item.savings.energy_kwh, item) for item in items])
         risks = ", ".join(
             f"{count} {risk}"

@@ -26,7 +26,7 @@ from dashboard.web.findings.finding_rows import (
 )
 from dashboard.web.frame.address_filters import ALL, choose
 from dashboard.web.frame.alert_strip import urgent_now
-from dashboard.web.frame.page import goes_to, grid_height, table, three_digits
+from dashboard.web.frame.page import goes_to, grid_height, money_note, table, three_digits
 from dashboard.web.frame.scope import current_scope
 from data.base.clock import floor_to_slot
 from data.records.actions import Risk
@@ -60,6 +60,7 @@ def every_row() -> tuple[InboxRow, ...]:
     numbers = {recommendation.finding for recommendation in visible}
     return inbox_rows(
         (status for status in statuses if status.finding.number in numbers),
+        service.settings(),
         urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
         saved=saved_by_finding(),
     )
@@ -145,7 +146,7 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
                 f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
             ],
             "GPUs": [_cell(row.gpus, places=2) for row in rows],
-            f"{currency}/day": [_cell(row.money_a_day) for row in rows],
+            f"{currency}/day": [_cell(row.worth and row.worth.central) for row in rows],
             "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
             "risk": [str(row.revision.risk) for row in rows],
@@ -169,7 +170,7 @@ def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
         "finding": st.column_config.TextColumn(width=60, pinned=True),
         "what": st.column_config.TextColumn(width=195),
         "GPUs": number(width=60, help="GPUs that it would free, on average over a day"),
-        f"{currency}/day": number(width=75, format="%.1f", help="Advice has no price"),
+        f"{currency}/day": number(width=75, format="%.1f", help=f"Advice has none{money_note()}"),
         "target": st.column_config.TextColumn(width=200),
         "state": st.column_config.TextColumn(width=110),
         "risk": st.column_config.TextColumn(width=65),

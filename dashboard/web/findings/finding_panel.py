@@ -20,7 +20,7 @@ from dashboard.web.findings.decision_dialog import decision_button, preview_key
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
 from dashboard.web.frame.action_button import action_button
-from dashboard.web.frame.page import UNKNOWN, chart, table, tense, way
+from dashboard.web.frame.page import UNKNOWN, chart, money_note, table, tense, way
 from data.base.counts import count_text
 from data.base.errors import TrimtabError
 from data.base.units import MIB_PER_GIB
@@ -112,7 +112,7 @@ def _decisions(stored: StoredRecommendation) -> None:
 
 
 def worth_text(revision: Recommendation) -> str:
-    """Return the savings of a change over its horizon, with risk, confidence and time."""
+    """Return the savings of a change over its horizon, with a note on prices, and its effect."""
     savings = revision.savings
     parts = [
         range_text(part)
@@ -124,8 +124,8 @@ def worth_text(revision: Recommendation) -> str:
         parts.append(f"{range_text(market)} market-based")
     saves = tense("Saves", "Would have saved")
     amount = ", ".join(parts) if parts else "an unknown amount"
-    effect = effect_text(revision)
-    return f"{saves} {amount} in {savings.horizon_hours:.4g} h." + (f" {effect}" if effect else "")
+    over = f"in {savings.horizon_hours:.4g} h{money_note()}"
+    return f"{saves} {amount} {over}. {effect_text(revision)}".rstrip()
 
 
 def blast_text(row: InboxRow) -> str:

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.accounting.savings.ledger import sum_of
+from dashboard.accounting.savings.shown_money import HOURS_A_DAY, a_day, as_shown
 from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
+from dashboard.web.frame.page import money_note
 from data.records.actions import FOR_MEMORY
 from data.records.findings import DismissalReason
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import Settings
 
-HOURS_A_DAY = 24
 _GROUPS: Mapping[str, frozenset[str]] = {
     "to decide": frozenset({OPEN}),
     "under way": frozenset(UNDER_WAY - STANDING | {State.UNKNOWN}),
@@ -29,7 +32,7 @@ STATES = (*_GROUPS, "all")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
-    """A finding with its newest revision; `saved` is what it has saved to date, if it was measured.
+    """A finding with its newest revision as shown; `saved` is what it saved to date, if known.
 
     A finding of which no revision is kept is not listed.
     """
@@ -55,10 +58,9 @@ class InboxRow:
         return "" if self.status.job is None else self.status.job.owner
 
     @property
-    def money_a_day(self) -> float | None:
-        """Savings a day, in the currency of its savings; advice has no price."""
-        money = None if self.revision.is_advice else self.revision.savings.cost
-        return _central(a_day(money, self.revision))
+    def worth(self) -> Range | None:
+        """Savings of money a day; advice has no price."""
+        return a_day(None if self.revision.is_advice else self.revision.savings.cost, self.revision)
 
     @property
     def gpus(self) -> float | None:
@@ -98,37 +100,31 @@ class InboxRow:
         return f"{self.status.state}{by}" + (f", saved {range_text(saved)}" if saved else "")
 
 
-def a_day(value: Range | None, revision: Recommendation) -> Range | None:
-    """Return the part of a saving that falls within a day, None when it is unknown.
-
-    A job that ends in two hours saves for two hours.
-    """
-    hours = revision.savings.horizon_hours
-    return (
-        None if value is None or hours <= 0 else value.times(HOURS_A_DAY / max(HOURS_A_DAY, hours))
-    )
-
-
 def _central(value: Range | None) -> float | None:
     return None if value is None else value.central
 
 
-def worth_a_day(rows: Iterable[InboxRow]) -> float:
-    """Return the joint savings a day of the findings to decide on; advice is in no sum.
+def worth_a_day(rows: Iterable[InboxRow]) -> str:
+    """Return the joint savings a day of the findings to decide on, in words; advice is in no sum.
 
     Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
     """
-    return sum(row.money_a_day or 0.0 for row in rows if row.status.state == OPEN)
+    total = sum_of([row.worth for row in rows if row.worth and row.status.state == OPEN])
+    return f"{range_text(total)} a day{money_note()}" if total else ""
 
 
 def inbox_rows(
-    statuses: Iterable[FindingStatus], *, urgent: frozenset[str], saved: Mapping[str, SavedSum]
+    statuses: Iterable[FindingStatus],
+    settings: Settings,
+    *,
+    urgent: frozenset[str],
+    saved: Mapping[str, SavedSum],
 ) -> tuple[InboxRow, ...]:
     """Return the rows of findings; `urgent` are the references of those that cannot wait."""
     return tuple(
         InboxRow(
             status=status,
-            revision=(revision := status.revision.recommendation),
+            revision=(revision := as_shown(status.revision.recommendation, settings)),
             urgent=status.state == OPEN
             and (revision.action in FOR_MEMORY or status.finding.reference in urgent),
             saved=saved.get(status.finding.reference),

@@ -32,7 +32,7 @@ from data.records.lifecycle import OPEN
 from data.records.plans import Plan
 
 
-def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None:
+def answer(rows: tuple[InboxRow, ...], plan: Plan | None) -> None:
     """Open with what waits for a decision, its worth, and what of the idle GPUs can be freed.
 
     Advice is in no sum.
@@ -42,8 +42,7 @@ def answer(rows: tuple[InboxRow, ...], currency: str, plan: Plan | None) -> None
         f"{count_text(len(waiting), 'finding waits', 'findings wait')} for a decision",
         f"{count_text(len(waiting), 'finding')} would have been made",
     )
-    worth = worth_a_day(waiting)
-    saves = f", together worth {worth:,.0f} {currency} a day" if worth else ""
+    saves = f", together worth {worth}" if (worth := worth_a_day(waiting)) else ""
     total = idle_sum(plan) if plan else None
     idle = f"; {idle_answer(total)}" if total and total.held else ""
     finding(
@@ -72,7 +71,9 @@ def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
                 "since": row.status.finding.opened_at,
                 "now": row.revision.now.describe(),
                 "proposed": row.revision.summary,
-                "money_a_day": row.money_a_day,
+                "money_a_day": row.worth and row.worth.central,
+                "money_a_day_low": row.worth and row.worth.low,
+                "money_a_day_high": row.worth and row.worth.high,
                 "kwh_a_day": row.energy_a_day,
                 "risk": str(row.revision.risk),
                 "decided_by": row.status.revision.decided_by if row.status.revision else "",
@@ -90,7 +91,7 @@ if not empty_state():
     costs = (row.revision.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
     plan = plan_in_scope()
-    answer(looked_at, currency, plan)
+    answer(looked_at, plan)
     if plan is not None:
         show_idle_bar(plan, looked_at)
         show_idle_jobs(plan)

@@ -86,7 +86,7 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
                 hours[models[row.job]] += _DAY_HOURS * row.part(segment)
             worth = f"rent {prices.rent(hours.items(), **day).text(plan.currency)} a day"
             if segment is Segment.NOW:
-                worth = f"findings worth {worth_a_day(findings):,.0f} {plan.currency} a day"
+                worth = f"findings worth {worth_a_day(findings) or 'nothing'}"
             with st.container(gap=None, width=300):
                 way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · {worth}")

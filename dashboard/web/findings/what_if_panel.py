@@ -44,15 +44,12 @@ def what_if_panel(plan_id: str) -> None:
     if pressed:
         _into_address(turned)
     answer = st.session_state.get(_FOUND)
-    if pressed or (_in_address() and (answer is None or answer[:2] != (plan_id, turned))):
+    is_asked = any(name in st.query_params for name in _SLIDERS)
+    if pressed or (is_asked and (answer is None or answer[:2] != (plan_id, turned))):
         st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
     answer = st.session_state.get(_FOUND)
     if answer is not None and answer[0] == plan_id and answer[2] is not None:
         _show(answer[1], answer[2])
-
-
-def _in_address() -> bool:
-    return any(name in st.query_params for name in _SLIDERS)
 
 
 def _into_address(turned: dict[str, float]) -> None:

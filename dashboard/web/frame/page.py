@@ -12,6 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from dashboard.accounting.cost.prices import price_note
 from dashboard.common.csv_cells import csv_text
 from dashboard.common.escaping import isolated, markdown
 from dashboard.common.figures import figure_text, range_texts, short_name
@@ -139,6 +140,11 @@ def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
             st.caption(label)
             st.metric(label, main, label_visibility="collapsed")
             st.caption(markdown(note) or "\u00a0")
+
+
+def money_note() -> str:
+    """Return the words for a range of money that holds that of planning prices, else ''."""
+    return price_note(current_world().settings.settings)
 
 
 def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, str]:

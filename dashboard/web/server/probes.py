@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.api.http.own_threads import SharedAnswer
 from dashboard.web.access.context import WebWorld
 from dashboard.web.server.prometheus_metrics import OwnMetrics
@@ -41,6 +42,7 @@ def probes(world: WebWorld) -> list[Route]:
         world.cycle_state,
         world.decision_service.stopped,
         lambda: world.decision_service.settings().serving,
+        lambda each: as_shown(each, world.decision_service.settings()),
     )
     exposition = SharedAnswer(lambda: own_metrics.exposition(world.clock()))
 

@@ -10,7 +10,7 @@ and for how long each job has certainly been idle.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
@@ -23,7 +23,7 @@ from dashboard.common.attested_idle import AttestedJob, attested_jobs
 from dashboard.common.escaping import shown
 from dashboard.cycle.cycle_thread import CycleState
 from data.records.plans import Plan
-from data.records.recommendations import Range, Savings
+from data.records.recommendations import Range, Recommendation, Savings
 from data.settings.serving import ServingSettings
 from data.store import StoredRecommendation, StoreReader
 
@@ -51,11 +51,12 @@ class OwnMetrics:
         state: Callable[[], CycleState],
         stopped: Callable[[], object],
         serving: Callable[[], ServingSettings] = ServingSettings,
+        shown: Callable[[Recommendation], Recommendation] = lambda each: each,
     ) -> None:
         self._reader = reader
         self._state = state
         self._stopped = stopped
-        self._serving = serving
+        self._serving, self._shown = serving, shown
         self._plan: tuple[str, tuple[Metric, ...]] | None = None
         self._idle: tuple[datetime, list[AttestedJob]] = (_NEVER, [])
 
@@ -167,7 +168,9 @@ class OwnMetrics:
         if self._plan is not None:
             plan_id, metrics = self._plan
             yield from metrics
-            yield from _recommendations(self._reader.recommendations(now=now), plan_id)
+            stored = self._reader.recommendations(now=now)
+            every = (replace(row, recommendation=self._shown(row.recommendation)) for row in stored)
+            yield from _recommendations(every, plan_id)
 
     def _services(self, now: datetime) -> Iterator[Metric]:
         """Yield the replicas that services need now; none of a service of which it is unknown."""

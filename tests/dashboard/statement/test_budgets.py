@@ -1,5 +1,7 @@
 """Budgets: the month so far, its forecast end with an interval that holds, and the weeks."""
 
+import csv
+import io
 from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,14 +12,22 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from drawn import examples
 from factories import H100, make_collected, make_job, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.accounting.cost.budgets import FLEET, budget_rows, month_row
+from dashboard.accounting.cost.budgets import FLEET, budget_rows, drivers_text, month_row
 from dashboard.accounting.cost.export import COLUMNS
+from dashboard.accounting.cost.focus import (
+    FORECAST_BY,
+    FORECAST_COLUMNS,
+    focus_csv,
+    focus_parquet,
+    forecast_rows,
+)
 from dashboard.accounting.cost.statement import (
     CostRow,
     CostStatement,
@@ -113,6 +123,16 @@ def test_both_months_in_money_energy_and_emissions(store: Store) -> None:
     search, fleet = rows["search"], rows[FLEET]
     assert search.next_month is not None
     assert search.next_month.central == pytest.approx(31 * 48)
+    # Of February's 1,056: 31 days for 28, and 48 GPU-hours a day for its mean of 37.7.
+    this = 12 * 24 + 7 * 48 + 24 + 8.5 * 48
+    assert search.more_by_days == pytest.approx((31 / 28 - 1) * this)
+    assert search.more_by_gpu_hours == pytest.approx(31 * 48 - 31 / 28 * this)
+    assert search.more_by_prices == pytest.approx(0, abs=1e-9)
+    assert drivers_text(search, [search, rows["dark"]], "EUR") == (
+        "Next month against this one: +432 EUR: days +113, GPU-hours +319 (search +319), models, "
+        "prices and power +0. GPUs that are freed stay in the bill until they are returned."
+    )
+    assert drivers_text(rows["dark"], [], "EUR") == ""
     pue = EnergySettings().pue
     for month, days in ((search.kwh, 12 + 7 * 2 + 1 + 8.5 * 2), (search.next_kwh, 31 * 2)):
         assert month is not None
@@ -294,3 +314,33 @@ def test_a_month_without_a_price_list_is_as_uncertain_as_public_prices(store: St
     assert guess.month_end.low <= 0.6 * guess.month_end.central < known.month_end.low
     assert guess.month_end.high >= 2.4 * guess.month_end.central > known.month_end.high
     assert (guess.kwh, guess.kgco2e) == (known.kwh, known.kgco2e)
+
+
+@pytest.mark.parametrize("form", ["focus-csv", "focus-parquet"])
+def test_the_forecast_is_a_focus_file_of_its_own(store: Store, form: str) -> None:
+    """This month and the next of what has a price, billed 0, within their billing periods."""
+    rows = budget_rows(store.reader, SETTINGS, at=NOW, by=FORECAST_BY)
+    made = forecast_rows(rows, SETTINGS, at=NOW)
+    assert [(row["SubAccountId"], row["SkuId"]) for row in made] == [("search", f"gpu/{H100}")] * 2
+    march, april = (datetime(2026, month, 1, tzinfo=UTC) for month in (3, 4))
+    assert [row["ChargePeriodStart"] for row in made] == [march - timedelta(days=28), march]
+    assert [row["ChargePeriodEnd"] for row in made] == [march, april]
+    for row in made:
+        assert row["BilledCost"] == 0
+        assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == (
+            row["ChargePeriodStart"], row["ChargePeriodEnd"]
+        )  # fmt: skip
+        assert row["x_ForecastLow"] < row["EffectiveCost"] < row["x_ForecastHigh"]
+        assert row["EffectiveCost"] == pytest.approx(row["ListUnitPrice"] * row["PricingQuantity"])
+        assert list(row) == [column.name for column in FORECAST_COLUMNS]
+        nulls = {column.name for column in FORECAST_COLUMNS if column.nulls}
+        assert {name for name, value in row.items() if value is None} <= nulls
+    assert made[1]["EffectiveCost"] == pytest.approx(31 * 48)
+    if form == "focus-csv":
+        text = focus_csv(made, FORECAST_COLUMNS)
+        assert [row["x_ForecastAsOf"] for row in csv.DictReader(io.StringIO(text))] == [
+            "2026-02-20T12:00:00Z"
+        ] * 2
+        return
+    table = pq.read_table(io.BytesIO(focus_parquet(made, FORECAST_COLUMNS)))
+    assert table.column("x_ForecastHigh").to_pylist() == [row["x_ForecastHigh"] for row in made]
