@@ -16,7 +16,7 @@ import pandas as pd
 
 from dashboard.accounting.cost.budgets import BudgetRow, month_row
 from dashboard.accounting.cost.statement import CostRow, CostStatement
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from data.settings.all_settings import Settings
 from data.settings.energy import PUE_UNCERTAINTY
 from data.settings.statements import GpuPrice, StatementSettings
@@ -166,7 +166,7 @@ def _made(rows: list[CostRow]) -> BudgetRow:
     end = rows[-1].end
     statement = CostStatement(
         start=rows[0].start, end=end, as_of=end, by=(), tenant_is="namespace",
-        calendar=Calendar(every=Every.DAY), currency="EUR", rows=tuple(rows),
+        calendar=Calendar(every=PeriodLength.DAY), currency="EUR", rows=tuple(rows),
         total=replace(rows[0]), unobserved_hours=0.0, invoices=(), charges=pd.DataFrame(),
     )  # fmt: skip
     return month_row("", rows[-100:], statement, _SETTINGS)

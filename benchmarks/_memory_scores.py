@@ -12,7 +12,7 @@ from planner.memory.estimate.calibration import Calibration, Correction, Finishe
 from planner.memory.estimate.correction import correction
 from planner.memory.estimate.predictor import MemoryEstimate, predict_peak
 from planner.memory.step.framework_prior import dialects_of
-from planner.memory.step.framework_traits import kin
+from planner.memory.step.framework_traits import similar_frameworks
 from planner.memory.step.training_job import TrainingJob
 
 GIB = 2**30
@@ -71,7 +71,7 @@ def figure_of(estimate: MemoryEstimate, figure: str) -> float:
 def frameworks_of(measured: Sequence[MeasuredRow], source: str) -> frozenset[str]:
     """Return the frameworks that a source measured, and those that take traits of them."""
     own = {row.job.framework for row in measured if row.source == source and row.job}
-    return frozenset().union(*(kin(name) for name in own))
+    return frozenset().union(*(similar_frameworks(name) for name in own))
 
 
 def estimates(

@@ -11,7 +11,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from dashboard.web.frame.navigation import MOVED, place_of
+from dashboard.web.frame.navigation import FORMER_ADDRESSES, place_of
 
 _TIMEOUT = 300.0
 
@@ -31,8 +31,8 @@ class Answer:
 
 def address_of(view: str) -> tuple[str, dict[str, str]]:
     """Return the page and the words of the address of a tab, or of a former address."""
-    if view in MOVED:
-        page, words = MOVED[view]
+    if view in FORMER_ADDRESSES:
+        page, words = FORMER_ADDRESSES[view]
         return page, dict(words)
     row, words = place_of(view or "overview")
     return row.view, words

@@ -24,8 +24,8 @@ from forecasting.prophet.terms import (
     Seasonality,
     auto_seasonalities,
     fourier_columns,
+    shifted,
     smooth_precision,
-    turned,
 )
 from forecasting.prophet.terms_kernel import CHANGEPOINTS, changepoint_rows
 
@@ -100,7 +100,7 @@ def parameters(fits: ProphetFits, series: int) -> dict[str, Floats | float]:
         "k": float(answers.smooth[series, 0]),
         "m": float(answers.smooth[series, 1]),
         "delta": answers.delta[series, : len(design.changepoints)].copy(),
-        "beta": turned(beta, design.seasonalities, start)[0],
+        "beta": shifted(beta, design.seasonalities, start)[0],
         "sigma_obs": float(np.sqrt(answers.variance[series])),
     }
 

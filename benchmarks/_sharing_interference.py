@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchmarks._sharing_pods import SLOT, Pods
 from benchmarks._sharing_policies import Groups, Indices, ours, truth
-from dashboard.apply.worker.verification import told_speed, watches_on
+from dashboard.apply.worker.verification import is_undecided, request_speed
 from data.settings.apply import ApplySettings
 
 Values = npt.NDArray[np.float64]
@@ -128,9 +128,9 @@ def _judged(
     first = settings.verify_slots * SLOT
     looks = [*(at for at in _LOOKS if first <= at < len(works)), len(works)]
     minutes = next(
-        (at for at in looks if not watches_on(alone, served[: at // _FIVE], least)), looks[-1]
+        (at for at in looks if not is_undecided(alone, served[: at // _FIVE], least)), looks[-1]
     )
-    told = told_speed(alone, served[: minutes // _FIVE])
+    told = request_speed(alone, served[: minutes // _FIVE])
     return Noticed(
         speed=_speed(works[:minutes], slowness[:minutes]),
         later=_speed(works, slowness),

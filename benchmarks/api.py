@@ -131,9 +131,9 @@ def _launch(source: random.Random) -> str:
 
 def _described(source: random.Random) -> str:
     """Return a drawn batch script whose owner describes the job; it takes any plan."""
-    from dashboard.submission.job.command_options import KNOBS
+    from dashboard.submission.job.command_options import COUNT_OPTIONS
 
-    told = " ".join(f"$TRIMTAB_{name.upper()}" for name in KNOBS)
+    told = " ".join(f"$TRIMTAB_{name.upper()}" for name in COUNT_OPTIONS)
     lines = (
         "size = 'apply'", "[model]", f"name = '{source.choice(KNOWN)}'", "[training]",
         f"global_batch = {source.choice((16, 32, 64, 128, 256))}",

@@ -26,7 +26,7 @@ from benchmarks.demand_sets import (
     simulated_jobs,
 )
 from benchmarks.forecast_judging import DAY, HISTORY_DAYS, as_series
-from forecasting.mix.bands_kernel import hear
+from forecasting.mix.bands_kernel import add_prophet_points
 from forecasting.mix.members_kernel import BASELINE, MEMBERS
 from forecasting.mix.model import MIN_KNOWN, MixForecast, mix_many
 from forecasting.models.backtest import inside_band, pinball_losses
@@ -89,7 +89,7 @@ def silent(member: int) -> Iterator[None]:
     """Let a member say nothing, so that the mix goes on without it."""
 
     def heard(forecasts: Any, probes: Any, least: float, points: Any, now: Any) -> None:
-        hear(forecasts, probes, least, points, now)
+        add_prophet_points(forecasts, probes, least, points, now)
         points[member] = now[member] = np.nan
 
     with patch("forecasting.mix.model.hear", heard):

@@ -44,7 +44,7 @@ from benchmarks._memory_tables import (
 )
 from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_rows import MeasuredRow, read_rows
-from planner.memory.estimate.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier
+from planner.memory.estimate.bounds import FIT_PROBABILITY, SHARES, USABLE_RATIO, Tier
 from planner.memory.estimate.predictor import predict_peak
 from planner.memory.step.framework_prior import dialects_of, situation_of
 from planner.memory.step.framework_traits import framework_traits, known_frameworks
@@ -62,7 +62,7 @@ def offered_text(measured: Sequence[MeasuredRow]) -> str:
         found: dict[bool, list[bool]] = {True: [], False: []}
         for row, estimate in estimates(measured, known, bounded=False):
             if estimate is not None and row.job is not None and row.job.gpu_memory_bytes:
-                probability = estimate.probability_within(USABLE * row.job.gpu_memory_bytes)
+                probability = estimate.probability_within(USABLE_RATIO * row.job.gpu_memory_bytes)
                 found[row.out_of_memory].append(probability >= FIT_PROBABILITY)
         texts.append(
             f"{known}: {sum(found[False])} of {len(found[False])} runs that fitted, "

@@ -13,7 +13,7 @@ from planner.slots.coupling_rows import coupling_rows
 from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.slots.survey_kernel import survey
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 Paths = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
@@ -164,7 +164,7 @@ def _alone(kernel: KernelProblem, draft: Draft) -> Paths:
     endless = np.full_like(kernel.limit, np.inf)
     free = kernel._replace(limit=endless, over_penalty=endless, floor_price=nothing)
     for job in range(len(kernel.present)):
-        insert(free, job, 1.0, nothing, unpriced, draft, 12, -1.0, draft.path[job])
+        insert_best_path(free, job, 1.0, nothing, unpriced, draft, 12, -1.0, draft.path[job])
     return draft.path
 
 

@@ -92,7 +92,7 @@ def timed(store: Store) -> tuple[int, dict[str, float]]:
         setattr(serving_outlook, name, counted(part, plain[part]))
     try:
         began = time.process_time()
-        found = serving_outlook.foreseen_serving(store.reader, ServingSettings(), _NOW)
+        found = serving_outlook.service_outlooks(store.reader, ServingSettings(), _NOW)
         whole = time.process_time() - began
     finally:
         for part, name in _PARTS.items():

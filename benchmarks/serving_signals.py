@@ -6,7 +6,7 @@
 import argparse
 from pathlib import Path
 
-from collectors.readings.dcgm_readings import Dropped
+from collectors.readings.dcgm_readings import DroppedReadings
 from collectors.readings.exposition_text import parse_exposition, recording_text
 from collectors.readings.serving_metric_names import ServingSignal, slot_functions
 from collectors.readings.serving_signals import service_samples
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / "results" / "serving_signals.md"
 
 def rows_of(path: Path) -> list[str]:
     """Return the table's rows of one recording, a replica each."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     text = recording_text(path)
     series = parse_exposition(text, utc_now(), dropped, metrics=slot_functions())
     samples = service_samples(series, dropped)

@@ -21,9 +21,9 @@ import pandas as pd
 from benchmarks._bills import DAYS, FLEETS, HISTORY, bill_lines
 from benchmarks._complete_report import complete_report
 from dashboard.accounting.cost.focus import COLUMNS, focus_rows
-from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS, GROUPS
 from dashboard.accounting.cost.statement import make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, check_frame
 from data.facts.jobs import Job, Platform, WorkloadKind
@@ -114,12 +114,14 @@ def pods_lines(folder: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as place, open_store(f"duckdb:///{place}/t.duckdb") as store:
         store.keep(_collected(samples))
         boards = make_cost_statement(store.reader, _SETTINGS, start=BEGIN, end=end, by=("board",))
-        made = make_cost_statement(store.reader, _SETTINGS, start=BEGIN, end=end, every=Every.HOUR)
+        made = make_cost_statement(
+            store.reader, _SETTINGS, start=BEGIN, end=end, every=PeriodLength.HOUR
+        )
     seen = seen_hours(samples)
     told = pd.Series({row.names[0]: row.board_hours for row in boards.rows})
     off = (told.reindex(seen.index).fillna(0.0) - seen).abs() / seen.where(seen > 0)
     yield f"| boards: largest difference to the time between readings | {100 * off.max():.4f} % |"
-    cross = [name for name in GROUPS if name not in OF_BOARDS]
+    cross = [name for name in GROUPS if name not in BOARD_GROUPS]
     spread = max(
         abs(sum(row.cost or 0.0 for row in made.rows_by(*by)) - (made.total.cost or 0.0))
         for count in range(len(cross) + 1)

@@ -30,9 +30,9 @@ from forecasting.series.demand_series import DemandSeries, Values
 from forecasting.series.job_keys import lenders
 from forecasting.series.window_peaks import PeakSubject, window_peaks
 
-OUTER = np.array([0.02, 0.05, 0.50, 0.95, 0.98])
+OUTER_LEVELS = np.array([0.02, 0.05, 0.50, 0.95, 0.98])
 """Levels of the pooled values that become q05, q10, q50, q90, q95."""
-_OWN_COUNTS_HALF_AT = 16
+_HALF_WEIGHT_SLOTS = 16
 """Known slots of its own at which a job's own spread weighs as much as its lenders'."""
 BORROWED = "borrowed"
 
@@ -54,8 +54,8 @@ def borrowed(
     weights = np.concatenate([np.full(len(run), 1 / len(run)) for run in runs])
     levels = _weighted_quantiles(values, weights)
     if len(mine):
-        share = len(mine) / (len(mine) + _OWN_COUNTS_HALF_AT)
-        levels = share * np.quantile(mine, OUTER) + (1 - share) * levels
+        share = len(mine) / (len(mine) + _HALF_WEIGHT_SLOTS)
+        levels = share * np.quantile(mine, OUTER_LEVELS) + (1 - share) * levels
     rows = np.tile(np.clip(levels, lower, upper)[:, None], horizon)
     return Quantiles(q05=rows[0], q10=rows[1], q50=rows[2], q90=rows[3], q95=rows[4])
 
@@ -64,7 +64,7 @@ def _weighted_quantiles(values: Values, weights: Values) -> Values:
     order = np.argsort(values)
     share = np.cumsum(weights[order])
     middle = (share - 0.5 * weights[order]) / share[-1]
-    return np.asarray(np.interp(OUTER, middle, values[order]))
+    return np.asarray(np.interp(OUTER_LEVELS, middle, values[order]))
 
 
 Forecast = DemandForecast | ForecastSkipped

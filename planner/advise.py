@@ -12,7 +12,7 @@ from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from planner.advisers.admission import AdmissionRoom, admitted
-from planner.advisers.autoscaler_bounds import bounds_advice, maxima_held_back
+from planner.advisers.autoscaler_bounds import bounds_advice, capped_maxima
 from planner.advisers.emptied_nodes import empty_nodes, nodes_first
 from planner.advisers.idle_gpus import idle_gpus, rest_advice, shared_rest_advice
 from planner.advisers.memory_advice import memory_recommendation
@@ -20,7 +20,7 @@ from planner.advisers.memory_relief import reliefs
 from planner.advisers.mig_layouts import nodes_to_cut, wanted_models
 from planner.advisers.service_size import smaller_advice
 from planner.advisers.slow_work_advice import slow_work_advice
-from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
+from planner.advisers.time_limits import advised_limit, limit_text, shorter_limit_reason
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import FleetEvidence
 from planner.proposals.fleet_advice import (
@@ -30,14 +30,14 @@ from planner.proposals.fleet_advice import (
     recommendation_of_advice,
 )
 from planner.proposals.guardrails import refusal, roomier
-from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
+from planner.proposals.hysteresis import ProposedBefore, early_peak_reason, margin_of, sticky_change
 from planner.proposals.job_advice import recommendation_of_proposal
 from planner.proposals.portfolio import Portfolio, portfolio_of
 from planner.proposals.proposal import Proposal, proposal_of
 from planner.proposals.relief import Relief
 from planner.proposals.savings import ProposalOutcome, outcome_of
 from planner.proposals.suppressions import Rejections, rejected
-from planner.proposals.wording import STARTS_ELSEWHERE, name_of, named_first
+from planner.proposals.wording import RESTART_ON_KEPT_NODE, name_of, named_first
 from planner.sharing.advice import sharing_advice
 from planner.sharing.shared_nodes import move_recommendation
 
@@ -92,7 +92,9 @@ def advise(
         proposal_of(job, job_plan, problem.terms)
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
-    proposals = [kept_up(proposal, proposed_before, problem.terms, runs) for proposal in proposals]
+    proposals = [
+        sticky_change(proposal, proposed_before, problem.terms, runs) for proposal in proposals
+    ]
     proposals = [
         roomier(proposal, problem.terms, margin_of(proposal, proposed_before, problem.terms))
         for proposal in proposals
@@ -105,7 +107,7 @@ def advise(
     early = {
         proposal.job.demand.job.job_id: reason
         for proposal in proposals
-        if (reason := too_early(proposal, problem, proposed_before, last))
+        if (reason := early_peak_reason(proposal, problem, proposed_before, last))
     }
     waits = {**early, **resting}
     reasons, picks = _select(proposals, outcomes, problem, runs, room, out, waits, no, margins)
@@ -132,7 +134,7 @@ def advise(
         advised = {row.job_id: row for row in _not_rejected(rows, no)}
         reasons = {job: why for job, why in reasons.items() if job not in advised}
         findings += advised.values()
-    held_back = maxima_held_back(services, by_job, reasons.keys() - resting, problem)
+    held_back = capped_maxima(services, by_job, reasons.keys() - resting, problem)
     reasons |= {job: f"{reasons[job]}; {why}" for job, why in held_back}
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in picks]
@@ -189,7 +191,9 @@ def advise(
     closed_rows = list(_not_rejected((row for _node, row in off), no))
     closing = [node for node, row in off if row in closed_rows]
     first = nodes_first(closing, changes, problem)
-    findings = [named_first(row, first.get(row.job_id, ()), STARTS_ELSEWHERE) for row in findings]
+    findings = [
+        named_first(row, first.get(row.job_id, ()), RESTART_ON_KEPT_NODE) for row in findings
+    ]
     findings += closed_rows
     findings = [row for row in findings if not _has_begun(row, problem)]
     names = {proposals[entry].job.demand.job.job_id for entry in picks}
@@ -328,7 +332,7 @@ def _shorter_limits(
             replace(
                 limit,
                 action=Action.TIME_LIMIT,
-                why=why_shorter(job, runs, advised),
+                why=shorter_limit_reason(job, runs, advised),
                 savings=savings,
                 risk=Action.TIME_LIMIT.spec.risk,
                 confidence=f"medium: {len(runs)} ended runs of the same job",

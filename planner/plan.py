@@ -26,9 +26,9 @@ from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
 from planner.nodes.rolling_plan import (
     Rolling,
-    kept_prices,
     revised,
     rolling,
+    rounded_prices,
     slot_plan,
     without_pins,
 )
@@ -73,7 +73,7 @@ SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _PlacedPlan:
     """A plan of paths [J, H] on nodes, with its cost."""
 
     paths: Path
@@ -90,7 +90,7 @@ class _Found:
 class _Search:
     """The outcome of one effort: a plan on nodes, a bound, the counts and their start."""
 
-    best: _Found
+    best: _PlacedPlan
     bound: Bound
     solved: SolvedPlan
     start: Rolling | None
@@ -254,10 +254,10 @@ def _cost_of_today(slots: SlotProblem) -> float:
 def _exactly(
     problem: PlanningProblem,
     mapping: SlotMapping,
-    best: _Found,
+    best: _PlacedPlan,
     bound: Bound,
     start: Rolling | None,
-) -> tuple[_Found, Bound]:
+) -> tuple[_PlacedPlan, Bound]:
     """Return the cheaper of a plan and the exact one on nodes, and the higher of the bounds."""
     slots = mapping.slots if start is None else start.frozen_problem
     counted, announced, prices = bound, best.paths, [np.zeros(slots.size)]
@@ -298,12 +298,14 @@ def _soft_cost(slots: SlotProblem, paths: Path) -> float:
     return float(rows.cost_of_use(use_of(slots, rows, paths)).sum())
 
 
-def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _Found:
+def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _PlacedPlan:
     counted = cost_of_jobs(mapping.slots, paths) + _soft_cost(mapping.slots, paths)
-    return _Found(paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost)
+    return _PlacedPlan(
+        paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost
+    )
 
 
-def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _PlanClock) -> _Found | None:
+def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _PlanClock) -> _PlacedPlan | None:
     """Return today's allocation where it is; None when it breaks a limit."""
     paths = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
     if not np.isfinite(_cost_of_today(mapping.slots)):
@@ -321,7 +323,7 @@ def _on_nodes(
     clock: _PlanClock,
     *,
     consolidate: bool,
-) -> _Found:
+) -> _PlacedPlan:
     """Place a slot plan, then win back the cost of its repair.
 
     A repair moves no job but those without room. A search from there, without what found none, may
@@ -363,7 +365,7 @@ def _repaired(
     clock: _PlanClock,
     *,
     consolidate: bool,
-) -> tuple[_Found, SlotProblem]:
+) -> tuple[_PlacedPlan, SlotProblem]:
     """Place a slot plan; while a path finds no room, plan again without it.
 
     What found none is forbidden at first; a job that fails again is left as it is now, where it
@@ -399,7 +401,7 @@ def _repaired(
 def _plan(
     problem: PlanningProblem,
     mapping: SlotMapping,
-    result: _Found,
+    result: _PlacedPlan,
     alone: npt.NDArray[np.bool_],
     solved: SolvedPlan,
     bound: Bound,
@@ -475,7 +477,7 @@ def _plan(
         changes_per_job_day=changes / (len(problem.jobs) * days),
         revised_jobs=revised(start, result.paths),
         frozen_slots=0 if start is None else start.frozen_slots,
-        prices=kept_prices(mapping, solved.prices),
+        prices=rounded_prices(mapping, solved.prices),
     )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dashboard.submission.job.command_options import KNOBS
+from dashboard.submission.job.command_options import COUNT_OPTIONS
 from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job.job_file import JobFile, read_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -16,7 +16,7 @@ def job_table(**changes: Any) -> dict[str, Any]:
     table = {
         "name": "tiny-run",
         "command": ["train.py", "--micro-batch", "{micro_batch}"],
-        "reads": list(KNOBS),
+        "reads": list(COUNT_OPTIONS),
         "image": "registry.example/train:1",
         "model": {"name": "tinyllama-1.1b"},
         "training": {

@@ -38,7 +38,7 @@ from data.settings.energy import GridSettings
 TIMEOUT_SECONDS = 20.0
 _MAX_BYTES = 4 << 20
 _GRAMS_PER_POUND = 453.59237
-_AHEAD = timedelta(hours=48)
+_FORECAST_SPAN = timedelta(hours=48)
 _RESOLUTION = re.compile(r"PT(\d{1,4})M", re.ASCII)
 _LARGEST = 1e5
 
@@ -198,7 +198,7 @@ def _entsoe(asking: _GridProvider, now: datetime, currency: str) -> Hours:
         in_Domain=settings.price_zone,
         out_Domain=settings.price_zone,
         periodStart=f"{start:%Y%m%d%H%M}",
-        periodEnd=f"{start + _AHEAD:%Y%m%d%H%M}",
+        periodEnd=f"{start + _FORECAST_SPAN:%Y%m%d%H%M}",
     )
     document = _xml(asking, body)
     if (why := _text(document, ".//Reason/text")) and document.find(".//TimeSeries") is None:

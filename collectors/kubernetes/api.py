@@ -46,7 +46,7 @@ _MAX_WAIT_SECONDS = 10
 _MAX_RETRY_AFTER_SECONDS = 3600
 _OF_REQUESTS = (requests.RequestException, HTTPError, LateAnswerError, LargeAnswerError)
 """Errors that fail a request; another OSError is that of a file which it needs."""
-_BEFORE_SENDING = (
+_UNSENT_ERRORS = (
     requests.ConnectTimeout,
     requests.exceptions.ProxyError,
     requests.exceptions.InvalidURL,
@@ -287,7 +287,7 @@ class KubernetesApi:
             "Is the API server up, does this machine reach it, and does it answer within "
             f"{TIMEOUT_SECONDS:g} s?"
         )
-        if isinstance(error, _BEFORE_SENDING) or isinstance(reason, _BEFORE_SENDING):
+        if isinstance(error, _UNSENT_ERRORS) or isinstance(reason, _UNSENT_ERRORS):
             return SourceUnreachableError(f"{request} was not sent {detail}", hint)
         return CutError(f"{request} was sent and not answered {detail}", hint)
 

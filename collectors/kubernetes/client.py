@@ -7,7 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 from collectors.kubernetes.api import Document, KubernetesApi
-from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
+from collectors.kubernetes.kinds import (
+    ASKED_WHERE,
+    KINDS,
+    NEEDED,
+    WITHOUT_NAMESPACE,
+    without_unread_fields,
+)
 from collectors.shared.json_parts import text_in
 from data.base.errors import (
     CollectorError,
@@ -112,11 +118,11 @@ class KubernetesClient(KubernetesApi):
     def listed(self, kind: str) -> list[Any] | None:
         """Return every entry of a kind's list, None when the server does not know the kind.
 
-        Of pods that ask for no device, as most of a cluster, little is kept (`lean`).
+        Of pods that ask for no device, as most of a cluster, little is kept.
         """
         for path in KINDS[kind]:
             lists = [
-                self.whole_list(place, read=partial(lean, kind))
+                self.whole_list(place, read=partial(without_unread_fields, kind))
                 for place in self._paths(kind, path)
             ]
             if all(entries is not None for entries in lists):

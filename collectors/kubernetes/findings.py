@@ -30,14 +30,14 @@ from data.facts.gpu_resources import (
     BOARD_CLASS,
     BOARDS,
     MIG_STRATEGY_LABEL,
-    NOT_READ,
     PRODUCT_LABELS,
     SHARED_GPU,
+    UNREAD_SUFFIX,
     is_accelerator,
 )
 from data.settings.sources import KubernetesSettings
 
-_OVER = frozenset({"Succeeded", "Failed"})
+_ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([\w.-]{1,100})["']""")
 
 
@@ -169,7 +169,7 @@ def _of_pods(inventory: Inventory) -> Iterator[tuple[str, str]]:
     claims = {_label(entry): entry for entry in inventory.of("ResourceClaim")}
     resources = frozenset(name for name, _class in _class_resources(inventory))
     for document in inventory.of("Pod"):
-        if text_in(document, "status", "phase") not in _OVER:
+        if text_in(document, "status", "phase") not in _ENDED_PHASES:
             for name in _of_pod(document, claims, resources):
                 yield name, _label(document)
     for document in inventory.of("ResourceClaim"):
@@ -255,7 +255,7 @@ def unread_reason(node: Document) -> str:
         f"{scrub(quantity, limit=20)} {scrub(name, limit=80)}"
         for name, quantity in sorted(unread_resources(node).items())
     )
-    return f"holds {resources}, {NOT_READ}" if resources else ""
+    return f"holds {resources}, {UNREAD_SUFFIX}" if resources else ""
 
 
 def _is_unread(name: str, quantity: object) -> bool:

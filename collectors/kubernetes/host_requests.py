@@ -106,7 +106,7 @@ def free_on_nodes(inventory: Inventory) -> dict[str, HostRequest | None]:
     return free
 
 
-def why_unchecked(inventory: Inventory, nodes: Sequence[str]) -> tuple[str, ...]:
+def unchecked_host_warning(inventory: Inventory, nodes: Sequence[str]) -> tuple[str, ...]:
     """Return the warning that plans do not check CPU and memory of nodes, () without nodes."""
     if not nodes:
         return ()

@@ -17,7 +17,7 @@ import pandas as pd
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings, unread_accelerators
-from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
+from collectors.kubernetes.host_requests import asked_of_host, unchecked_host_warning
 from collectors.kubernetes.kinds import EXCERPT, KINDS, excerpt_text
 from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
@@ -48,12 +48,12 @@ from collectors.kubernetes.pod_templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
     host_facts,
+    rollout_refusal,
     unit_facts,
     unread_count,
-    why_pods_stay,
 )
 from collectors.kubernetes.queues import queue_of_pod, quotas_of
-from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
+from collectors.kubernetes.workload_state import WorkloadState, deadline_of, state_of_workload
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from collectors.readings.reported_progress import IMPLAUSIBLE, share_done
 from collectors.shared.collect import MAX_SKEW
@@ -105,7 +105,9 @@ class KubernetesCollector:
         quotas = quotas_of(inventory, self.catalogue, self.name, window.end, view.dropped)
         progress = view.progress()
         unread = unread_accelerators(inventory)
-        hosts = why_unchecked(inventory, [node.name for node in nodes if node.free_cpus is None])
+        hosts = unchecked_host_warning(
+            inventory, [node.name for node in nodes if node.free_cpus is None]
+        )
         rows = allocations.to_csv(index=False) + progress.to_csv(index=False)
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
@@ -127,7 +129,7 @@ class KubernetesCollector:
         )
 
 
-class _Wish(NamedTuple):
+class _GpuDemand(NamedTuple):
     """GPUs that a pod asks for: how many, of which kinds, by which rules, of which scheduler."""
 
     gpus: int
@@ -136,9 +138,9 @@ class _Wish(NamedTuple):
     scheduler: str
 
 
-def _wish_of(pod: PodFacts) -> _Wish:
+def _wish_of(pod: PodFacts) -> _GpuDemand:
     kinds = sorted(f"{request.mig_profile} {request.shared}" for request in pod.requests)
-    return _Wish(pod.gpus, (pod.resource, *kinds), pod.rules, pod.scheduler)
+    return _GpuDemand(pod.gpus, (pod.resource, *kinds), pod.rules, pod.scheduler)
 
 
 class _View:
@@ -163,7 +165,7 @@ class _View:
             by_model.setdefault(model_of(entry, catalogue), []).append(entry)
         self._open = OpenNodes(by_model)
         self._pods: dict[Workload, list[PodFacts]] = {}
-        self._line: dict[tuple[Workload, _Wish], list[str]] = {}
+        self._line: dict[tuple[Workload, _GpuDemand], list[str]] = {}
         self._demand: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped["unreadable-object"] += inventory.unreadable
         self._reserved = reservations(inventory.of("Pod"))
@@ -231,7 +233,7 @@ class _View:
 
     def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
         """Return the state of a workload: one that Kueue suspends before its first run waits."""
-        standing = standing_of(workload, pods, self._demand.get(workload, ()))
+        standing = state_of_workload(workload, pods, self._demand.get(workload, ()))
         admission = self._admissions.get(workload.key)
         if admission is None or not admission.is_new or standing.state is not JobState.SUSPENDED:
             return standing
@@ -338,7 +340,7 @@ class _View:
                 next((scrub(pod.unread, limit=200) for pod in pods if pod.unread), ""),
             ),
             (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
-            ("pods_stay", why_pods_stay(top)),
+            ("pods_stay", rollout_refusal(top)),
             (EXCERPT, excerpt_text(top)),
             *(*own_work_facts(workload.kind, top), *checkpoint_facts(top, self.window.end)),
             *self._budgets.floor_facts(top, len(holding)),
@@ -364,7 +366,7 @@ class _View:
             yield TAKERS_GPUS, str(gpus)
             yield TAKERS, scrub(", ".join(sorted(names)[:_MAX_NAMES]), limit=_MAX_REASON)
 
-    def _would_take(self, wish: _Wish, pod: PodFacts) -> bool:
+    def _would_take(self, wish: _GpuDemand, pod: PodFacts) -> bool:
         node = self._nodes.get(pod.node, {})
         return (
             wish.gpus <= pod.gpus

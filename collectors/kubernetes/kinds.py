@@ -118,7 +118,7 @@ def _owns(kind: str) -> "Condition":
     return is_met
 
 
-_ABOVE_OTHERS = (
+_OUTER_KINDS = (
     "InferenceService", "NIMService", "PodClique", "PodCliqueScalingGroup", "PodCliqueSet",
     "DynamoComponentDeployment", "DynamoGraphDeployment",
 )  # fmt: skip
@@ -127,7 +127,7 @@ ASKED_WHERE: dict[str, Condition] = {
     **dict.fromkeys(
         ("ClusterQueue", "LocalQueue", "ResourceFlavor"), lambda objects: "Workload" in objects
     ),
-    **{kind: _owns(kind) for kind in ("ScaledObject", *_ABOVE_OTHERS)},
+    **{kind: _owns(kind) for kind in ("ScaledObject", *_OUTER_KINDS)},
     "Cohort": _in_a_cohort,
     "KaiQueue": _scheduled_by("kai-scheduler"),
     "VolcanoQueue": _scheduled_by("volcano"),
@@ -141,7 +141,7 @@ NEEDED = ("Node", "Pod")
 _KAI_SHARES = ("gpu-fraction", "gpu-memory")
 
 
-def lean(kind: str, entry: Any) -> Any:
+def without_unread_fields(kind: str, entry: Any) -> Any:
     """Return an entry of a list without what is never read of it."""
     if kind == "ReplicaSet" and isinstance(entry, dict):
         return {"metadata": entry.get("metadata")}
@@ -175,7 +175,7 @@ def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
     return any(is_accelerator(str(name)) for name in names)
 
 
-_KEPT = frozenset(
+_KEPT_FIELDS = frozenset(
     {
         "spec",
         "template",
@@ -247,7 +247,7 @@ def _lean(value: Any, *, all_names: bool = False) -> Any:
         name: entry if name in _WHOLE else _lean(entry, all_names=name.endswith("ReplicaSpecs"))
         for name, entry in value.items()
         # Roles go by names of their own under the one field that holds them.
-        if all_names or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
+        if all_names or name in _KEPT_FIELDS or name in _WHOLE or name.endswith("ReplicaSpecs")
     }
     for name in _OF_CONTAINERS:
         if isinstance(value.get(name), list):

@@ -21,8 +21,8 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import (
     BOARDS,
     COUNT_LABEL,
+    FRACTION_RESOURCES,
     MIG_PREFIX,
-    PIECES,
     PRODUCT_LABELS,
     SHARED_GPU,
     SHARING_LABEL,
@@ -205,10 +205,10 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     for container in first:
         for name, count in _gpu_limits(container):
             main[name] = max(main.get(name, 0), count)
-    pieces = any(name in PIECES for name in main)
+    pieces = any(name in FRACTION_RESOURCES for name in main)
     requests = []
     for name, count in sorted(main.items()):
-        if name not in PIECES:
+        if name not in FRACTION_RESOURCES:
             mig = _MIG.fullmatch(name)
             requests.append(
                 GpuRequest(
@@ -246,7 +246,7 @@ def _is_gpu(resource: str) -> bool:
 
 def is_read(resource: str) -> bool:
     """Return whether requests of a resource are understood."""
-    return _is_gpu(resource) or resource in PIECES
+    return _is_gpu(resource) or resource in FRACTION_RESOURCES
 
 
 def claims_of(pod: Document) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def is_elastic(kind: str, document: Document) -> bool:
     return is_marked_elastic(labels_of(document)) or any(map(says, _lines(kind, document)))
 
 
-def why_no_fewer(kind: str, document: Document) -> str:
+def scale_down_refusal(kind: str, document: Document) -> str:
     """Return the reason why fewer pods save nothing or drop work, '' where they may be fewer.
 
     Each completion of a Job runs a pod to its end, whenever that is. Without completions it is a
@@ -94,7 +94,7 @@ def _of_job_set(document: Document) -> str:
     )
 
 
-def why_no_other_number(kind: str, document: Document) -> str:
+def scaling_refusal(kind: str, document: Document) -> str:
     """Return the reason why another number of replicas loses work or data, '' without one."""
     if shared := _shared_claims(kind, document):
         return f"its pods share the claim {', '.join(shared)}: fewer of them free no GPU"
@@ -124,9 +124,9 @@ def own_work_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     """Yield as facts of a job why its number of pods may not change, '' where it may."""
     generation = part(document, "metadata", "generation")
     yield "generation", str(generation) if type(generation) is int else ""
-    yield "fixed_work", why_no_fewer(kind, document)
-    yield "own_shares", why_no_other_number(kind, document)
-    yield "deleted_when_stopped", why_not_stopped(document)
+    yield "fixed_work", scale_down_refusal(kind, document)
+    yield "own_shares", scaling_refusal(kind, document)
+    yield "deleted_when_stopped", stop_refusal(document)
     yield ELASTIC, "yes" if kind in _MAY_BE_ELASTIC and is_elastic(kind, document) else ""
 
 
@@ -140,7 +140,7 @@ def checkpoint_facts(document: Document, seen_at: datetime) -> Iterator[tuple[st
         yield CHECKPOINT_AT, written.isoformat()
 
 
-def why_not_stopped(document: Document) -> str:
+def stop_refusal(document: Document) -> str:
     """Return the reason why stopping a workload deletes data, '' where nothing is deleted."""
     policy = part(document, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
     if policy != "Delete" or not list_in(document, "spec", "volumeClaimTemplates"):

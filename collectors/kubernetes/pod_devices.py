@@ -27,9 +27,9 @@ from collectors.shared.json_parts import list_in, part, text_in, whole_number
 from data.boards.board_shares import BOARD_SHARE, SHARED_BOARDS, SHARING
 from data.facts.gpu_resources import (
     BOARD_CLASS,
+    FRACTION_RESOURCES,
     INSTANCE_CLASS,
     PERCENTAGES,
-    PIECES,
     SHARING_LABEL,
     is_accelerator,
 )
@@ -48,7 +48,7 @@ _UUID_OF_SLICE = re.compile(r"gpu-([0-9a-f-]{8,40})", re.IGNORECASE)
 DeviceName = tuple[str, str]
 """Pool and device: what a claim says, and a slice explains."""
 _BOARD_TYPES = ("", "gpu", "vfio")
-_IN_PART = ("shareID", "consumedCapacity")
+_PARTIAL_DEVICE_FIELDS = ("shareID", "consumedCapacity")
 """Marks of a device that several claims have parts of (KEP-5075)."""
 _READ_FIELDS = frozenset(
     (
@@ -137,7 +137,7 @@ def _pieces(document: Document) -> list[int]:
                 if name in PERCENTAGES and str(limits[name]).isdecimal()
                 else 0
                 for name in limits
-                if name in PIECES
+                if name in FRACTION_RESOURCES
             ]
     return percentages
 
@@ -274,7 +274,9 @@ def claimed_devices(
         )
         # The board of an instance is not the pod's own.
         uuid = "" if device.mig_profile else device.gpu_uuid
-        of_claim = _UNKNOWN_PART if any(part(result, mark) for mark in _IN_PART) else 1.0
+        of_claim = (
+            _UNKNOWN_PART if any(part(result, mark) for mark in _PARTIAL_DEVICE_FIELDS) else 1.0
+        )
         devices.append(replace(device, gpu_uuid=uuid, ratio=of_claim / users))
     return tuple(devices)
 

@@ -32,7 +32,7 @@ _ENGINES: Mapping[str, tuple[re.Pattern[str], str]] = {
     ),
     "sglang": (re.compile(r"\bsglang\.launch_server\b"), "python -m sglang.launch_server"),
 }
-_KEPT = frozenset(
+_KEPT_ARGUMENTS = frozenset(
     (
         *("model", "model-path", "tensor-parallel-size", "tp", "tp-size", "max-model-len"),
         *("context-length", "max-num-seqs", "max-running-requests", "max-num-batched-tokens"),
@@ -138,7 +138,7 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 }
 
 
-def why_pods_stay(document: object) -> str:
+def rollout_refusal(document: object) -> str:
     """Return the reason why a new template would not replace all pods; '' when it would."""
     spec = part(document, "spec")
     if part(spec, "paused") is True:
@@ -338,7 +338,7 @@ def _cut(program: str, words: list[str]) -> str:
         place += 1
         if not flag.startswith("-"):
             continue
-        if name in _KEPT:
+        if name in _KEPT_ARGUMENTS:
             if not stated:
                 value = words[place] if place < len(words) else ""
                 place += 1

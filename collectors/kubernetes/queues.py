@@ -23,7 +23,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU, WHOLE_GPU
 from data.facts.quotas import Quota, QuotaKind
 
-_COUNTED = 1 << 31
+_MAX_COUNT = 1 << 31
 _USED, _RESERVED = "flavorsUsage", "flavorsReservation"
 
 
@@ -225,11 +225,11 @@ def quotas_of(
 
 def _number(value: object) -> float | None:
     fits = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if fits and abs(value) < _COUNTED else None  # type: ignore[arg-type]
+    return float(value) if fits and abs(value) < _MAX_COUNT else None  # type: ignore[arg-type]
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < _COUNTED else None
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
 
 
 _ENFORCED = "requests."

@@ -14,7 +14,7 @@ from collectors.shared.json_parts import list_in, part, text_in, time_in
 from data.boards.board_shares import mixed_profile
 from data.facts.jobs import JobState
 
-_FINISHED = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
+_FINISHED_STATES = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
 _FAILED = frozenset({"Failed", "FAILED"})
 _DEADLINE = "activeDeadlineSeconds"
 _MAX_SECONDS = 10**9
@@ -48,7 +48,7 @@ class WorkloadState:
         return next(iter(kinds), "") if len(kinds) < 2 else mixed_profile(kinds)
 
 
-def standing_of(
+def state_of_workload(
     workload: Workload, pods: Sequence[PodFacts], requests: tuple[GpuRequest, ...]
 ) -> WorkloadState:
     """Return the state of a workload; `requests` are those of all its pod templates."""
@@ -104,15 +104,15 @@ def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None
     for entry in list_in(status, "conditions"):
         kind, holds = text_in(entry, "type"), text_in(entry, "status")
         reason = ": ".join(filter(None, (text_in(entry, "reason"), text_in(entry, "message"))))
-        if holds == "True" and kind in _FINISHED:
+        if holds == "True" and kind in _FINISHED_STATES:
             return JobState.FINISHED, "", ended_at or time_in(entry, "lastTransitionTime")
         if holds == "True" and kind in _FAILED:
             return JobState.FAILED, reason, ended_at or time_in(entry, "lastTransitionTime")
         if (kind, holds) in _WHY_NO_PODS:
             waiting = reason
     word = text_in(status, "jobStatus")  # RayJob has no condition for it
-    if word in _FINISHED | _FAILED:
-        state = JobState.FINISHED if word in _FINISHED else JobState.FAILED
+    if word in _FINISHED_STATES | _FAILED:
+        state = JobState.FINISHED if word in _FINISHED_STATES else JobState.FAILED
         return state, text_in(status, "message"), ended_at
     return None, waiting, None
 

@@ -31,9 +31,9 @@ INSTANCE = "app.kubernetes.io/instance"
 
 AUTOSCALER, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 KEDA_GROUP = "keda.sh"
-_OURS = ("trimtab_required_replicas", "/api/v1/serving")
+_OWN_TRIGGER_NAMES = ("trimtab_required_replicas", "/api/v1/serving")
 """Names in a trigger that asks Trimtab."""
-KEEPERS = ("Helm", "Argo CD", "Flux")
+MANIFEST_TOOLS = ("Helm", "Argo CD", "Flux")
 """Tools that keep manifests, and send them again."""
 
 
@@ -199,7 +199,7 @@ class Owners:
         names = sorted(text_in(scaler, "metadata", "name") for scaler in scalers)
         if len(names) > 1:
             yield f"several autoscalers ({', '.join(names)})"
-        for name in KEEPERS:
+        for name in MANIFEST_TOOLS:
             for document in (*workload.chain, *scalers):
                 if _MANAGERS[name](labels_of(document)) or name in _appliers(document):
                     yield name
@@ -254,7 +254,7 @@ def _tells_demand(metric: object) -> bool:
     name = text_in(metric, "external", "metric", "name") or text_in(
         metric, "object", "metric", "name"
     )
-    return bool(name) and name not in _OURS
+    return bool(name) and name not in _OWN_TRIGGER_NAMES
 
 
 def _triggers_at_zero(trigger: object) -> bool:
@@ -265,7 +265,9 @@ def _triggers_at_zero(trigger: object) -> bool:
     kind, about = text_in(trigger, "type"), part(trigger, "metadata")
     words = " ".join(text_in(about, name) for name in ("query", "url"))
     of_engines = slot_functions().keys() & set(re.findall(r"[\w:]+", words))
-    return kind not in ("", "cpu", "memory") and not (of_engines or any(map(words.count, _OURS)))
+    return kind not in ("", "cpu", "memory") and not (
+        of_engines or any(map(words.count, _OWN_TRIGGER_NAMES))
+    )
 
 
 def _helm(marks: Mapping[str, str]) -> bool:

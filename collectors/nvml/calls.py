@@ -14,7 +14,7 @@ import pynvml
 
 Answer = TypeVar("Answer")
 
-_GONE = {"GpuIsLost", "ResetRequired", "Uninitialized", "DriverNotLoaded"}
+_LOST_BOARD_ERRORS = {"GpuIsLost", "ResetRequired", "Uninitialized", "DriverNotLoaded"}
 """After these no further call on the same board answers."""
 
 
@@ -50,7 +50,7 @@ class NvmlCalls:
             return call(*arguments), ""
         except pynvml.NVMLError as error:
             reason = f"{called}: {error_name(error)}"
-            if error_name(error) in _GONE:
+            if error_name(error) in _LOST_BOARD_ERRORS:
                 raise DeviceLostError(reason) from error
             return None, reason
         except UnicodeDecodeError:

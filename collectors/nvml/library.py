@@ -41,7 +41,7 @@ _ERRORS: dict[str, tuple[type[CollectorError], str]] = {
         "That is no NVML of today: set nvml.library to the driver's libnvidia-ml.so.1.",
     ),
 }
-_OTHERWISE = (
+_UNKNOWN_ERROR = (
     SourceUnreachableError,
     "See whether `nvidia-smi` answers, and what `dmesg | grep -i -e nvrm -e xid` says.",
 )
@@ -77,7 +77,7 @@ def nvml_session(settings: NvmlSettings) -> Iterator[None]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         name = error_name(error)
-        kind, hint = _ERRORS.get(name, _OTHERWISE)
+        kind, hint = _ERRORS.get(name, _UNKNOWN_ERROR)
         if settings.library:
             hint = _corrected(hint)
         raise kind(
@@ -96,5 +96,5 @@ def _shutdown() -> None:
     except pynvml.NVMLError as error:
         if error_name(error) not in {"Uninitialized", "DriverNotLoaded", "GpuIsLost", "Unknown"}:
             raise SourceUnreachableError(
-                f"NVML did not shut down: {error_name(error)}", _OTHERWISE[1]
+                f"NVML did not shut down: {error_name(error)}", _UNKNOWN_ERROR[1]
             ) from error

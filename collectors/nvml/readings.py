@@ -16,7 +16,7 @@ from collectors.nvml.devices import Board, Instance, find_boards
 from collectors.nvml.job_mapping_files import MappingFiles
 from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
-from collectors.readings.board_activity import PLAIN, SLOWED_BY_HEAT_OR_BRAKE
+from collectors.readings.board_activity import PLAIN, THERMAL_OR_BRAKE_REASONS
 from collectors.readings.metric_names import UTILIZATION_PREFERENCE
 from data.base.errors import scrub
 from data.base.units import bytes_to_mib
@@ -157,7 +157,7 @@ class _BoardReading:
             "gpu_uuid": board["gpu_uuid"],
             "throttled_ratio": math.nan
             if reasons is None
-            else float(reasons & SLOWED_BY_HEAT_OR_BRAKE != 0),
+            else float(reasons & THERMAL_OR_BRAKE_REASONS != 0),
             # NaN stays: it is not below 1
             "power_ratio": min(power / limit, 1.0),
             **self._health(),

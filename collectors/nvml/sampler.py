@@ -55,7 +55,7 @@ NOW = timedelta(seconds=5)
 _SHOWN_REASONS = 5
 _NO_GPU = "no GPU on this machine"
 _NO_BOARD = "no board answers"
-_BLIND = (
+_NO_PROCESSES = (
     "processes are not seen, so samples name no job: run as root and with the host's PID "
     "namespace (Kubernetes: hostPID: true), or set nvml.mapping_directory"
 )
@@ -209,10 +209,10 @@ def _warnings(boards_lost: int, missing: Counter[str]) -> tuple[str, ...]:
         or reason == "nvmlDeviceGetComputeRunningProcesses_v3: NoPermission"
         for reason in missing
     )
-    return tuple([*lost, _BLIND] if hidden else lost)
+    return tuple([*lost, _NO_PROCESSES] if hidden else lost)
 
 
-_LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
+_LOST_BOARD_FIX = "see `dmesg | grep -i xid`; reset the board or reboot the node"
 _HOST_PIDS = "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host)"
 _GPM_FIX = (
     "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 (modprobe option)"
@@ -253,7 +253,11 @@ def _driver_and_boards() -> list[Finding]:
     elif len(boards) < count:
         reasons = ", ".join(sorted(calls.missing))
         rows.append(
-            ("GPUs", "missing", f"{len(boards)} of {count} can be named ({reasons}); {_LOST}")
+            (
+                "GPUs",
+                "missing",
+                f"{len(boards)} of {count} can be named ({reasons}); {_LOST_BOARD_FIX}",
+            )
         )
     for board in boards:
         rows += _board(board)
@@ -278,7 +282,7 @@ def _board(board: Board) -> list[Finding]:
         }
         mig = _mig(board) if board.in_mig_mode else _utilization(calls, board)
     except DeviceLostError as lost:
-        return [(what, "missing", f"{lost.reason}: {_LOST}")]
+        return [(what, "missing", f"{lost.reason}: {_LOST_BOARD_FIX}")]
     model = scrub(f"{board.name} {board.uuid}", limit=120)
     rows: list[Finding] = [(what, "ok", f"{model} answers"), mig]
     for name, reason in refused.items():

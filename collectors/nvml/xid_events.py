@@ -19,7 +19,7 @@ from collectors.nvml.devices import Board
 from data.base.errors import scrub
 from data.catalogue.xid_table import NO_ERROR
 
-_WITHOUT = ("NotSupported", "FunctionNotFound")
+_UNSUPPORTED_ERRORS = ("NotSupported", "FunctionNotFound")
 """So a board or a driver without events answers: no missing reading, its errors are unknown."""
 _MAX_EVENTS = 1000
 """Events that one reading takes in, so that a board that floods the set cannot hold it up."""
@@ -28,7 +28,7 @@ _MAX_NAME = 100
 
 
 @dataclass(slots=True)
-class _Watched:
+class _XidState:
     """A board: the code that it shows, None until that is known, and from when to when it did.
 
     `since` is the last reading (s) up to which all its events are known.
@@ -55,8 +55,8 @@ class XidEvents:
 
     refused: dict[str, str] = field(default_factory=dict)
     _set: Any = None
-    _boards: dict[str, _Watched] = field(default_factory=dict)
-    _registered: dict[int, _Watched] = field(default_factory=dict)
+    _boards: dict[str, _XidState] = field(default_factory=dict)
+    _registered: dict[int, _XidState] = field(default_factory=dict)
 
     def watch(self, calls: NvmlCalls, boards: Iterable[Board]) -> None:
         """Register those boards that are not yet: from now on their errors are recorded."""
@@ -66,9 +66,9 @@ class XidEvents:
             reason = self._register(calls, board)
             if not reason:
                 name = scrub(board.uuid, limit=_MAX_NAME)
-                watched = self._boards.setdefault(board.uuid, _Watched(name, board.index))
+                watched = self._boards.setdefault(board.uuid, _XidState(name, board.index))
                 self._registered[_address(board.handle)] = watched
-            elif reason.endswith(_WITHOUT):
+            elif reason.endswith(_UNSUPPORTED_ERRORS):
                 self.refused[board.uuid] = reason
             elif reason.endswith(": Unknown"):
                 # The set itself is then in no defined state.
@@ -137,7 +137,7 @@ class XidEvents:
             return lost.reason
         return reason
 
-    def _events(self, calls: NvmlCalls) -> Iterator[tuple[_Watched, int]]:
+    def _events(self, calls: NvmlCalls) -> Iterator[tuple[_XidState, int]]:
         """Yield the errors since the last reading, the oldest first."""
         for _ in range(_MAX_EVENTS if self._registered else 0):
             try:
@@ -158,7 +158,7 @@ class XidEvents:
 
     def _give_up(self, calls: NvmlCalls, reason: str) -> None:
         """Leave a set that cannot be read; the next reading makes a new one, unless none can be."""
-        if reason.endswith(_WITHOUT):
+        if reason.endswith(_UNSUPPORTED_ERRORS):
             self.refused.update(dict.fromkeys(self._boards, reason))
         else:
             calls.missing[reason] += 1

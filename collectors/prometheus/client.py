@@ -23,9 +23,9 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from collectors.prometheus.session import (
     GuardedSession,
-    PassingFailureError,
-    TooMuchAskedError,
+    QueryTooLargeError,
     TooSlowError,
+    TransientError,
 )
 from collectors.readings.metric_names import BY_NAME, ReadingKind
 from collectors.readings.serving_metric_names import slot_functions
@@ -260,10 +260,10 @@ class PrometheusClient:
             self._gaps.append((part, self._down))
             return
         step = int(part.step.total_seconds())
-        query = pushed_down(part.metric, part.vector(), step, scrape_seconds)
+        query = end_aligned(part.metric, part.vector(), step, scrape_seconds)
         try:
             series = self._answer(query, part)
-        except (TooMuchAskedError, TooSlowError) as error:
+        except (QueryTooLargeError, TooSlowError) as error:
             for range_part in self._smaller(part, error):
                 yield from self._split(range_part, scrape_seconds)
         except SourceUnreachableError as error:
@@ -278,7 +278,7 @@ class PrometheusClient:
             yield from series
 
     def _smaller(
-        self, part: RangePart, error: TooMuchAskedError | TooSlowError
+        self, part: RangePart, error: QueryTooLargeError | TooSlowError
     ) -> tuple[RangePart, ...]:
         """Return the smaller questions to ask instead; none, and a gap, when that is of no use."""
         if isinstance(error, TooSlowError):
@@ -321,7 +321,7 @@ class PrometheusClient:
         for tries in range(1, _TRIES + 1):
             try:
                 return self._guarded(ask)
-            except PassingFailureError as error:
+            except TransientError as error:
                 pause = error.wait_seconds
                 if pause is None:
                     pause = (0.2 * 2**tries) * (0.5 + random.random())  # noqa: S311 - jitter
@@ -357,7 +357,7 @@ class PrometheusClient:
         )
 
 
-def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: float | None) -> str:
+def end_aligned(metric: str, vector: str, step_seconds: int, scrape_seconds: float | None) -> str:
     """Return the expression whose value at a step stands for the step before it.
 
     `vector` is the metric with its matchers. The window is a millisecond shorter than the step:

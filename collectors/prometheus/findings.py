@@ -10,9 +10,9 @@ from collectors.readings.board_nodes import TwoNodes
 from collectors.readings.device_labels import (
     UnreadDeviceError,
     board_uuid,
+    canonical_labels,
     device_of,
     host_of,
-    in_our_words,
     node_of,
 )
 from collectors.readings.metric_names import (
@@ -212,7 +212,7 @@ def _labels(results: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for entry in results:
         texts = {name: str(value) for name, value in dict(entry.get("metric") or {}).items()}
         with suppress(UnreadDeviceError):
-            yield dict(in_our_words(texts.get("__name__", ""), texts))
+            yield dict(canonical_labels(texts.get("__name__", ""), texts))
 
 
 _PROBES = (

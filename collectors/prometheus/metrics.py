@@ -17,7 +17,7 @@ from collectors.prometheus.findings import prometheus_findings
 from collectors.readings.board_activity import activity_of
 from collectors.readings.board_xids import xids_of
 from collectors.readings.contradictions import without_counters
-from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, Series, jobs_of, samples_of
 from collectors.readings.exposition_text import parse_answer
 from collectors.readings.metric_names import (
     ACTIVITY,
@@ -119,7 +119,7 @@ class PrometheusDcgmCollector:
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
-        dropped = Dropped()
+        dropped = DroppedReadings()
         scrape = self.client.scrape_seconds(present[0], end)
         read = [
             (
@@ -179,7 +179,7 @@ class PrometheusDcgmCollector:
             ),
         )
 
-    def _serving(self, names: list[str], window: Window, dropped: Dropped) -> pd.DataFrame:
+    def _serving(self, names: list[str], window: Window, dropped: DroppedReadings) -> pd.DataFrame:
         """Return the traffic of engines in the complete slots of a window (columns SERVING)."""
         start, end = slots_of_window(window.start, window.end)
         frames = [empty_frame(SERVING)]
@@ -192,7 +192,9 @@ class PrometheusDcgmCollector:
             frames.append(serving_slots(series, dropped))
         return pd.concat(frames, ignore_index=True)
 
-    def _progress(self, names: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
+    def _progress(
+        self, names: Collection[str], window: Window, dropped: DroppedReadings
+    ) -> pd.DataFrame:
         """Return the reports of jobs at the ends of slots (columns PROGRESS)."""
         settings = self.settings
         done, total, written = (
@@ -221,7 +223,7 @@ class PrometheusDcgmCollector:
         start: datetime,
         end: datetime,
         scrape_seconds: float | None,
-        dropped: Dropped,
+        dropped: DroppedReadings,
     ) -> Iterator[list[Series]]:
         """Yield the series of these metrics day by day, so that memory stays bounded."""
         for first, last in _days(start, end, self.settings.step_seconds):
@@ -242,7 +244,7 @@ class PrometheusDcgmCollector:
         start: datetime,
         end: datetime,
         scrape_seconds: float | None,
-        dropped: Dropped,
+        dropped: DroppedReadings,
     ) -> list[Series]:
         """Return the series of the past, and of what changes slowly: a reading a slot is enough.
 
@@ -260,7 +262,7 @@ class PrometheusDcgmCollector:
         start: datetime,
         end: datetime,
         scrape_seconds: float | None,
-        dropped: Dropped,
+        dropped: DroppedReadings,
         *,
         step: int = 0,
     ) -> list[Series]:
@@ -326,7 +328,7 @@ def slots_of_window(start: datetime, end: datetime) -> tuple[datetime, datetime]
     return bounds[0] + step, bounds[1]
 
 
-def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
+def serving_slots(series: Collection[Series], dropped: DroppedReadings) -> pd.DataFrame:
     """Return a row (columns SERVING) a replica and slot from series at the ends of slots.
 
     The server does the sums: gauges are the mean over the slot (the KV-cache its largest), counters

@@ -48,7 +48,7 @@ _OF_OBJECT = re.compile(r"^\S*Connection\([^)]*\): ")
 _OF_VICTORIA_METRICS = "X-Server-Hostname"
 
 
-class TooMuchAskedError(SourceRefusedError):
+class QueryTooLargeError(SourceRefusedError):
     """The server would answer a smaller question."""
 
 
@@ -56,7 +56,7 @@ class TooSlowError(SourceUnreachableError):
     """No whole answer within the time of one request: a smaller question may be answered."""
 
 
-class PassingFailureError(SourceUnreachableError):
+class TransientError(SourceUnreachableError):
     """Worth another try, after `wait_seconds` when the server named a time."""
 
     def __init__(self, message: str, hint: str, wait_seconds: float | None = None) -> None:
@@ -64,7 +64,7 @@ class PassingFailureError(SourceUnreachableError):
         self.wait_seconds = wait_seconds
 
 
-class ProxyGaveUpError(PassingFailureError, TooSlowError):
+class ProxyGaveUpError(TransientError, TooSlowError):
     """A proxy did not wait for the answer: worth another try, and a smaller question."""
 
 
@@ -117,7 +117,7 @@ class GuardedSession(requests.Session):
                     response, ends=ends, max_bytes=MAX_BYTES
                 )
         except LargeAnswerError as error:
-            raise TooMuchAskedError(
+            raise QueryTooLargeError(
                 f"the answer of {self.url} exceeds {MAX_BYTES >> 20} MiB",
                 "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
             ) from error
@@ -156,7 +156,7 @@ class GuardedSession(requests.Session):
             return UnexpectedAnswerError(
                 f"{url} sent a body that does not unpack", "Is a proxy between?"
             )
-        return PassingFailureError(
+        return TransientError(
             f"cannot reach {url}: {scrub(_root(error))}",
             "Is Prometheus running there, and does this machine reach it?",
         )
@@ -181,7 +181,7 @@ class GuardedSession(requests.Session):
                 "Check prometheus.bearer_token, username or client certificate.",
             )
         if status in _TOO_MUCH_STATUS or any(words in text.lower() for words in _TOO_MUCH):
-            raise TooMuchAskedError(
+            raise QueryTooLargeError(
                 f"{url} refused with {status}: {text}",
                 "Lengthen prometheus.step_seconds or raise the server's query limits.",
             )
@@ -191,7 +191,7 @@ class GuardedSession(requests.Session):
                 "A proxy gave up waiting: raise its timeout or narrow prometheus.selector.",
             )
         if status in _TEMPORARY:
-            raise PassingFailureError(
+            raise TransientError(
                 f"{url} answered {status}: {text}",
                 "It is overloaded or starting; the next collection fills the gap.",
                 _wait_of(response),

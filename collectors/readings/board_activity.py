@@ -13,7 +13,7 @@ import pandas as pd
 from collectors.readings.dcgm_readings import (
     FIRST_SECOND,
     LAST_SECOND,
-    Dropped,
+    DroppedReadings,
     Series,
     info_labels,
     readable,
@@ -29,7 +29,7 @@ from data.facts.columns import ACTIVITY, check_frame, empty_frame
 Floats = npt.NDArray[np.float64]
 _Readings = tuple[npt.NDArray[np.int64], Floats, Floats]
 """Device number, time or slot in s since the epoch, value."""
-SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
+THERMAL_OR_BRAKE_REASONS = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
 (0x4): a board at work reaches its limit, and a cap is a decision.
 """
@@ -48,14 +48,14 @@ _READ = frozenset(
 
 
 def activity_of(
-    series: Iterable[Series], catalogue: GpuCatalogue, window: Window, dropped: Dropped
+    series: Iterable[Series], catalogue: GpuCatalogue, window: Window, dropped: DroppedReadings
 ) -> pd.DataFrame:
     """Return the activity (columns ACTIVITY) of the whole slots of a window.
 
     What is no reading is counted in `dropped`, but for what samples are made of, counted there.
     """
     rows = (entry for entry in series if entry.metric in INFOS or _quantity(entry.metric) in _READ)
-    everything = list(readable(rows, Dropped()))
+    everything = list(readable(rows, DroppedReadings()))
     info = info_labels(everything)
     numbers: dict[tuple[str, str], int] = {}
     by_metric: dict[str, list[_Readings]] = {}
@@ -79,11 +79,13 @@ def _quantity(metric: str) -> str:
     return "" if meaning is None else meaning[0].quantity
 
 
-def _valid(metric: str, parts: Sequence[_Readings], window: Window, dropped: Dropped) -> _Readings:
+def _valid(
+    metric: str, parts: Sequence[_Readings], window: Window, dropped: DroppedReadings
+) -> _Readings:
     """Return the plausible readings of a metric in whole slots of the window."""
     device, times, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     meaning = BY_NAME[metric]
-    refused = Dropped().counts if meaning[0].used else dropped.counts
+    refused = DroppedReadings().counts if meaning[0].used else dropped.counts
     # Of a percentage or a ratio one whole series tells which it is.
     blocks = [part[2] for part in parts] if meaning[0].percent_or_ratio else [values]
     read = [plausible(*meaning, raw, refused) for raw in blocks]
@@ -107,7 +109,7 @@ def _by_slot(parts: Sequence[_Readings], quantity: str) -> pd.Series:
 
 def _slowed(reasons: Floats) -> Floats:
     """Return 1 where heat or a power brake slows the clocks, 0 elsewhere."""
-    bits = reasons.astype(np.int64) & SLOWED_BY_HEAT_OR_BRAKE
+    bits = reasons.astype(np.int64) & THERMAL_OR_BRAKE_REASONS
     return np.asarray(bits != 0, dtype=np.float64)
 
 

@@ -162,16 +162,16 @@ def named_by_time(
         return samples
     positions = samples.groupby(["gpu_uuid", "mig_instance", "job_id"]).indices
     at = samples["sampled_at"].astype("int64").to_numpy()
-    columns = {name: samples[name].to_numpy(dtype=object, copy=True) for name in _NAMED}
+    columns = {name: samples[name].to_numpy(dtype=object, copy=True) for name in _PLACE_FIELDS}
     for uuid, claims in moved.items():
         _claims(uuid, claims, two_nodes)
         for device, stamps in sorted(claims, key=lambda pair: (pair[0].node, pair[0].gpu_index)):
             holder = (uuid, device.mig_instance, device.job_id)
-            rows = np.asarray(positions.get(holder, _NOWHERE))
+            rows = np.asarray(positions.get(holder, _NO_ROWS))
             rows = rows[np.isin(at[rows], stamps)]
-            for name in _NAMED:
+            for name in _PLACE_FIELDS:
                 columns[name][rows] = getattr(device, name) or columns[name][rows]
-    return samples.assign(**{name: pd.Series(columns[name], dtype="str") for name in _NAMED})
+    return samples.assign(**{name: pd.Series(columns[name], dtype="str") for name in _PLACE_FIELDS})
 
 
 def _by_name(
@@ -190,8 +190,8 @@ def _host(device: LabelledDevice) -> str:
     return host_of(device.node) or device.node
 
 
-_NOWHERE = np.array([], dtype=np.int64)
-_NAMED = ("node", "gpu_index")
+_NO_ROWS = np.array([], dtype=np.int64)
+_PLACE_FIELDS = ("node", "gpu_index")
 
 
 def _claims(

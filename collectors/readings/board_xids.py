@@ -15,7 +15,7 @@ import pandas as pd
 from collectors.readings.dcgm_readings import (
     FIRST_SECOND,
     LAST_SECOND,
-    Dropped,
+    DroppedReadings,
     Series,
     info_labels,
     readable,
@@ -30,13 +30,15 @@ from data.facts.columns import check_frame, empty_frame
 _KEY = ["gpu_uuid", "xid"]
 
 
-def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
+def xids_of(
+    series: Iterable[Series], catalogue: GpuCatalogue, dropped: DroppedReadings
+) -> pd.DataFrame:
     """Return the codes of boards (columns XIDS), empty when no series tells any.
 
     What is no code is counted in `dropped`. The series are those that samples are made of: what
     no label of theirs can be read was counted there.
     """
-    everything = list(readable(series, Dropped()))
+    everything = list(readable(series, DroppedReadings()))
     info = info_labels(everything)
     rows: list[dict[str, Any]] = []
     for entry in everything:

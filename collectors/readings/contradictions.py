@@ -51,7 +51,7 @@ _SLOT_SHARE = 0.25
 """A counter that is contradicted in more than this share of a slot's readings is in it."""
 
 _SLOT_KEY = ("slot_start", "gpu_uuid", "mig_instance")
-_IN_ACTIVITY = {
+_ACTIVITY_COLUMNS = {
     "gr_engine_active": "engine_active",
     "gpu_util": "engine_active",
     "power_watts": "power_ratio",
@@ -334,7 +334,7 @@ def without_counters(activity: pd.DataFrame, contradictions: pd.DataFrame) -> pd
         return activity
     believed = activity.set_index(list(_SLOT_KEY))
     for counter, rows in contradictions.groupby("counter"):
-        name = _IN_ACTIVITY.get(str(counter), str(counter))
+        name = _ACTIVITY_COLUMNS.get(str(counter), str(counter))
         places = pd.MultiIndex.from_frame(rows[list(_SLOT_KEY)])
         believed.loc[believed.index.isin(places), name] = np.nan
     return check_frame(believed.reset_index(), ACTIVITY)

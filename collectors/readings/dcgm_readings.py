@@ -20,9 +20,9 @@ from collectors.readings.device_labels import (
     LabelledDevice,
     UnreadDeviceError,
     board_name,
+    canonical_labels,
     device_of,
-    in_our_words,
-    known_as,
+    info_key,
     readable_labels,
 )
 from collectors.readings.metric_names import (
@@ -44,7 +44,7 @@ from data.facts.jobs import Job, Platform, WorkloadKind
 _MICROSECONDS = 1_000_000
 FIRST_SECOND, LAST_SECOND = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""
-_APART = pd.Timedelta(minutes=30)
+_MAX_TIME_GAP = pd.Timedelta(minutes=30)
 NO_NAMESPACE = (
     "some readings name a pod without its namespace. They are counted for the pod of that name on "
     "the board. Does a relabelling rule of Prometheus drop the label?"
@@ -59,7 +59,7 @@ ANOTHER_UNIT = (
     "release of the exporter tell it in another unit, or does a recording rule change it?"
 )
 DIVIDED = "divides it into devices, of which power and activity are not all told: not read yet."
-_NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
+_LABEL_FIELDS = ("mig_profile", "node", "gpu_index", "gpu_model")
 _OF_SAMPLES = frozenset(meaning[0].quantity for meaning in BY_NAME.values() if meaning[0].used)
 
 
@@ -74,7 +74,7 @@ class Series:
 
 
 @dataclass(slots=True)
-class Dropped:
+class DroppedReadings:
     """Counts of readings that were not kept, by reason, and boards that two nodes claim.
 
     `contradictions` are the counters that others contradict (columns CONTRADICTIONS), `doubts` what
@@ -116,7 +116,9 @@ class _Readings:
     values: list[npt.NDArray[np.float64]] = field(default_factory=list)
 
 
-def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
+def samples_of(
+    series: Iterable[Series], catalogue: GpuCatalogue, dropped: DroppedReadings
+) -> pd.DataFrame:
     """Return the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
     everything = list(readable(series, dropped))
     holders: dict[tuple[str, str, str], int] = {}
@@ -159,7 +161,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
 
 
 def _with_devices(
-    everything: Sequence[Series], catalogue: GpuCatalogue, dropped: Dropped
+    everything: Sequence[Series], catalogue: GpuCatalogue, dropped: DroppedReadings
 ) -> Iterator[tuple[Series, tuple[Field, float], LabelledDevice]]:
     """Yield the series of counters and of what samples keep, with its meaning and its device."""
     info = info_labels(everything)
@@ -180,7 +182,7 @@ def _with_devices(
         yield entry, meaning, device if job_id == device.job_id else replace(device, job_id=job_id)
 
 
-def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
+def readable(series: Iterable[Series], dropped: DroppedReadings) -> Iterator[Series]:
     """Yield the series with labels that can be kept, under the names that are ours.
 
     Readings of others, and labels, are counted.
@@ -192,7 +194,7 @@ def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
             continue
         dropped.counts["long-label"] += result[1]
         try:
-            yield replace(column, labels=in_our_words(column.metric, result[0]))
+            yield replace(column, labels=canonical_labels(column.metric, result[0]))
         except UnreadDeviceError as mode:
             dropped.counts["other-device"] += len(column.values)
             if str(mode):
@@ -207,7 +209,7 @@ def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
     """
     infos = [column.labels for column in series if column.metric in INFOS]
     ordered = sorted(infos, key=lambda labels: sorted(labels.items()))
-    return {known_as(labels): labels for labels in ordered}
+    return {info_key(labels): labels for labels in ordered}
 
 
 def _wide(
@@ -215,7 +217,7 @@ def _wide(
     holders: Sequence[tuple[str, str, str]],
     devices: Sequence[Sequence[LabelledDevice]],
     catalogue: GpuCatalogue,
-    dropped: Dropped,
+    dropped: DroppedReadings,
 ) -> pd.DataFrame:
     """Return one row per holder and time, every quantity its largest reading or NaN.
 
@@ -256,7 +258,7 @@ def _wide(
         dropped.counts["unclear-unit"] += int(unclear.sum())
         dropped.doubts.setdefault(f"GPU_UTIL {NEVER_ABOVE_ONE}", set()).update(boards)
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
-    for name in _NAMED:
+    for name in _LABEL_FIELDS:
         keys[name] = [max(getattr(device, name) for device in group) for group in devices]
     labels = keys.iloc[holder].reset_index(drop=True)
     times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
@@ -337,7 +339,7 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
     newest = rows[(rows["sampled_at"] == spans["max"].take(codes).to_numpy())]
     devices = rows.groupby(["code", "gpu_uuid", "mig_instance"])["sampled_at"].agg(["min", "max"])
     code = devices.index.get_level_values("code").to_numpy()
-    is_recent = devices["max"] >= spans["max"].take(code).to_numpy() - _APART
+    is_recent = devices["max"] >= spans["max"].take(code).to_numpy() - _MAX_TIME_GAP
     # Of two boards the one that took the place of the other was first read after it was last read.
     started = devices["min"].where(is_recent).groupby(level="code").transform("max")
     counts = np.bincount(code[is_recent & (devices["max"] >= started)])

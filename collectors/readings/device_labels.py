@@ -64,7 +64,7 @@ class UnreadDeviceError(ValueError):
     """A series of a device that is not read; the text is the mode that a board is in, or empty."""
 
 
-def in_our_words(metric: str, labels: Labels) -> Labels:
+def canonical_labels(metric: str, labels: Labels) -> Labels:
     """Return the labels of a series under the names that `device_of` reads.
 
     A board without a UUID is that of its node and index. Errors: UnreadDeviceError for a series
@@ -119,7 +119,7 @@ def device_of(
 ) -> LabelledDevice | None:
     """Return the device of a series, None when it names no board.
 
-    `infos` maps `known_as` of an info series to its labels, for exporters that name model, index
+    `infos` maps `info_key` of an info series to its labels, for exporters that name model, index
     and MIG profile there only.
     """
     uuid = board_uuid(_REPLICA.sub("", _first(labels, *_UUID_LABELS)))
@@ -157,7 +157,7 @@ def device_of(
     )
 
 
-def known_as(info: Labels) -> str:
+def info_key(info: Labels) -> str:
     """Return the key of an info series: its uuid, of a MIG instance uuid/instance."""
     instance = info.get("gpu_instance_id", "")
     uuid = board_uuid(info.get("uuid", ""))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from collectors.readings.board_xids import xids_of
-from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, Series, jobs_of, samples_of
 from collectors.readings.metric_names import BY_NAME, INFOS, readable_names, unread_metrics
 from collectors.readings.missing_labels import missing_label_warnings
 from data.base.errors import UnexpectedAnswerError, scrub
@@ -27,7 +27,7 @@ _LINE = re.compile(
 )
 # Real exporters put a space after the comma between labels, which strict parsers refuse.
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
-_WANTED = frozenset(BY_NAME) | INFOS
+_METRIC_NAMES = frozenset(BY_NAME) | INFOS
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE = re.compile(r'\\[\\"n]')
 _MAX_SHOWN = 120
@@ -53,7 +53,7 @@ def parse_labels(text: str) -> dict[str, str] | None:
 
 
 def parse_exposition(
-    text: str, at: datetime, dropped: Dropped, *, metrics: Container[str] = _WANTED
+    text: str, at: datetime, dropped: DroppedReadings, *, metrics: Container[str] = _METRIC_NAMES
 ) -> Iterator[Series]:
     """Yield the series of `metrics` in an exposition text at `at`; broken lines are counted."""
     # Not splitlines: that would cut inside labels, at every line separator of Unicode.
@@ -83,7 +83,7 @@ def parse_exposition(
 
 
 def parse_answer(
-    document: Any, dropped: Dropped, *, metrics: Container[str] = _WANTED
+    document: Any, dropped: DroppedReadings, *, metrics: Container[str] = _METRIC_NAMES
 ) -> Iterator[Series]:
     """Yield the series of `metrics` of one answer of Prometheus' query API (vector or matrix).
 
@@ -161,7 +161,7 @@ def recording_text(path: Path) -> str:
 
 
 def _collected(
-    path: Path, source: str, series: list[Series], catalogue: GpuCatalogue, dropped: Dropped
+    path: Path, source: str, series: list[Series], catalogue: GpuCatalogue, dropped: DroppedReadings
 ) -> Collected:
     names = [match[1] or match[2] for match in _NAMES.finditer(recording_text(path))]
     readable = readable_names(names)
@@ -199,7 +199,7 @@ def _collected(
 
 def read_dcgm_text(path: Path, at: datetime, catalogue: GpuCatalogue) -> Collected:
     """Return the samples of one exposition text, taken at `at` (UTC)."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     series = list(parse_exposition(recording_text(path), at, dropped))
     return _collected(path, f"dcgm-text {path.name}", series, catalogue, dropped)
 
@@ -226,7 +226,7 @@ def answers_in(text: str, where: object) -> list[Any]:
 
 def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
     """Return the samples of one answer, or of a list of answers, of Prometheus' query API."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     answers = answers_in(recording_text(path), path)
     series = [column for answer in answers for column in parse_answer(answer, dropped)]
     return _collected(path, f"prometheus-json {path.name}", series, catalogue, dropped)

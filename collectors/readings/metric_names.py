@@ -15,7 +15,7 @@ from typing import Any
 
 from data.base.counts import count_text
 from data.base.errors import scrub
-from data.facts.gpu_resources import NOT_READ
+from data.facts.gpu_resources import UNREAD_SUFFIX
 
 PERCENT = 0.01
 _UNITS = {
@@ -242,6 +242,6 @@ def unread_metrics(names: Iterable[str]) -> tuple[str, ...]:
             by_exporter.setdefault(whose, []).append(name)
     return tuple(
         f"{count_text(len(metrics), 'metric')} of {whose}, such as {scrub(metrics[0], limit=60)}, "
-        f"{'is' if len(metrics) == 1 else 'are'} {NOT_READ}"
+        f"{'is' if len(metrics) == 1 else 'are'} {UNREAD_SUFFIX}"
         for whose, metrics in by_exporter.items()
     )

@@ -15,7 +15,7 @@ from data.store.rollups.rollup_sql import BRIDGE_SECONDS
 _DEVICE = ["gpu_uuid", "mig_instance"]
 _MAX_READINGS = 2
 _MIN_SHARE = 0.05
-_TOLD = (
+_MISSING_LABEL_NOTE = (
     "they are counted for the one that is named before and after. dcgm-exporter loses labels where "
     "the kubelet's pod-resources socket does not answer in time: see its log."
 )
@@ -40,7 +40,7 @@ def missing_label_warnings(samples: pd.DataFrame) -> tuple[str, ...]:
         return ()
     boards = count_text(rows.loc[lost, "gpu_uuid"].nunique(), "board")
     share = f"{100 * lost.sum() / total:.0f} % of the readings of held devices"
-    return (f"{share} name no pod or job, on {boards}: {_TOLD}",)
+    return (f"{share} name no pod or job, on {boards}: {_MISSING_LABEL_NOTE}",)
 
 
 def whole_names(

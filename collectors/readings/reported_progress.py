@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pandas as pd
 
-from collectors.readings.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped, Series
+from collectors.readings.dcgm_readings import FIRST_SECOND, LAST_SECOND, DroppedReadings, Series
 from collectors.readings.device_labels import holder_of, readable_labels
 from data.facts.columns import PROGRESS, check_frame, empty_frame
 
@@ -37,7 +37,7 @@ def share_done(done: object, total: object = 1) -> float | None:
 def progress_of(
     done: Iterable[Series],
     totals: Iterable[Series] | None,
-    dropped: Dropped,
+    dropped: DroppedReadings,
     written: Iterable[Series] = (),
 ) -> pd.DataFrame:
     """Return the reports of jobs (columns PROGRESS) by two metrics of equal labels and times.
@@ -74,7 +74,7 @@ def progress_of(
     return check_frame(frame, PROGRESS)
 
 
-def _held(entries: Iterable[Series], dropped: Dropped) -> Iterator[tuple[Series, str]]:
+def _held(entries: Iterable[Series], dropped: DroppedReadings) -> Iterator[tuple[Series, str]]:
     for entry in entries:
         readable = readable_labels(entry.labels)
         if holder := "" if readable is None else holder_of(readable[0]):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from collectors.readings.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped, Series
+from collectors.readings.dcgm_readings import FIRST_SECOND, LAST_SECOND, DroppedReadings, Series
 from collectors.readings.device_labels import holder_of, readable_labels
 from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
@@ -77,7 +77,9 @@ class _Point:
         return model, holder_of(self.labels), self.labels.get("instance", "")
 
 
-def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[ServiceSample, ...]:
+def service_samples(
+    series: Iterable[Series], dropped: DroppedReadings
+) -> tuple[ServiceSample, ...]:
     """Return a sample per replica that has a reading, by engine and place."""
     points = _newest(series, dropped)
     by_replica: dict[tuple[str, Place], dict[ServingSignal, float | TimedRequests]] = {}
@@ -105,7 +107,7 @@ def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[Service
     )
 
 
-def _newest(series: Iterable[Series], dropped: Dropped) -> dict[str, list[_Point]]:
+def _newest(series: Iterable[Series], dropped: DroppedReadings) -> dict[str, list[_Point]]:
     """Return the newest reading of every series by name; what cannot be one is counted."""
     by_name: dict[str, list[_Point]] = {}
     for entry in series:
@@ -135,7 +137,7 @@ def _by_place(
 
 
 def _reading(
-    metric: ServingMetric, by_name: Mapping[str, list[_Point]], dropped: Dropped
+    metric: ServingMetric, by_name: Mapping[str, list[_Point]], dropped: DroppedReadings
 ) -> float | TimedRequests | None:
     if metric.signal in HISTOGRAMS:
         return _durations(metric, by_name)

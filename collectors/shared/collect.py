@@ -10,13 +10,13 @@ from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.fleet import SourceReport, SourceState
-from data.facts.gpu_resources import NOT_READ
+from data.facts.gpu_resources import UNREAD_SUFFIX
 from data.facts.identifiers import digest_of
 
 logger = logging.getLogger(__name__)
 MAX_SKEW = timedelta(minutes=5)
 """A sample further ahead of the window is a wrong clock: it would mask all later samples."""
-_BEHIND = timedelta(hours=1)
+_LAG = timedelta(hours=1)
 
 
 def collect_all(
@@ -99,7 +99,7 @@ def _up_to_newest(collected: Collected) -> Collected:
     return replace(collected, report=replace(report, complete_until=newest))
 
 
-def fell_short(report: SourceReport) -> bool:
+def is_incomplete(report: SourceReport) -> bool:
     """Return whether a source failed, or its answers end before the time that was asked for.
 
     A step of several minutes alone is no shortfall; a warning about the last minutes is one.
@@ -108,13 +108,13 @@ def fell_short(report: SourceReport) -> bool:
         return True
     if report.complete_until is None or report.window_end is None:
         return False
-    late = MAX_SKEW if any(NOT_READ not in text for text in report.warnings) else _BEHIND
+    late = MAX_SKEW if any(UNREAD_SUFFIX not in text for text in report.warnings) else _LAG
     return report.window_end - report.complete_until > late
 
 
 def _with_shortfall(report: SourceReport) -> SourceReport:
     """Return the report with a reason where the source fell short and gave none."""
-    if report.reason or report.complete_until is None or not fell_short(report):
+    if report.reason or report.complete_until is None or not is_incomplete(report):
         return report
     return replace(
         report,

@@ -44,7 +44,7 @@ class Collector(Protocol):
 
 
 @runtime_checkable
-class PastCollector(Collector, Protocol):
+class HistoryCollector(Collector, Protocol):
     """A source that kept readings before it was asked for the first time."""
 
     def reaches_back(self, window: Window) -> datetime | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from collectors.shared.collector import Collector, PastCollector, Window
+from collectors.shared.collector import Collector, HistoryCollector, Window
 from data.facts.cluster_names import named_in
 from data.facts.collected import Collected
 from data.facts.fleet import Node
@@ -37,11 +37,11 @@ class InCluster:
 
     def reaches_back(self, window: Window) -> datetime | None:
         """Return the time since when the source has readings, None of one that keeps none."""
-        return self.inner.reaches_back(window) if isinstance(self.inner, PastCollector) else None
+        return self.inner.reaches_back(window) if isinstance(self.inner, HistoryCollector) else None
 
     def collect_past(self, window: Window) -> Collected:
         """Return the source's facts of a window of its past. Errors: CollectorError."""
-        if not isinstance(self.inner, PastCollector):
+        if not isinstance(self.inner, HistoryCollector):
             raise TypeError(f"{self.name} keeps no past")
         return self._of_cluster(self.inner.collect_past(window))
 

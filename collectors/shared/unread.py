@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from data.base.counts import count_text
 from data.base.errors import scrub
-from data.facts.gpu_resources import NOT_READ
+from data.facts.gpu_resources import UNREAD_SUFFIX
 
 _SHOWN = 3
 """Names of nodes and holders that a text names at most."""
@@ -48,7 +48,7 @@ class UnreadAccelerators:
             holders = {noun: names.get(name, ()) for noun, names in all_holders.items()}
             parts = " and ".join(filter(None, (held_by(*entry) for entry in holders.items())))
             verb = "holds" if sum(map(len, holders.values())) == 1 else "hold"
-            lines.append(f"{parts} {verb} {scrub(name, limit=80)}, which is {NOT_READ}")
+            lines.append(f"{parts} {verb} {scrub(name, limit=80)}, which is {UNREAD_SUFFIX}")
         return tuple(lines)
 
     def reason(self, *, nothing_else: bool) -> str:

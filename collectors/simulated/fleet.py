@@ -42,9 +42,9 @@ from collectors.simulated.signals import (
     hashed_uniform,
     memory_ratio,
     missing,
-    noisy,
     run_of,
     utilization,
+    with_noise,
 )
 from collectors.simulated.simulated_xids import SimulatedXids, driver_loaded
 from collectors.simulated.small_services import SmallServices
@@ -61,7 +61,7 @@ _HOT_SHARE, _BADLY_COOLED = 0.05, 8_000_009
 _IDLE_CELSIUS, _WARM_CELSIUS, _HOT_CELSIUS, _MEMORY_CELSIUS = 26.0, 42.0, 68.0, 8.0
 """Of an idle board, what full power adds where air is cold and where it is not, and of memory."""
 _CLOCK_MHZ, _CAPPED_MHZ = 1980.0, 400.0
-_AT_WORK = 0.6
+_FULL_WORK_RATIO = 0.6
 """Share of its usual SM activity from which on a job works as it always does."""
 
 
@@ -106,7 +106,7 @@ def readings(
 ) -> pd.DataFrame:
     """Return the readings of a tenant's device beside its SM activity, a row a time."""
     usual = slowed(tenant, device, shape) * tenant.level
-    works = np.clip(activity / max(_AT_WORK * usual, 0.05), 0.0, 1.0)
+    works = np.clip(activity / max(_FULL_WORK_RATIO * usual, 0.05), 0.0, 1.0)
 
     def noise(stream: int, times: Times = times) -> Values:
         return np.asarray(0.94 + 0.12 * hashed_uniform(tenant.number * 64 + stream, times))
@@ -229,7 +229,7 @@ class SimulatedFleet:
         load = load * slowed(tenant, device, self.shape_of(tenant))
         if effect.load != 1:
             load = np.minimum(load * effect.load, BUSIEST)
-        return noisy(load, self._stream(device), times)
+        return with_noise(load, self._stream(device), times)
 
     def _power(self, board: int, times: Times) -> Values:
         watts = np.zeros(len(times))

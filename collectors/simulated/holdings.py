@@ -20,7 +20,7 @@ from data.facts.jobs import Platform, WorkloadKind
 
 BUSIEST = 0.98
 """Utilization that a service reaches when its GPUs are too small for it."""
-_FAR = 10**11
+_DISTANT_SECONDS = 10**11
 """Seconds: earlier and later than any sample."""
 _SUBMITTED_LEVEL = 0.8
 """Utilization of a submitted job at work; assumed."""
@@ -35,7 +35,7 @@ class Holding:
 
     tenant: int
     since: int
-    until: int = _FAR
+    until: int = _DISTANT_SECONDS
     places: tuple[str, ...]
     cap_watts: float | None = None
 
@@ -66,7 +66,7 @@ class SubmittedJob:
             devices=tuple(devices),
             level=_SUBMITTED_LEVEL,
             memory_ratio=self.memory_ratio,
-            period_seconds=_FAR,
+            period_seconds=_DISTANT_SECONDS,
             run_seconds=self.until - self.since,
             offset_seconds=-self.since,
             once=True,
@@ -86,7 +86,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTime:
+class TenantClock:
     """The time by which a tenant's runs go: slower than the clock where it works slower."""
 
     clock: Values
@@ -125,7 +125,7 @@ class Settlement:
     epochs: tuple[Epoch, ...] = field(init=False, repr=False)
     _device: dict[str, SimulatedDevice] = field(init=False, repr=False)
     _holdings: dict[int, tuple[Holding, ...]] = field(init=False, repr=False)
-    _own_times: dict[int, OwnTime] = field(init=False, repr=False)
+    _own_times: dict[int, TenantClock] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         cut = {device.gpu_uuid for device in self.devices if device.mig_instance}
@@ -168,7 +168,7 @@ class Settlement:
             holding for holding in self.holdings(tenant) if holding.since <= at < holding.until
         )
 
-    def own_time(self, tenant: Tenant) -> OwnTime | None:
+    def own_time(self, tenant: Tenant) -> TenantClock | None:
         """Return the time by which the tenant's runs go, None when it is the clock's."""
         return self._own_times.get(tenant.number)
 
@@ -190,19 +190,21 @@ class Settlement:
             return Effect(pace=capacity / slowdown)
         return Effect(load=slowdown / capacity, slowness=slowdown)
 
-    def _own_time(self, tenant: Tenant) -> OwnTime | None:
+    def _own_time(self, tenant: Tenant) -> TenantClock | None:
         paces = [
             (holding.since, self.effect(tenant, holding).pace) for holding in self.holdings(tenant)
         ]
         if all(pace == 1 for _since, pace in paces):
             return None
-        clock = np.array([since for since, _pace in paces] + [_FAR], dtype=np.float64)
+        clock = np.array([since for since, _pace in paces] + [_DISTANT_SECONDS], dtype=np.float64)
         steps = np.diff(clock) * np.array([pace for _since, pace in paces])
         seconds = np.concatenate([[clock[0]], clock[0] + np.cumsum(steps)])
-        return OwnTime(clock=clock, work=seconds)
+        return TenantClock(clock=clock, work=seconds)
 
     def _epochs(self) -> Iterator[Epoch]:
-        times = {holding.since for group in self._holdings.values() for holding in group} | {_FAR}
+        times = {holding.since for group in self._holdings.values() for holding in group} | {
+            _DISTANT_SECONDS
+        }
         for since, until in pairwise(sorted(times)):
             holder = {
                 key: (tenant, holding, self.effect(tenant, holding))
@@ -226,7 +228,7 @@ class Settlement:
 def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
     """Return the periods of one tenant: a later change replaces all that follows it."""
     places = () if tenant.once else tuple(device.key for device in tenant.devices)
-    settled = [Holding(tenant=tenant.number, since=-_FAR, places=places)]
+    settled = [Holding(tenant=tenant.number, since=-_DISTANT_SECONDS, places=places)]
     for change in changes:
         if change.tenant != tenant.number:
             continue
@@ -242,7 +244,7 @@ def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
             if holding.since < change.since
         ]
         settled.append(change)
-        if change.until < _FAR:
+        if change.until < _DISTANT_SECONDS:
             settled.append(Holding(tenant=tenant.number, since=change.until, places=places))
     return tuple(settled)
 

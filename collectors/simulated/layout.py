@@ -21,7 +21,7 @@ POWER_WATTS = {
 }
 """Idle and largest board power in W (see the catalogue's README)."""
 _MIG_MODELS = ("H100-SXM5-80GB", "A100-SXM4-80GB")
-_MIG_CUT = (("1", "3g.40gb", 40_192, 3 / 7), ("2", "2g.20gb", 19_968, 2 / 7))
+_MIG_LAYOUT = (("1", "3g.40gb", 40_192, 3 / 7), ("2", "2g.20gb", 19_968, 2 / 7))
 _MIG_LAST = ("3", "1g.10gb", 9_728, 1 / 7)
 _TEAMS = ("vision", "search", "speech", "ranking", "foundation", "robotics")
 _TRAINING = ("pretrain", "finetune", "distill", "reward-model")
@@ -116,7 +116,7 @@ def slices_of(board: SimulatedDevice) -> list[SimulatedDevice]:
             mig_profile=profile,
             fraction=fraction,
         )
-        for instance, profile, memory, fraction in (*_MIG_CUT, _MIG_LAST)
+        for instance, profile, memory, fraction in (*_MIG_LAYOUT, _MIG_LAST)
     ]
 
 

@@ -71,7 +71,7 @@ def _serving(tenant: Tenant, times: Times, _elapsed: Times) -> Values:
     return np.asarray((0.12 + 0.88 * day) * np.where(weekend, 0.55, 1.0) * burst)
 
 
-def noisy(values: Values, stream: int, times: Times) -> Values:
+def with_noise(values: Values, stream: int, times: Times) -> Values:
     """Return the readings of one device: ±4 % of itself, and nothing where nothing runs."""
     noise = hashed_uniform(stream, times) + hashed_uniform(stream + 1, times) - 1
     return np.asarray(np.clip(values * (1 + 0.08 * noise), 0.0, 1.0))

@@ -25,11 +25,11 @@ _SHARES = {
     2: (0.008, {63: 0.6, 94: 0.25, 48: 0.1, 64: 0.03, 95: 0.02}),
 }
 """Stream to the chance of an error in the life of a board's driver, and the share of each code."""
-_OFF_THE_BUS = 79
+_BUS_XID = 79
 _LARGE = 512
 """Boards of a fleet in which one falls off the bus now and then, never two within 30 days."""
 _PERIOD_SECONDS = 20 * DRIVER_LIFE_SECONDS
-_EARLY = 0.4
+_EARLY_SHARE = 0.4
 _UNTIL_RESTART_SECONDS = 1200
 _PER_BOARD = 1_000_003
 _BOARD = 2**40
@@ -106,11 +106,11 @@ class SimulatedXids:
                 float(self._uniform(stream, np.array([period]))[0]) for stream in (31, 32, 33)
             )
             board = int(which * self.boards)
-            inside = np.array([int((period + _EARLY * when) * _PERIOD_SECONDS)])
+            inside = np.array([int((period + _EARLY_SHARE * when) * _PERIOD_SECONDS)])
             restart = int(driver_loaded(np.array([board]), inside)[0]) + DRIVER_LIFE_SECONDS
             at = restart - 1 - int(early * _UNTIL_RESTART_SECONDS)
             if board in boards:
-                yield XidError(board=board, at=at, xid=_OFF_THE_BUS)
+                yield XidError(board=board, at=at, xid=_BUS_XID)
 
     def _uniform(self, stream: int, keys: Times) -> Values:
         return hashed_uniform(self.seed * 1_009 + stream + 900_000_011, keys)

@@ -20,8 +20,8 @@ from collectors.simulated.signals import (
     board_power,
     hashed_uniform,
     memory_ratio,
-    noisy,
     utilization,
+    with_noise,
 )
 from data.base.units import SLOT_SECONDS
 from data.boards.board_shares import SHARED_BOARDS, SHARING
@@ -93,7 +93,7 @@ class _Service:
 
     def work(self, times: Times) -> Values:
         """Return how busy it keeps a board at each time, 0..1."""
-        return noisy(utilization(self.tenant, times), self.tenant.number * 4, times)
+        return with_noise(utilization(self.tenant, times), self.tenant.number * 4, times)
 
     def pod(self, number: int) -> str:
         """Return the name of a pod as readings have it; each change makes another."""

@@ -50,7 +50,7 @@ SEPARATOR = "\x1f"
 """Between fields of `sacct -P`: unlike Slurm's own |, it stands in no job's name."""
 
 
-_CUT = ("REQUEUED", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT")
+_CONTINUED_STATES = ("REQUEUED", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT")
 """Words of a stretch that has ended while its job goes on."""
 
 
@@ -123,7 +123,7 @@ def rows_of(output: str, dropped: Counter[str]) -> list[dict[str, str]]:
 def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
     """Read a row of `sacct -P -D -X` with ACCOUNTING_FIELDS, times in UTC. Errors: ValueError."""
     words = words_of(row["State"])
-    cut = next((word for word in words if word in _CUT), "")
+    cut = next((word for word in words if word in _CONTINUED_STATES), "")
     state = job_state_of(words)
     # slurmrestd of 24.11 gives a stretch that goes on the end of the window as its end.
     goes_on = not cut and state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)

@@ -97,11 +97,11 @@ def errors_in(document: object) -> list[str]:
         ": ".join(str(entry[key]) for key in ("description", "error") if entry.get(key))
         + f" ({entry.get('error_number')})"
         for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and entry.get("error_number") != _NOTHING_FOUND
+        if isinstance(entry, dict) and entry.get("error_number") != _NO_RECORDS
     ]
 
 
-_NOTHING_FOUND = 9003
+_NO_RECORDS = 9003
 
 
 def release_in(document: object) -> tuple[int, int]:

@@ -15,7 +15,7 @@ OPERATOR_HINT = (
     "SlurmUser."
 )
 
-_SAYINGS: tuple[tuple[str, type[CollectorError], str], ...] = (
+_ERROR_MESSAGES: tuple[tuple[str, type[CollectorError], str], ...] = (
     (
         r"accounting storage is disabled",
         SourceNotConfiguredError,
@@ -59,7 +59,7 @@ def failure_of(message: str, words: str, *, otherwise: str) -> CollectorError:
 
     `message` already tells what was asked and what came back, scrubbed; `words` is only matched.
     """
-    for pattern, kind, hint in _SAYINGS:
+    for pattern, kind, hint in _ERROR_MESSAGES:
         if re.search(pattern, words):
             return kind(message, hint)
     return UnexpectedAnswerError(message, otherwise)

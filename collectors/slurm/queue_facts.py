@@ -8,7 +8,7 @@ from dataclasses import replace
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
 from collectors.slurm.values import hosts_of, identifier_of, text_of
-from data.facts.jobs import OVER, JobState
+from data.facts.jobs import ENDED_STATES, JobState
 from data.facts.queue_waits import HELD_BACK
 
 DEPENDENTS = "dependents"
@@ -18,11 +18,11 @@ WAITING = "waiting"
 """The fact of a running job that says why, requeued, it might not start again at once."""
 UNTYPED = "untyped"
 """The fact of a running job that names no GPU type: those on which it may start, if several."""
-_ONLY_THAT = ("Licenses", "JobArrayTaskLimit")
+_SOLE_REASONS = ("Licenses", "JobArrayTaskLimit")
 """Reasons of jobs that wait for nothing else."""
-_TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
-_NAMED = 3
-OWN_REASON = "trimtab "
+_TAKEN_STATES = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
+_MAX_NAMED = 3
+OWN_REASON_PREFIX = "trimtab "
 """Begins the reason of a node that Trimtab drains."""
 
 _SINGLETON = "singleton"
@@ -51,7 +51,7 @@ def with_queue_facts(
 
 def is_reserved(node: SlurmNode) -> bool:
     """Return whether a reservation takes a node now, or soon (`with_reservations`)."""
-    return bool(_TAKEN.intersection(node.state.split("+")))
+    return bool(_TAKEN_STATES.intersection(node.state.split("+")))
 
 
 def _extended(
@@ -71,7 +71,9 @@ def _extended(
         line += [
             f"{node.name} takes no jobs"
             for node in hosts
-            if not (node.schedulable or node.name in busy or node.reason.startswith(OWN_REASON))
+            if not (
+                node.schedulable or node.name in busy or node.reason.startswith(OWN_REASON_PREFIX)
+            )
         ]
         # Another partition may hold the same nodes.
         keys = [*_keys(job), *(name for node in hosts for name in node.partitions)]
@@ -82,9 +84,9 @@ def _extended(
             if not (only and job.nodes) or only.intersection(job.nodes)
         )
         line += dict.fromkeys(waiting)
-    head = line[:_NAMED]
-    if len(line) > _NAMED:
-        head.append(f"{len(line) - _NAMED} more")
+    head = line[:_MAX_NAMED]
+    if len(line) > _MAX_NAMED:
+        head.append(f"{len(line) - _MAX_NAMED} more")
     facts = {
         DEPENDENTS: ", ".join(_dependents(job, dependents)),
         WAITING: ", ".join(head),
@@ -117,7 +119,7 @@ def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[s
         if job.state is not JobState.PENDING or job.reason.startswith(HELD_BACK):
             continue
         limited = {key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])}
-        anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")
+        anywhere = () if job.reason.startswith(_SOLE_REASONS) else job.partition.split(",")
         for key in {*anywhere, *limited}:
             only = frozenset[str]() if key in limited else _only_on(job)
             by_key[key].append((f"job {job.workload} waits ({job.reason or 'None'})", only))
@@ -156,7 +158,7 @@ def _waiting_for(
     """Return the waiting jobs, in words, by the name under which a job is waited for."""
     by_name = defaultdict(list)
     for job in jobs:
-        if job.state in OVER:
+        if job.state in ENDED_STATES:
             continue
         condition = conditions.get(job.raw_id, "")
         if _SINGLETON in condition:

@@ -21,7 +21,7 @@ _ASSOCIATION = ("ID", "Fairshare", "GrpTRES", "MaxTRES", "Partition", "ParentNam
                 "Account")  # fmt: skip
 """Fields of `sacctmgr -P`: names last."""
 _ENFORCED = frozenset({"limits", "safe", "all"})
-_HIDING = frozenset({"accounts", "users", "usage"})
+_PRIVATE_DATA = frozenset({"accounts", "users", "usage"})
 _LIMIT = re.compile(r"(gres/gpu(?::[^=,|]+)?)=(\d{1,9})", re.ASCII)
 _USE = re.compile(r"(gres/gpu(?::[^=,]+)?)=(?:N|\d+)\((\d{1,9})\)", re.ASCII)
 _NUMBER_OF = {
@@ -30,7 +30,7 @@ _NUMBER_OF = {
 }
 _COUNTS = re.compile(r" GrpJobs=\w+\((\d+)\) .*? GrpSubmitJobs=\w+\((\d+)\)", re.ASCII)
 _GROUP = re.compile(r" GrpTRES=(\S*) ")
-_EACH = {
+_LIMIT_SECTIONS = {
     "account": re.compile(r" Account Limits=(.*?)(?: User Limits=|$)"),
     "user": re.compile(r" User Limits=(.*)"),
 }
@@ -123,7 +123,7 @@ def slurm_quotas(
     """
     if not _words(configuration, "AccountingStorageEnforce") & _ENFORCED:
         return (), ()
-    hidden = sorted(_words(configuration, "PrivateData") & _HIDING)
+    hidden = sorted(_words(configuration, "PrivateData") & _PRIVATE_DATA)
     if hidden and not sees_all():
         return None, (f"limits of QOS and accounts: PrivateData hides {', '.join(hidden)}",)
     cluster = configuration.get("ClusterName", "")
@@ -198,7 +198,7 @@ def _use_of_each(line: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, M
     return {
         per: {tres: float(used) for tres, used in _USE.findall(text)}
         for per, of_names in names.items()
-        for limits in _EACH[per].findall(line)
+        for limits in _LIMIT_SECTIONS[per].findall(line)
         for name, text in _ONE.findall(limits)
         if name in of_names
     }

@@ -20,14 +20,14 @@ from collectors.slurm.values import (
     text_of,
     words_of,
 )
-from data.facts.jobs import OVER, JobState
+from data.facts.jobs import ENDED_STATES, JobState
 from data.facts.queue_waits import EXPECTED_START, HELD_BACK, PRIORITY
 from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS, NODE_TASKS
 
 Record = Mapping[str, Any]
 
 _NODES_ASKED = re.compile(r"(?:^|,)node=(\d+)")
-_UNFIT = (
+_UNUSABLE_STATES = (
     "DOWN",
     "DRAIN",
     "FAIL",
@@ -93,7 +93,7 @@ class SlurmJob:
     @property
     def is_over(self) -> bool:
         """Return whether it holds nothing and waits for nothing."""
-        return self.state in OVER
+        return self.state in ENDED_STATES
 
     @property
     def gpus(self) -> tuple[Gpus, ...]:
@@ -130,7 +130,7 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
     """Read a job of `squeue --json` or of `/slurm/…/jobs`. Errors: ValueError, KeyError."""
     words = words_of(record["job_state"])
     state = job_state_of(words)
-    over = state in OVER
+    over = state in ENDED_STATES
     nodes = hosts_of(text_of(record.get("nodes")))
     pending = state is JobState.PENDING
     allocated = () if pending or over else _allocated_gpus(record.get("gres_detail"), len(nodes))
@@ -337,7 +337,7 @@ def read_node(record: Record) -> SlurmNode:
         state="+".join(word.lower() for word in dict.fromkeys(words)),
         reason=text_of(record.get("reason")),
         schedulable=bool(words)
-        and all(word.startswith(_FIT) and not word.startswith(_UNFIT) for word in words),
+        and all(word.startswith(_FIT) and not word.startswith(_UNUSABLE_STATES) for word in words),
         gpus=gpus_of(record.get("gres")),
         gpus_in_use=None
         if "gres_used" not in record or has_unread_gpus(record["gres_used"])

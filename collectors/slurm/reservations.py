@@ -12,7 +12,7 @@ from collectors.slurm.records import Record, SlurmNode
 from collectors.slurm.values import hosts_of, moment_of, text_of
 from data.base.errors import CollectorError
 
-AHEAD = timedelta(hours=24)
+RESERVATION_HORIZON = timedelta(hours=24)
 """A reservation that starts later than that keeps no node on yet."""
 RESERVED_AHEAD = "reservation-ahead"
 _FIELD = re.compile(r"(\w+)=(\S*)")
@@ -38,7 +38,7 @@ def with_reservations(
     nodes: Iterable[SlurmNode],
     ask: Callable[[], Iterable[Record]],
     now: datetime,
-    ahead: timedelta = AHEAD,
+    ahead: timedelta = RESERVATION_HORIZON,
 ) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """Return (nodes, warnings): a word is added to the state of nodes that a reservation takes.
 

@@ -7,10 +7,16 @@ from collectors.shared.unread import UnreadAccelerators
 from collectors.slurm.records import Record
 from collectors.slurm.values import gpus_of, identifier_of, job_state_of, text_of, words_of
 from data.facts.gpu_resources import is_accelerator
-from data.facts.jobs import OVER
+from data.facts.jobs import ENDED_STATES
 
 _READ = frozenset({"gpu", "shard", "mps"})
-_ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
+_REQUEST_FIELDS = (
+    "tres_per_node",
+    "tres_per_job",
+    "tres_per_task",
+    "tres_per_socket",
+    "tres_req_str",
+)
 _END_OF_NAME = re.compile(r"[:=(]")
 
 
@@ -31,8 +37,8 @@ def _of_nodes(nodes: Collection[Record]) -> Iterator[tuple[str, str]]:
 
 def _of_jobs(jobs: Collection[Record]) -> Iterator[tuple[str, str]]:
     for job in jobs:
-        if job_state_of(words_of(job.get("job_state"))) not in OVER:
-            for field in _ASKED:
+        if job_state_of(words_of(job.get("job_state"))) not in ENDED_STATES:
+            for field in _REQUEST_FIELDS:
                 for name in _unread_in(job.get(field)):
                     yield name, identifier_of(job.get("job_id"))
 

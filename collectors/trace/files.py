@@ -40,13 +40,13 @@ from data.facts.jobs import Job, Platform, WorkloadKind
 __all__ = ["Trace", "load_map"]
 
 
-_WRITTEN: Mapping[str, Callable[[str], str]] = {
+_NORMALIZERS: Mapping[str, Callable[[str], str]] = {
     "gpu_uuid": board_uuid,
     "job_id": partial(named_in, cluster=""),
     "node": partial(named_in, cluster=""),
 }
 """Functions that bring the names of a column into one spelling."""
-_USUAL = {
+_USUAL_BOUNDS = {
     "memory_used_mib": (300.0, 1e6),
     "memory_total_mib": (2_000.0, 1e6),
     "power_watts": (3.0, 3_000.0),
@@ -54,10 +54,10 @@ _USUAL = {
     "energy_joules": (3.0, 3_000.0),
 }
 """Bounds of most values above 0 in our units; of counters, of their growth in W."""
-_USUAL_RAW = {"ratio": (0.0, 1.005), "percent": (1.005, 100.5)}
+_RATIO_BOUNDS = {"ratio": (0.0, 1.005), "percent": (1.005, 100.5)}
 """Of utilization, in the unit itself: what is at most 1 is a ratio."""
 _FEW, _MOST = 0.05, 0.5
-_NEARLY_ALL = 0.9
+_MIN_SHARE = 0.9
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ class UnitTally:
         values = raw[np.isfinite(raw) & (raw > 0)]
         self.positive += len(values)
         for unit, factor in FACTORS[self.target].items():
-            low, high = _USUAL_RAW.get(unit) or _USUAL[self.target]
-            scaled = values if unit in _USUAL_RAW else values * factor
+            low, high = _RATIO_BOUNDS.get(unit) or _USUAL_BOUNDS[self.target]
+            scaled = values if unit in _RATIO_BOUNDS else values * factor
             inside = (scaled > low) & (scaled <= high)
             self.usual[unit] = self.usual.get(unit, 0) + int(inside.sum())
 
@@ -89,7 +89,7 @@ class UnitTally:
         best = max(others, key=lambda unit: others[unit])
         if others[best] < least * self.positive:
             return
-        low, high = _USUAL_RAW.get(best, (0.0, 0.0))
+        low, high = _RATIO_BOUNDS.get(best, (0.0, 0.0))
         share = others[best] / self.positive
         text = f"lie in {low:.0f}..{high:.0f}" if high else f"are usual ones in {best}"
         raise SettingsError(
@@ -100,7 +100,7 @@ class UnitTally:
         )
 
     def _doubtful(self, stated: str) -> bool:
-        needed = _NEARLY_ALL if stated == "ratio" else _FEW
+        needed = _MIN_SHARE if stated == "ratio" else _FEW
         return self.usual[stated] < needed * self.positive
 
 
@@ -310,7 +310,7 @@ class Trace:
             self.present[target] += int((there & valid).sum())
             if target == "job_id":
                 self.absent_jobs.update(texts.absent.values())
-            written = _WRITTEN.get(target, str)
+            written = _NORMALIZERS.get(target, str)
             cells = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
             return pd.Series(pd.array(cells, dtype="str").take(texts.places))
         form = NumberForm(

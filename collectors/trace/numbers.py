@@ -17,7 +17,7 @@ _GROUPED = {
 }
 _PLAIN = {",": re.compile(r"[+-]?\d*(?:,\d*)?(?:[eE][+-]?\d+)?")}
 _COMMA = re.compile(r"[+-]?[\d. ']*\d,[\d, ']*\.?\d*")
-_WRITTEN = {
+_UNIT_WORDS = {
     "%": "percent", "percent": "percent", "pct": "percent", "w": "watts", "watt": "watts",
     "watts": "watts", "kw": "kilowatts", "mW": "milliwatts", "mib": "mib", "gib": "gib",
     "b": "bytes", "byte": "bytes", "bytes": "bytes", "mb": "mb", "gb": "gb", "j": "joules",
@@ -55,7 +55,7 @@ class NumberForm:
         if number is None or united is None:
             return number
         word = united[2] if united[2].casefold() in _CASE_COUNTS else united[2].casefold()
-        factor = self.units.get(_WRITTEN.get(word, ""))
+        factor = self.units.get(_UNIT_WORDS.get(word, ""))
         return None if factor is None else number * factor / self.factor
 
     def _number(self, text: str) -> float | None:

@@ -26,7 +26,7 @@ NO_TIME = -1
 """In place of a time that was dropped."""
 FIRST_SECOND, LAST_SECOND = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""
-_MOSTLY = 0.5
+_MIN_SHARE = 0.5
 _ZONED = re.compile(r".*\d[T ]\d{2}.*?(?:[zZ]|[+-]\d{2}(?::?\d{2})?)")
 _UTC_WORD = re.compile(r"\s*(?:UTC|GMT)$")
 _DAY_AND_MONTH = re.compile(r"\s*(\d{1,2})([/.-])(\d{1,2})[/.-]\d{2,4}")
@@ -74,7 +74,7 @@ def _of_numbers(array: pa.Array, time: TraceTime, start: datetime, dropped: Coun
     with np.errstate(over="ignore", invalid="ignore"):
         seconds = origin + numbers * TIME_UNITS[time.unit]
     finite = seconds[np.isfinite(seconds)]
-    if len(present) and _share((finite < FIRST_SECOND) | (finite > LAST_SECOND)) > _MOSTLY:
+    if len(present) and _share((finite < FIRST_SECOND) | (finite > LAST_SECOND)) > _MIN_SHARE:
         raise _numbers_without_unit(present, time)
     if len(present) and origin > FIRST_SECOND and _epoch_unit(present) == time.unit:
         raise _numbers_without_unit(present, time)
@@ -89,7 +89,7 @@ def _epoch_unit(numbers: Floats) -> str:
     """Return the unit in which most numbers are times since 1970 of this century, '' if none."""
     for unit in ("seconds", "milliseconds", "microseconds", "nanoseconds"):
         seconds = numbers * TIME_UNITS[unit]
-        if _share((seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)) > _MOSTLY:
+        if _share((seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)) > _MIN_SHARE:
             return unit
     return ""
 
@@ -168,14 +168,14 @@ def _parsed(distinct: pd.Series, time: TraceTime) -> tuple[Any, npt.NDArray[np.b
 def _require_iso(present: pd.Series, time: TraceTime) -> None:
     """Refuse text that is mostly no ISO 8601. Errors: SettingsError with what it may be."""
     digits = present.map(lambda text: bool(_DIGITS.fullmatch(text)))
-    if digits.mean() > _MOSTLY:
+    if digits.mean() > _MIN_SHARE:
         raise _numbers_without_unit(np.array([float(text) for text in present[digits]]), time)
     dated = present.map(_DAY_AND_MONTH.match)
     matches = [match for match in dated if match is not None]
-    if len(matches) <= _MOSTLY * len(present):
+    if len(matches) <= _MIN_SHARE * len(present):
         plain = present.str.replace(_UTC_WORD, "Z", regex=True)
         read = pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=True)
-        if read.notna().mean() > 1 - _MOSTLY:
+        if read.notna().mean() > 1 - _MIN_SHARE:
             return
         hint = 'Name the format in the map: format = "%d %b %Y %H:%M:%S", as strptime reads it.'
         raise SettingsError(

@@ -13,7 +13,7 @@ from dashboard.api.http.cached_responses import Document, HeadAsGet, document, r
 from dashboard.api.http.context import ApiWorld, Caller
 from dashboard.api.http.finding_query import FindingQuery
 from dashboard.api.http.pagination import PageOfRows, keyed, page_of
-from dashboard.api.http.problems import RESPONSES, PreconditionError, tell_problems
+from dashboard.api.http.problems import RESPONSES, PreconditionError, add_problem_handlers
 from dashboard.api.http.strict_body import StrictRoute
 from dashboard.api.routes.computed import ChangePreview, preview_of
 from dashboard.api.routes.documents import add_documents
@@ -76,7 +76,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         responses=RESPONSES,
     )
     api.router.route_class = StrictRoute
-    tell_problems(api)
+    add_problem_handlers(api)
     api.add_middleware(HeadAsGet)
     # Each endpoint is a plain function: it waits for the store in a thread of its own.
     Anyone = Annotated[Caller, Depends(world.let_in)]  # noqa: N806 - a type

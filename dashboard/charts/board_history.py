@@ -6,9 +6,17 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.palette import NAMELESS, PROBLEM, PROPOSED, SEASONAL, USED, draw_line, dress
+from dashboard.charts.palette import (
+    PROBLEM,
+    PROPOSED,
+    SEASONAL,
+    UNATTRIBUTED_COLOUR,
+    USED,
+    draw_line,
+    with_layout,
+)
 
-_LINES = (USED, PROPOSED, SEASONAL, NAMELESS, "#E69F00", "#D55E00", "#999999")
+_LINES = (USED, PROPOSED, SEASONAL, UNATTRIBUTED_COLOUR, "#E69F00", "#D55E00", "#999999")
 _PANELS = (
     ("utilization_ratio", "in use, %", 100.0),
     ("memory_used_mib", "memory, GiB", 1 / 1024),
@@ -43,7 +51,7 @@ def board_history(history: pd.DataFrame) -> go.Figure:
     limit = history["memory_total_mib"].max() / 1024
     if limit == limit:
         figure.add_hline(y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1}, row=2, col=1)
-    dress(figure, y_title=titles[0], height=_PANEL_PIXELS * len(titles) + 40)
+    with_layout(figure, y_title=titles[0], height=_PANEL_PIXELS * len(titles) + 40)
     for panel, title in enumerate(titles, start=1):
         figure.update_yaxes(title=title, rangemode="tozero", row=panel, col=1)
     return figure

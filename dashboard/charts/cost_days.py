@@ -3,15 +3,23 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED, dress, hatched
+from dashboard.charts.palette import (
+    FREE_COLOUR,
+    IDLE,
+    PROBLEM,
+    UNATTRIBUTED_COLOUR,
+    USED,
+    hatched_marker,
+    with_layout,
+)
 
 COLOURS = {
     "used": (USED, ""),
     "idle": (IDLE, ""),
     "shared": ("#44AA99", ""),
     "held, activity unknown": (PROBLEM, "/"),
-    "free": (FREE, ""),
-    "unattributed": (NAMELESS, "/"),
+    "free": (FREE_COLOUR, ""),
+    "unattributed": (UNATTRIBUTED_COLOUR, "/"),
 }
 """What colour and hatching each state of use has, from the bottom up."""
 _FEW_DAYS = 8
@@ -36,11 +44,11 @@ def cost_days(charges: pd.DataFrame, *, unit: str, zone: str) -> go.Figure:
             x=names,
             y=sums[state].reindex(names),
             name=state,
-            marker=hatched(colour, pattern),
+            marker=hatched_marker(colour, pattern),
             hovertemplate=f"{state}: %{{y:,.3g}} {unit}<extra></extra>",
         )
     title = f"cost ({unit})" if is_money else "GPU-hours"
-    figure = dress(figure, y_title=title, barmode="stack")
+    figure = with_layout(figure, y_title=title, barmode="stack")
     ticks = min(len(names), _FEW_DAYS)
     figure.update_layout(xaxis={"title": f"day ({zone})", "type": "category", "nticks": ticks})
     return figure

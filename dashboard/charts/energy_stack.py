@@ -6,13 +6,19 @@ from datetime import date
 
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, NAMELESS, dress, hatched, safe
+from dashboard.charts.palette import (
+    FREE_COLOUR,
+    UNATTRIBUTED_COLOUR,
+    hatched_marker,
+    safe,
+    with_layout,
+)
 from data.base.counts import count_text
 
 _GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC6677", "#999933")
 """After Paul Tol's muted scheme: safe for colour-blind readers, apart from the colours of meaning,
 and, with a lighter indigo, to be seen on light and dark."""
-_REST = "#7A828A"
+_OTHERS_COLOUR = "#7A828A"
 _NEARLY_WHOLE = 0.95
 
 
@@ -58,7 +64,7 @@ def energy_stack(
                 x=names,
                 y=[by_period.get(name) for name, _ratio in measured],
                 name=safe(title),
-                marker=hatched(colour, pattern),
+                marker=hatched_marker(colour, pattern),
                 customdata=[[opened, share] for share in shares],
                 hovertemplate=(
                     f"{safe(title)}: %{{y:.3g}} {unit}<br>%{{x}}, "
@@ -70,12 +76,12 @@ def energy_stack(
     for part in parts:
         totals[part.period] = totals.get(part.period, 0.0) + (part.value or 0.0)
     _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
-    figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
+    figure = with_layout(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
     figure.update_layout(
         xaxis={
             "title": period,
             "type": "category",
-            "nticks": _FEW,
+            "nticks": _MAX_NOTED_BARS,
             "labelalias": {name: _short(name) for name in names},
         },
         hovermode="closest",
@@ -106,11 +112,11 @@ def _mark_unknown(
                 text=f"{100 * ratio:.0f} % measured" if ratio else "unknown",
                 showarrow=False,
                 yanchor="bottom",
-                textangle=0 if len(measured) <= _FEW else -90,
+                textangle=0 if len(measured) <= _MAX_NOTED_BARS else -90,
             )
 
 
-_FEW = 16
+_MAX_NOTED_BARS = 16
 """Up to so many bars a note fits above one."""
 
 
@@ -118,9 +124,9 @@ def _layers(parts: Sequence[StackPart]) -> list[tuple[str, str, str, set[tuple[s
     """Return (title, colour, hatching, members) of every layer, from the bottom up."""
     sizes: dict[str, float] = {}
     for stack_part in parts:
-        if stack_part.kind not in _NOBODYS and stack_part.value is not None:
+        if stack_part.kind not in _UNHELD_STYLES and stack_part.value is not None:
             sizes[stack_part.group] = sizes.get(stack_part.group, 0.0) + stack_part.value
-    kinds = {part.group: part.kind for part in parts if part.kind not in _NOBODYS}
+    kinds = {part.group: part.kind for part in parts if part.kind not in _UNHELD_STYLES}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))
     layers = [
         (name, colour, "", {(kinds[name], name)})
@@ -128,12 +134,12 @@ def _layers(parts: Sequence[StackPart]) -> list[tuple[str, str, str, set[tuple[s
     ]
     rest = {(kinds[name], name) for name in largest[len(_GROUP_COLOURS) :]}
     if rest:
-        layers.append((count_text(len(rest), "other"), _REST, "", rest))
-    for kind, (colour, pattern) in _NOBODYS.items():
+        layers.append((count_text(len(rest), "other"), _OTHERS_COLOUR, "", rest))
+    for kind, (colour, pattern) in _UNHELD_STYLES.items():
         members = {(part.kind, part.group) for part in parts if part.kind == kind}
         if members:
             layers.append((min(group for _kind, group in members), colour, pattern, members))
     return layers
 
 
-_NOBODYS = {"unattributed": (NAMELESS, "/"), "free": (FREE, "")}
+_UNHELD_STYLES = {"unattributed": (UNATTRIBUTED_COLOUR, "/"), "free": (FREE_COLOUR, "")}

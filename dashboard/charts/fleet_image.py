@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.fleet_map import MapMeasure, add_clickable
-from dashboard.charts.palette import FREE, IDLE, USED, safe
+from dashboard.charts.palette import FREE_COLOUR, IDLE, USED, safe
 from dashboard.common.figures import figure_text
 from data.base.counts import count_text
 
@@ -15,7 +15,7 @@ _CELL, _FRAME = 7, 90
 _WIDE = 2.4
 """Width over height of the picture."""
 _FREE = -1.0
-_WORK_SCALE = [[0, FREE], [0.0099, FREE], [0.01, IDLE], [0.5, "#F0F0F0"], [1, USED]]
+_WORK_SCALE = [[0, FREE_COLOUR], [0.0099, FREE_COLOUR], [0.01, IDLE], [0.5, "#F0F0F0"], [1, USED]]
 
 
 def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:

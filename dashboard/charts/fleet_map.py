@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, IDLE, USED, safe
+from dashboard.charts.palette import FREE_COLOUR, IDLE, USED, safe
 
 UNSEEN = "#00000000"
 _ROW, _FRAME = 17, 70
@@ -63,7 +63,7 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         y=axis_y,
         z=free,
         hoverinfo="skip",
-        colorscale=[[0, FREE], [1, FREE]],
+        colorscale=[[0, FREE_COLOUR], [1, FREE_COLOUR]],
         showscale=False,
         xgap=2,
         ygap=2,

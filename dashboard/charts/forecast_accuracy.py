@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.palette import FREE, IDLE, PROBLEM, USED, dress
+from dashboard.charts.palette import FREE_COLOUR, IDLE, PROBLEM, USED, with_layout
 from data.records.forecasts import LeadMeans
 
 NOMINAL_PERCENT = 80
@@ -34,9 +34,9 @@ def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
         row=2,
         col=1,
     )
-    figure.add_hline(y=1, line={"color": FREE, "dash": "dash"}, row=1, col=1)
+    figure.add_hline(y=1, line={"color": FREE_COLOUR, "dash": "dash"}, row=1, col=1)
     figure.add_hline(y=NOMINAL_PERCENT, line={"color": PROBLEM, "dash": "dash"}, row=2, col=1)
-    figure = dress(figure, y_title="", height=340)
+    figure = with_layout(figure, y_title="", height=340)
     figure.update_layout(margin={"t": 64, "l": 40}, legend={"y": 1.14})
     figure.update_annotations(font_size=13)
     figure.update_xaxes(title=None, type="category")

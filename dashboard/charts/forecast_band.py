@@ -14,8 +14,8 @@ from dashboard.charts.palette import (
     PROPOSED,
     USED,
     draw_line,
-    dress,
-    faded,
+    with_layout,
+    with_opacity,
 )
 from data.records.forecasts import DemandForecast, GroupForecast, QuantilePath
 
@@ -48,7 +48,7 @@ def forecast_band(
         figure.add_hline(
             y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1.5}, annotation_text="limit"
         )
-    return dress(figure, y_title=y_title, height=300)
+    return with_layout(figure, y_title=y_title, height=300)
 
 
 def add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
@@ -71,7 +71,7 @@ def draw_band(
         y=[*high, *reversed(low)],
         name=name,
         fill="toself",
-        fillcolor=faded(FORECAST, 0.4),
+        fillcolor=with_opacity(FORECAST, 0.4),
         line={"width": 0},
         hoverinfo="skip",
     )
@@ -79,7 +79,7 @@ def draw_band(
     figure.add_scatter(x=times, y=middle, name="forecast q50", line=line)
 
 
-_RARE = ("unknown_gpus", "unattributed_gpus")
+_OPTIONAL_COLUMNS = ("unknown_gpus", "unattributed_gpus")
 
 
 def fleet_timeline(
@@ -93,7 +93,7 @@ def fleet_timeline(
     """
     figure = go.Figure()
     for column, name, colour in BANDS:
-        if column in _RARE and not fleet[column].gt(0).any():
+        if column in _OPTIONAL_COLUMNS and not fleet[column].gt(0).any():
             continue
         figure.add_scatter(
             x=fleet["slot_start"].dt.tz_localize(None),
@@ -102,10 +102,10 @@ def fleet_timeline(
             stackgroup="gpus",
             mode="lines",
             line={"width": 0.5, "color": colour},
-            fillcolor=faded(colour, 0.8),
+            fillcolor=with_opacity(colour, 0.8),
             hovertemplate="%{y:.1f} GPUs",
         )
     if demand is not None:
         times, path = demand
         add_band(figure, [at.replace(tzinfo=None) for at in times], path, 1.0)
-    return dress(figure, y_title="GPUs")
+    return with_layout(figure, y_title="GPUs")

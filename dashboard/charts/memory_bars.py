@@ -5,18 +5,27 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, IDLE, PROBLEM, SEASONAL, USED, dress, faded, safe
+from dashboard.charts.palette import (
+    FREE_COLOUR,
+    IDLE,
+    PROBLEM,
+    SEASONAL,
+    USED,
+    safe,
+    with_layout,
+    with_opacity,
+)
 
 _COLOURS = {
     "weights": USED,
-    "gradients": faded(USED, 0.7),
-    "optimizer states": faded(USED, 0.45),
-    "other states": faded(USED, 0.25),
+    "gradients": with_opacity(USED, 0.7),
+    "optimizer states": with_opacity(USED, 0.45),
+    "other states": with_opacity(USED, 0.25),
     "activations": SEASONAL,
-    "logits and loss": faded(SEASONAL, 0.6),
-    "buffers": faded(SEASONAL, 0.3),
-    "kept by the allocator": faded(IDLE, 0.6),
-    "CUDA context and NCCL": FREE,
+    "logits and loss": with_opacity(SEASONAL, 0.6),
+    "buffers": with_opacity(SEASONAL, 0.3),
+    "kept by the allocator": with_opacity(IDLE, 0.6),
+    "CUDA context and NCCL": FREE_COLOUR,
 }
 """States in shades of one colour, what comes and goes in another, what is no tensor in grey."""
 
@@ -68,7 +77,7 @@ def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
                 "color": colour, "line": {"width": 3 if name.startswith("usable") else 1.5}},
             hovertemplate=f"{name}: %{{y}} GiB<extra></extra>",
         )  # fmt: skip
-    figure = dress(figure, y_title="GiB on the fullest GPU", barmode="stack")
+    figure = with_layout(figure, y_title="GiB on the fullest GPU", barmode="stack")
     figure.update_layout(xaxis={"title": "GPU type and plan", "type": "category"})
     figure.update_layout(hovermode="closest")
     return figure

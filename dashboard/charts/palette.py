@@ -8,10 +8,10 @@ from dashboard.common.escaping import plot_label
 
 USED = "#0072B2"
 IDLE = "#E69F00"
-FREE = "#B8BEC6"
+FREE_COLOUR = "#B8BEC6"
 PROPOSED = "#CC79A7"
 PROBLEM = "#D55E00"
-NAMELESS = "#56B4E9"
+UNATTRIBUTED_COLOUR = "#56B4E9"
 SEASONAL = "#009E73"
 FORECAST = "#3D9BD9"
 """A lighter blue than that of what was used: its band is told from both backgrounds."""
@@ -19,8 +19,8 @@ BANDS = (
     ("used_gpus", "in use", USED),
     ("idle_allocated_gpus", "allocated but idle", IDLE),
     ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
-    ("unattributed_gpus", "busy for nobody known", NAMELESS),
-    ("free_gpus", "free", FREE),
+    ("unattributed_gpus", "busy for nobody known", UNATTRIBUTED_COLOUR),
+    ("free_gpus", "free", FREE_COLOUR),
 )
 """Bands of a timeline of the fleet: column, name and colour."""
 
@@ -30,13 +30,13 @@ def safe(text: object) -> str:
     return plot_label(text)
 
 
-def faded(colour: str, opacity: float) -> str:
+def with_opacity(colour: str, opacity: float) -> str:
     """Return a colour #RRGGBB with an opacity 0..1."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def hatched(colour: str, shape: str) -> dict[str, Any]:
+def hatched_marker(colour: str, shape: str) -> dict[str, Any]:
     """Return the marker of bars of a colour, with white hatching of that shape, '' for none."""
     # Without `overlay` a hatched bar has no colour, and white lines alone are not seen on white.
     pattern = {"shape": shape, "fgcolor": "#FFFFFF", "fillmode": "overlay"}
@@ -55,7 +55,7 @@ HV = {"shape": "hv"}
 """The line of what holds until it changes."""
 
 
-def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
+def with_layout(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
     """Return the figure with the common layout: units on the axis, legend on top."""
     figure.update_layout(
         height=height,

@@ -9,15 +9,15 @@ import plotly.graph_objects as go
 
 from dashboard.charts.forecast_band import draw_band
 from dashboard.charts.palette import (
-    FREE,
+    FREE_COLOUR,
     HV,
     PROBLEM,
     PROPOSED,
     USED,
     draw_line,
-    dress,
-    faded,
     safe,
+    with_layout,
+    with_opacity,
 )
 from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, NodePlan, Plan
@@ -63,7 +63,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
         row += node.gpus + _GAP
     _bars(figure, unchanged, "job as it is now", USED, "")
     _bars(figure, changed, "changed by the plan", PROPOSED, "")
-    _bars(figure, idle, "idle, node on", FREE, "/")
+    _bars(figure, idle, "idle, node on", FREE_COLOUR, "/")
     _bars(figure, off, "node off", "rgba(0,0,0,0)", "")
     figure.add_scatter(
         x=[at for at, _row, _text in marks],
@@ -74,7 +74,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
         hovertext=[text for _at, _row, text in marks],
         hoverinfo="text",
     )
-    figure = dress(figure, y_title="", height=int(min(900, 140 + 9 * row)))
+    figure = with_layout(figure, y_title="", height=int(min(900, 140 + 9 * row)))
     figure.update_layout(barmode="overlay", bargap=0, hovermode="closest")
     figure.update_yaxes(
         tickvals=[at for at, _name in ticks],
@@ -188,7 +188,9 @@ def _stretches(flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> list
 
 def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str) -> None:
     """Draw blocks of one kind, thin lines between them."""
-    hatched = {"shape": hatch, "fgcolor": faded("#808080", 0.7), "size": 5} if hatch else None
+    hatched = (
+        {"shape": hatch, "fgcolor": with_opacity("#808080", 0.7), "size": 5} if hatch else None
+    )
     drawn = colour.startswith("#")
     figure.add_bar(
         x=[begin + (end - begin) / 2 for begin, end, *_rest in blocks],
@@ -200,8 +202,8 @@ def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str
         hoverinfo="text",
         customdata=[[block[5]] if block[5] else None for block in blocks],
         marker={
-            "color": faded(colour, 0.25 if hatch else 0.85) if drawn else colour,
-            "line": {"width": 1, "color": "white" if drawn else FREE},
+            "color": with_opacity(colour, 0.25 if hatch else 0.85) if drawn else colour,
+            "line": {"width": 1, "color": "white" if drawn else FREE_COLOUR},
             "pattern": hatched,
         },
     )
@@ -224,4 +226,4 @@ def capacity_band(
     starts = [at.replace(tzinfo=None) for at in plan.slot_starts]
     draw_line(figure, starts, list(planned), "planned", PROPOSED, width=2.5, line=HV)
     draw_line(figure, starts, [capacity] * len(starts), "capacity", PROBLEM, line={"dash": "dash"})
-    return dress(figure, y_title="GPUs", height=280)
+    return with_layout(figure, y_title="GPUs", height=280)

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.forecast_band import draw_band
-from dashboard.charts.palette import HV, PROBLEM, PROPOSED, SEASONAL, USED, draw_line, dress
+from dashboard.charts.palette import HV, PROBLEM, PROPOSED, SEASONAL, USED, draw_line, with_layout
 from data.records.serving import ServiceOutlook
 
 
@@ -45,7 +45,7 @@ def demand_against_capacity(history: pd.DataFrame, outlook: ServiceOutlook) -> g
             width=2,
             line=HV,
         )
-    return dress(figure, y_title="requests/s", height=300)
+    return with_layout(figure, y_title="requests/s", height=300)
 
 
 def replicas_against_need(history: pd.DataFrame, outlook: ServiceOutlook) -> go.Figure:
@@ -57,7 +57,7 @@ def replicas_against_need(history: pd.DataFrame, outlook: ServiceOutlook) -> go.
     if outlook.required_replicas:
         ahead, need = _ahead(outlook), outlook.required_replicas
         draw_line(figure, ahead, need, "replicas needed", PROPOSED, width=2, line=HV)
-    return dress(figure, y_title="replicas", height=260)
+    return with_layout(figure, y_title="replicas", height=260)
 
 
 def _naive(times: "pd.Series[pd.Timestamp]") -> list[datetime]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from data.base.counts import count_text
 from data.base.units import IDLE_RATIO, SAME_BOARDS, SLOT_SECONDS
-from data.facts.jobs import OVER, Job, JobState
+from data.facts.jobs import ENDED_STATES, Job, JobState
 from data.records.feasible_changes import UNREAD_COUNT
 from data.store import StoreReader
 
@@ -26,13 +26,13 @@ MAX_AGE = timedelta(minutes=30)
 _SLOT, _MINUTE = timedelta(seconds=SLOT_SECONDS), timedelta(minutes=1)
 _GAP = 3 * _SLOT
 """Time between the slots of one rest: what was not read for longer may have been work."""
-_LEAST = 3 * _SLOT
+_SHORTEST_REST = 3 * _SLOT
 """A rest of less is none: a counter is known to be stuck after three slots."""
 _MEANS, _MOMENTS = ("sm_active", "gr_engine_active"), 60
 """Signals that are means over the time between two readings; any other is of a moment, and so many
 of a board without work leave work of 5 % of the time a chance of 5 %.
 """
-_SEEN_WITHIN = timedelta(hours=1)
+_RUNNING_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ def attested_jobs(reader: StoreReader, *, now: datetime) -> list[AttestedJob]:
     doubtful = reader.contradicted_jobs(end=newest)
     signals = reader.signals(start=start, end=newest, seen_since=start)
     rows = []
-    for job in reader.jobs(seen_since=newest - _SEEN_WITHIN):
-        if not job.gpu_count or job.scheduling.state in (JobState.PENDING, *OVER):
+    for job in reader.jobs(seen_since=newest - _RUNNING_WITHIN):
+        if not job.gpu_count or job.scheduling.state in (JobState.PENDING, *ENDED_STATES):
             continue
         counters = {counter.counter for counter in doubtful.get(job.job_id, ())}
         history_of = past.get(job.job_id, NO_HISTORY)
@@ -89,7 +89,7 @@ def _row(
     since = None if first == len(starts) else _time(starts[first])
     rest = timedelta(0) if until is None or since is None else until - since
     doubt = _doubt(job, at, until, counters)
-    if not doubt and rest < _LEAST:
+    if not doubt and rest < _SHORTEST_REST:
         doubt = _last_work(past, starts, rests)
     readings = past.sample_count[first:].sum() / job.gpu_count
     if not doubt and signal not in _MEANS and readings < _MOMENTS:
@@ -148,8 +148,8 @@ def _first_of_rest(starts: "Seconds", rests: "Flags") -> int:
 def _last_work(past: "JobHistory", starts: "Seconds", rests: "Flags") -> str:
     """Return the reason that a job with readings of now is not at rest for long enough."""
     work = [place for place, is_rest in enumerate(rests) if not is_rest]
-    if not work or starts[work[-1]] < starts[-1] - _LEAST.total_seconds():
-        return f"it was read for less than {_LEAST / _MINUTE:g} min"
+    if not work or starts[work[-1]] < starts[-1] - _SHORTEST_REST.total_seconds():
+        return f"it was read for less than {_SHORTEST_REST / _MINUTE:g} min"
     ratio, when = past.utilization_max_ratio[work[-1]], f"{_time(starts[work[-1]]):%H:%M} UTC"
     if ratio > IDLE_RATIO:
         return f"at work from {when} on: {100 * ratio:.0f} %"

@@ -26,10 +26,10 @@ from data.base.errors import MORE_MEMORY, TrimtabError
 Progress = Callable[[str, int, int], None]
 logger = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5
-_LOOKS_EVERY = 1.0
+_POLL_SECONDS = 1.0
 _NICE = 3
 """Half of the CPU time that this process has, which answers people, where both want all of it."""
-_FIRST_TO_END = 300
+_OOM_SCORE = 300
 """Added to the share of memory, in thousandths, by which Linux selects a process to end."""
 _KEPT_MIB = 1024
 """Memory above which the child is not kept for the next call."""
@@ -151,7 +151,7 @@ def answer_calls(descriptor: int, parent: int, levels: dict[str, int]) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.nice(_NICE)
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_FIRST_TO_END), encoding="ascii")
+        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE), encoding="ascii")
     line, lock = Connection(descriptor), threading.Lock()
 
     def send(kind: str, content: Any) -> None:
@@ -185,5 +185,5 @@ def _answer(
 def _end_with(parent: int) -> None:
     """End the process once its parent is another one: nobody would take its answer."""
     while os.getppid() == parent:
-        time.sleep(_LOOKS_EVERY)
+        time.sleep(_POLL_SECONDS)
     os._exit(1)

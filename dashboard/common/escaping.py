@@ -15,9 +15,9 @@ _MAX_MARKS = 4
 _WORD_JOINER = "\u2060"
 _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
 _RIGHT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
-_FROM_THE_RIGHT = re.compile(f"{_RIGHT}(?: {_RIGHT})*")
+_RIGHT_TO_LEFT = re.compile(f"{_RIGHT}(?: {_RIGHT})*")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#+\-!|~:$&]")
-_ESCAPED = re.compile(rf"\\({_MARKDOWN.pattern})")
+_ESCAPED_MARKDOWN = re.compile(rf"\\({_MARKDOWN.pattern})")
 _LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re.IGNORECASE)
 _CHAT = re.compile(r"[*_~`@#\]!]|www|:(?=//)", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -49,7 +49,7 @@ def isolated(text: object, *, limit: int | None = None) -> str:
 
 
 def _isolated(text: str) -> str:
-    return _FROM_THE_RIGHT.sub(f"{_ISOLATE}\\g<0>{_END_OF_ISOLATE}", text)
+    return _RIGHT_TO_LEFT.sub(f"{_ISOLATE}\\g<0>{_END_OF_ISOLATE}", text)
 
 
 def markdown(text: object, *, limit: int | None = None) -> str:
@@ -67,7 +67,7 @@ def without_escapes(text: str) -> str:
 
     Word joiners stay: programs of mail make links of addresses, too.
     """
-    return _ESCAPED.sub(r"\1", text)
+    return _ESCAPED_MARKDOWN.sub(r"\1", text)
 
 
 def unlinked(text: str) -> str:

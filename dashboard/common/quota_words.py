@@ -9,7 +9,7 @@ from data.facts.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
 
 _LIMITS = ("QOSGrp", "QOSMax", "AssocGrp", "AssocMax", "MaxGRESPerAccount")
 """Beginnings of Slurm's reasons of jobs that a limit keeps waiting."""
-_EACH = {"User": "user", "Account": "account", "Job": "job"}
+_HOLDER_WORDS = {"User": "user", "Account": "account", "Job": "job"}
 _KUEUE = "kueue"
 
 
@@ -36,7 +36,9 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
 
 def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Iterator[Quota]:
     """Yield the limits that a reason may mean: those of accounts hold for accounts below, too."""
-    per = next((each for word, each in _EACH.items() if facts.reason.endswith(f"Per{word}")), "")
+    per = next(
+        (each for word, each in _HOLDER_WORDS.items() if facts.reason.endswith(f"Per{word}")), ""
+    )
     limits = [quota for quota in quotas if quota.source == job.source and quota.per == per]
     if not facts.reason.startswith("Assoc"):
         names = qos_of(facts)

@@ -18,8 +18,8 @@ from data.store.handles.cached_reader import CachedReader
 from data.store.handles.tenant_reader import OwnedReader
 
 _ASCII_TWINS = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "m": "rn"})
-_ONLY_LOOKS = "{} asks by a viewer's token, or as a viewer, and so only looks"
-_LOOKING_OWNER = frozenset({"viewer", "owner"})
+_READ_ONLY_REFUSAL = "{} asks by a viewer's token, or as a viewer, and so only looks"
+_READ_ONLY_OWNER = frozenset({"viewer", "owner"})
 RULE = Person(name="trimtab", via="rule")
 """The worker itself, when the settings opted in to automatic rollbacks."""
 
@@ -34,7 +34,7 @@ def role_of(person: Person, access: AccessSettings) -> str:
     it is an owner who only looks.
     """
     roles = {_role_by_name(person, access), person.max_role} - {""}
-    return "owner" if roles == _LOOKING_OWNER else min(roles, key=ROLES.index)
+    return "owner" if roles == _READ_ONLY_OWNER else min(roles, key=ROLES.index)
 
 
 def _only_looks(person: Person, access: AccessSettings) -> bool:
@@ -115,7 +115,7 @@ def _skeletons(names: Iterable[str]) -> set[str]:
     return {skeleton(form) for name in names for form in (name, name.casefold())} - {""}
 
 
-def may_look(
+def may_see(
     person: Person, access: AccessSettings, recommendation: Recommendation, job: Job | None
 ) -> bool:
     """Return whether the person may see the recommendation: an owner sees their own jobs only."""
@@ -125,15 +125,15 @@ def may_look(
     )
 
 
-def why_not_act(person: Person, access: AccessSettings, verb: str) -> str:
+def act_refusal(person: Person, access: AccessSettings, verb: str) -> str:
     """Return the reason that the person, who looks alone, may not do it, '' for none."""
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins {verb}"
-    return _ONLY_LOOKS.format(person.name) * _only_looks(person, access)
+    return _READ_ONLY_REFUSAL.format(person.name) * _only_looks(person, access)
 
 
-def why_not(
+def decision_refusal(
     person: Person,
     access: AccessSettings,
     recommendation: Recommendation,
@@ -142,7 +142,7 @@ def why_not(
     approving: bool = False,
 ) -> str:
     """Return the reason that the person may not decide about this recommendation, '' for none."""
-    if refusal := why_not_act(person, access, "decide"):
+    if refusal := act_refusal(person, access, "decide"):
         return refusal
     if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):
         return f"{person.name} may decide about their own jobs only"
@@ -151,9 +151,9 @@ def why_not(
     return ""
 
 
-def why_not_submit(person: Person, access: AccessSettings) -> str:
+def submit_refusal(person: Person, access: AccessSettings) -> str:
     """Return the reason that the person may not submit jobs from the page, '' for none."""
-    return why_not_act(person, access, "submit")
+    return act_refusal(person, access, "submit")
 
 
 def require_right(
@@ -165,7 +165,7 @@ def require_right(
     approving: bool = False,
 ) -> None:
     """Refuse (NotAllowedError) who may not decide about this recommendation."""
-    reason = why_not(person, access, recommendation, job, approving=approving)
+    reason = decision_refusal(person, access, recommendation, job, approving=approving)
     if reason:
         raise NotAllowedError(reason, "Ask an approver, or have the access settings changed.")
 

@@ -6,10 +6,10 @@ from data.store import StoreReader
 
 _MAX_AGE = timedelta(hours=1)
 """Four cycles: a source that was missed for longer is down, and what it said may be over."""
-WAY_OUT = "Run `trimtab doctor`, mend the source, then run a cycle."
+REMEDY = "Run `trimtab doctor`, mend the source, then run a cycle."
 
 
-def why_too_old(reader: StoreReader, *, as_of: datetime | None, now: datetime) -> str:
+def stale_reason(reader: StoreReader, *, as_of: datetime | None, now: datetime) -> str:
     """Return the reason to propose nothing at `now` from readings up to `as_of`; '' for none.
 
     A recording has no age: its newest reading is its present.

@@ -15,8 +15,8 @@ from typing import NoReturn
 from data.base.errors import TrimtabError
 
 logger = logging.getLogger(__name__)
-_AFTER_A_DEFECT = 5.0
-END_WITHIN = timedelta(seconds=15)
+_RESTART_DELAY_SECONDS = 5.0
+SHUTDOWN_TIMEOUT = timedelta(seconds=15)
 """Time for all threads of a process to end; with that for open pages it is 20 s."""
 
 
@@ -97,7 +97,7 @@ def _leave(code: int) -> NoReturn:
 def running_together(
     threads: Sequence[Background],
     *,
-    within: timedelta = END_WITHIN,
+    within: timedelta = SHUTDOWN_TIMEOUT,
     give_up: Callable[[Sequence[Background]], object] = cut,
 ) -> Iterator[None]:
     """Start the threads; on leaving tell all to stop, and give up those that do not end in time."""
@@ -148,7 +148,7 @@ class Loop(Background):
     def _run(self) -> None:
         while not self._stop.is_set():
             if not self._once():
-                self._stop.wait(_AFTER_A_DEFECT if self.last_error else self._pause)
+                self._stop.wait(_RESTART_DELAY_SECONDS if self.last_error else self._pause)
 
     def _once(self) -> bool:
         try:

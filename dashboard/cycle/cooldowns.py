@@ -7,27 +7,27 @@ from datetime import datetime, timedelta
 from data.base.errors import scrub
 from data.facts.collected import Collected
 from data.facts.fleet import SourceState
-from data.facts.jobs import OVER, Job
+from data.facts.jobs import ENDED_STATES, Job
 from data.records.findings import FindingEventKind
-from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, State
+from data.records.lifecycle import ACTIVE_STATES, CHANGED_TARGET, OPEN, STANDING_STATES, State
 from data.records.recommendations import Recommendation
 from data.records.target_facts import TARGET_FACTS, target_facts
 from data.store import StoredRecommendation, StoreReader
 from planner.proposals.suppressions import Rejection, Rejections
 
-REST = timedelta(hours=24)
+COOLDOWN = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
 REJECTED_DAYS = 30.0
 """For so long what was rejected, undone or fell short is not proposed again."""
-_STILL_READ = timedelta(minutes=15)
-_UNDONE = {
+_LATEST_READING = timedelta(minutes=15)
+_UNDO_REASONS = {
     State.UNDONE_OUTSIDE: "undone from outside",
     State.CHANGED_OUTSIDE: "changed from outside",
     State.ROLLED_BACK: "rolled back",
     State.ROLLBACK_REFUSED: "changed by others before it could be rolled back",
 }
 
-_NOT_AGAIN = _UNDONE | {
+_COOLDOWN_REASONS = _UNDO_REASONS | {
     State.REJECTED: "rejected",
     State.FELL_SHORT: "fell short of its promise",
     State.REFUSED: "refused",
@@ -35,7 +35,7 @@ _NOT_AGAIN = _UNDONE | {
 _MAX_REFUSAL = 300
 
 
-def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
+def ended_jobs(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
     """Return the jobs that are over by the word of the scheduler that was asked just now, and why.
 
     A job that only telemetry names has no scheduler to ask; a scheduler that could not be asked has
@@ -53,7 +53,7 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
         present = jobs_by_source[job.source].get(job.job_id)
         if present is None:
             reasons[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
-        elif present.scheduling.state in OVER:
+        elif present.scheduling.state in ENDED_STATES:
             reasons[job.job_id] = f"its scheduler says that it is {present.scheduling.state}"
     return reasons
 
@@ -70,15 +70,17 @@ def resting(
     reasons = {
         job.job_id: f"it was last read at {job.last_seen_at:%Y-%m-%d %H:%M} UTC and may be over"
         for job in present.values()
-        if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
+        if job.scheduler is None
+        and as_of is not None
+        and as_of - job.last_seen_at > _LATEST_READING
     }
     states = {
         digest: state
         for digest, state in reader.states().items()
-        if state in UNDER_WAY or state in _UNDONE
+        if state in ACTIVE_STATES or state in _UNDO_REASONS
     }
     stored = reader.recommendations_of(states, now=now)
-    done = _Done.read(reader)
+    done = _UndoneWork.read(reader)
     for digest, state in states.items():
         recommendation = stored[digest].recommendation
         why = _why(done, recommendation, state, present.get(recommendation.job_id), now)
@@ -90,7 +92,7 @@ def resting(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
+class _UndoneWork:
     """Work of the worker: when each change was undone, and whether it is watched still."""
 
     ended_at: Mapping[tuple[str, str], datetime]
@@ -98,23 +100,23 @@ class _Done:
     watched: Mapping[str, bool]
 
     @classmethod
-    def read(cls, reader: StoreReader) -> "_Done":
+    def read(cls, reader: StoreReader) -> "_UndoneWork":
         """Return all of it, by digest."""
-        rows = reader.journal(events=tuple(map(str, _NOT_AGAIN)))
+        rows = reader.journal(events=tuple(map(str, _COOLDOWN_REASONS)))
         commands = reader.commands()
         return cls(
             ended_at={(row.digest, row.event): row.at for row in rows},
             refusals={
                 row.digest: row.detail
                 for row in rows
-                if row.event == State.REFUSED and row.record != TARGET_MOVED
+                if row.event == State.REFUSED and row.record != CHANGED_TARGET
             },
             watched={status.command.digest: not status.finished for status in commands},
         )
 
 
 def _why(
-    done: _Done,
+    done: _UndoneWork,
     recommendation: Recommendation,
     state: State,
     job: Job | None,
@@ -126,12 +128,12 @@ def _why(
     if state in (State.APPROVED, State.WRITTEN):
         waits = f"a change of it is {state} and waits to be made"
         return waits if now < recommendation.expires_at else ""
-    if state in _UNDONE:
+    if state in _UNDO_REASONS:
         at = done.ended_at[recommendation.digest, state]
-        over = at + REST
-        text = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
+        over = at + COOLDOWN
+        text = f"its last change was {_UNDO_REASONS[state]} at {at:%Y-%m-%d %H:%M} UTC"
         return f"{text}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
-    if not recommendation.job_id and state in STANDING:
+    if not recommendation.job_id and state in STANDING_STATES:
         return "a change of it is applied and stands"
     if (
         done.watched[recommendation.digest]
@@ -164,7 +166,7 @@ def rejections(
     facts = {job.job_id: target_facts(job) for job in jobs}
     lasts = timedelta(days=days)
     last_said = {event.number: event for event in reader.finding_events()}
-    rows, done = [], _Done.read(reader)
+    rows, done = [], _UndoneWork.read(reader)
     for stored in reader.spoken_of_since(now - lasts, now=now):
         event, recommendation = last_said.get(stored.finding), stored.recommendation
         if event is not None and event.snoozes(now):
@@ -173,7 +175,7 @@ def rejections(
         reopened = event is not None and event.kind is FindingEventKind.REOPENED
         if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
             continue
-        outcome, refused = _NOT_AGAIN[State(stored.state)], stored.state == State.REFUSED
+        outcome, refused = _COOLDOWN_REASONS[State(stored.state)], stored.state == State.REFUSED
         if refused:
             facts_then = dict(recommendation.evidence.factors).get(TARGET_FACTS, "")
             if stored.recommendation.digest not in done.refusals or (
@@ -191,7 +193,7 @@ def rejections(
                 whatever_it_saves=refused,
             )
         )
-    standing = [digest for digest, state in reader.states().items() if state in STANDING]
+    standing = [digest for digest, state in reader.states().items() if state in STANDING_STATES]
     rows += [
         Rejection(
             recommendation=stored.recommendation,
@@ -222,10 +224,10 @@ def rejections(
     }
 
 
-def _ended_at(done: _Done, stored: StoredRecommendation) -> datetime | None:
+def _ended_at(done: _UndoneWork, stored: StoredRecommendation) -> datetime | None:
     """Return when it was rejected, undone or fell short; None for any other state."""
     if stored.state == State.REJECTED:
         return stored.decided_at
-    if State(stored.state) not in _NOT_AGAIN:
+    if State(stored.state) not in _COOLDOWN_REASONS:
         return None
     return done.ended_at[stored.recommendation.digest, stored.state]

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 _NOTHING = np.empty(0)
 _HISTORY = timedelta(days=7)
-_LATELY = timedelta(seconds=SLOT_SECONDS * WINDOW_SLOTS)
+_RECENT_WINDOW = timedelta(seconds=SLOT_SECONDS * WINDOW_SLOTS)
 
 
 def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob, ...]:
@@ -38,7 +38,7 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
         return ()
     history = reader.job_history("", start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds)
     return watched_in(
-        reader.jobs(seen_since=latest - _LATELY),
+        reader.jobs(seen_since=latest - _RECENT_WINDOW),
         history,
         reader.forecasts_of(Quantity.MEMORY),
         recipes=recipes_of(reader.submissions()),
@@ -47,7 +47,7 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
     )
 
 
-def foreseen_memory(
+def memory_findings(
     reader: StoreReader,
     view: PlanningView,
     forecasts: Sequence[DemandForecast | ForecastSkipped],
@@ -61,14 +61,14 @@ def foreseen_memory(
         latest=view.as_of,
         lately=memory_lately(reader, view.as_of),
     )
-    return watch_memory(watched, reported=said_to_run_out(reader))
+    return watch_memory(watched, reported=jobs_short_of_memory(reader))
 
 
 def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]:
     """Return each job's largest memory, MiB [12 slots of 5 min up to `latest`], NaN if unseen."""
     end = floor_to_slot(latest, SLOT_SECONDS)
-    slots = pd.date_range(end - _LATELY, periods=WINDOW_SLOTS, freq=f"{SLOT_SECONDS}s")
-    history = reader.job_history("", start=end - _LATELY, end=end, slot_seconds=SLOT_SECONDS)
+    slots = pd.date_range(end - _RECENT_WINDOW, periods=WINDOW_SLOTS, freq=f"{SLOT_SECONDS}s")
+    history = reader.job_history("", start=end - _RECENT_WINDOW, end=end, slot_seconds=SLOT_SECONDS)
     return {
         str(name): rows.set_index("slot_start")["memory_used_mib"]
         .reindex(slots)
@@ -77,7 +77,7 @@ def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]
     }
 
 
-def said_to_run_out(reader: StoreReader) -> frozenset[str]:
+def jobs_short_of_memory(reader: StoreReader) -> frozenset[str]:
     """Return the jobs that the latest cycle said may run out of memory."""
     findings = reader.memory_outlook() or ()
     return frozenset(finding.job_id for finding in findings if finding.probability is not None)
@@ -119,7 +119,7 @@ def watched_in(
         if job.gpu_memory_mib
         and job.job_id in used
         and job.job_id in forecast_by_job
-        and job.last_seen_at >= latest - _LATELY
+        and job.last_seen_at >= latest - _RECENT_WINDOW
     )
 
 

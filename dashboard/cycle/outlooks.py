@@ -12,19 +12,19 @@ from data.records.forecasts import GroupKind, WorkloadForecast
 from data.records.slow_work import SlowWork
 from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.facts.fact_reader import of_these_jobs
+from data.store.facts.fact_reader import without_former_jobs
 from data.store.facts.planning_view import PlanningView
 from forecasting.groups.workloads import alive, forecast_workloads, workloads_of
 from planner.slow_work.remedies import remedy_of
 from planner.slow_work.rules import slow_work
 
-_EVERY = 6 * SECONDS_PER_HOUR
+_OUTLOOK_SECONDS = 6 * SECONDS_PER_HOUR
 """A week and a month ahead change little within hours, and cost more than the rest of a cycle."""
 WINDOW = timedelta(hours=6)
 """Long enough for evaluation and checkpoints to be a part of it; a changed job is judged anew."""
 
 
-def foreseen_slow_work(
+def slow_work_causes(
     reader: StoreReader, jobs: Sequence[Job], as_of: datetime
 ) -> tuple[SlowWork, ...]:
     """Return the causes of slow jobs by their last six hours, with what to try."""
@@ -38,12 +38,14 @@ def foreseen_slow_work(
     )
 
 
-def foreseen_workloads(
+def workload_outlooks(
     reader: StoreReader, view: PlanningView, settings: Settings, now: datetime
 ) -> tuple[WorkloadForecast, ...] | None:
     """Return the forecasts of workloads, None where those of these hours were made before."""
     last_at = reader.workloads_made_at()
-    if last_at is not None and floor_to_slot(last_at, _EVERY) == floor_to_slot(now, _EVERY):
+    if last_at is not None and floor_to_slot(last_at, _OUTLOOK_SECONDS) == floor_to_slot(
+        now, _OUTLOOK_SECONDS
+    ):
         return None
     fleet = view.groups[view.groups["kind"] == str(GroupKind.FLEET)]
     if fleet.empty:
@@ -55,7 +57,7 @@ def foreseen_workloads(
         return ()
     jobs = [job for workload in workloads for job in workload.jobs]
     ids = tuple(sorted(job.job_id for job in jobs))
-    holdings = of_these_jobs(
+    holdings = without_former_jobs(
         reader.job_holdings(ids, start=first, end=end), jobs, slot_seconds=SECONDS_PER_HOUR
     )
     # A run that waits, or never held a GPU, makes no job a recurring one.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from collectors.shared.collector import PastCollector, Window
+from collectors.shared.collector import HistoryCollector, Window
 from dashboard.cycle.context import World
 from data.base.errors import CollectorError
 from data.facts.collected import Collected
@@ -19,7 +19,7 @@ SECONDS_A_CYCLE = 120.0
 _DAY = timedelta(days=1)
 
 
-def keep_past(
+def collect_past(
     world: World, collected: tuple[Collected, ...], *, asked: Collection[str], oldest: datetime
 ) -> tuple[Collected, ...]:
     """Keep what sources hold from before their first collection, back to `oldest`.
@@ -34,7 +34,7 @@ def keep_past(
     for batch in collected:
         name, report = batch.report.source, batch.report
         source = sources.get(name)
-        if isinstance(source, PastCollector):
+        if isinstance(source, HistoryCollector):
             if name in asked:
                 before = earlier[name]
                 report = replace(report, read_from=before.read_from, holds_from=before.holds_from)
@@ -47,7 +47,7 @@ def keep_past(
 
 
 def _with_past(
-    world: World, source: PastCollector, report: SourceReport, oldest: datetime, ends: float
+    world: World, source: HistoryCollector, report: SourceReport, oldest: datetime, ends: float
 ) -> SourceReport:
     """Return the report after reading what time is left for of the source's past."""
     if report.read_from is None or report.window_end is None:
@@ -67,7 +67,7 @@ def _with_past(
 
 
 def _pieces(
-    world: World, source: PastCollector, report: SourceReport, oldest: datetime
+    world: World, source: HistoryCollector, report: SourceReport, oldest: datetime
 ) -> Iterator[datetime]:
     """Keep piece after piece of a source's past; yield how far back they reach."""
     if report.read_from is None or report.holds_from is None:

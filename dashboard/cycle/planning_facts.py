@@ -8,15 +8,15 @@ from fnmatch import fnmatchcase
 from typing import Self
 
 from dashboard.accounting.cost.prices import grid_as_paid, priced
-from dashboard.accounting.facility.heat import foreseen_racks
-from dashboard.common.stale_readings import why_too_old
+from dashboard.accounting.facility.heat import rack_forecasts
+from dashboard.common.stale_readings import stale_reason
 from dashboard.cycle.context import Progress, World, silent
-from dashboard.cycle.cooldowns import REJECTED_DAYS, gone, rejections, resting
+from dashboard.cycle.cooldowns import REJECTED_DAYS, ended_jobs, rejections, resting
 from dashboard.cycle.make_problem import PlanBasis, problem_from
-from dashboard.cycle.memory_outlook import foreseen_memory
-from dashboard.cycle.outlooks import foreseen_slow_work, foreseen_workloads
+from dashboard.cycle.memory_outlook import memory_findings
+from dashboard.cycle.outlooks import slow_work_causes, workload_outlooks
 from dashboard.serving.fit import with_fits
-from dashboard.serving.outlook import foreseen_serving, objective_of
+from dashboard.serving.outlook import objective_of, service_outlooks
 from data.base.errors import StoreError
 from data.boards.board_shares import boards_of_jobs
 from data.boards.unplanned_jobs import unread
@@ -39,7 +39,7 @@ from planner.proposals.suppressions import Rejections
 
 logger = logging.getLogger(__name__)
 
-_LATE = timedelta(minutes=5)
+_REPORT_DELAY = timedelta(minutes=5)
 """So much later than others a job may report."""
 
 
@@ -86,7 +86,7 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
     view = reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
     )
-    over = gone(view.jobs, collected)
+    over = ended_jobs(view.jobs, collected)
     view = _without_ended(view, over, timedelta(minutes=planning.slot_minutes))
     for pin in planning.pins:
         if not any(fnmatchcase(job.job_id, pin.job) for job in view.jobs):
@@ -101,7 +101,7 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
         )
     basis = _basis(world, view, now)
     targets = _targets(view)
-    withheld = why_too_old(reader, as_of=view.as_of, now=now)
+    withheld = stale_reason(reader, as_of=view.as_of, now=now)
     return PlanningFacts(
         now=now,
         basis=basis,
@@ -109,13 +109,13 @@ def read_facts(world: World, collected: tuple[Collected, ...], now: datetime) ->
             view.groups,
             as_of=view.as_of,
             jobs=view.known_jobs,
-            racks=foreseen_racks(reader, settings.power.domains, view.as_of),
+            racks=rack_forecasts(reader, settings.power.domains, view.as_of),
             settings=planning,
             ray_address=settings.ray.address,
             progress=lambda done, total: world.progress("forecast groups", done, total),
         ),
-        workloads=foreseen_workloads(reader, view, settings, now),
-        slow_work=foreseen_slow_work(reader, view.jobs, view.as_of),
+        workloads=workload_outlooks(reader, view, settings, now),
+        slow_work=slow_work_causes(reader, view.jobs, view.as_of),
         withheld=withheld,
         resting=dict.fromkeys(targets, withheld)
         if withheld
@@ -145,9 +145,9 @@ def _basis(world: World, view: PlanningView, now: datetime) -> PlanBasis:
         catalogue=world.catalogue,
         carbon=world.carbon,
         models=models,
-        memory=foreseen_memory(reader, view, forecasts),
+        memory=memory_findings(reader, view, forecasts),
         serving=with_fits(
-            foreseen_serving(reader, settings.serving, now),
+            service_outlooks(reader, settings.serving, now),
             priced(world.catalogue, settings, view.as_of),
             objective_of(settings.serving),
             reader,
@@ -205,7 +205,8 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
     quiet = {
         job_id
         for job_id in over
-        if job_id not in holders or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
+        if job_id not in holders
+        or (job_id in last and last[job_id] + slot + _REPORT_DELAY <= view.as_of)
     }
     return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
 

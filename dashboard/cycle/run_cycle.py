@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from collectors.shared.collect import collect_all
 from collectors.shared.collector import Window
 from dashboard.common.cycle_id import begin_cycle
-from dashboard.common.stale_readings import WAY_OUT
+from dashboard.common.stale_readings import REMEDY
 from dashboard.cycle.context import Progress, World
 from dashboard.cycle.grid_refresh import refresh_grid
-from dashboard.cycle.past_collection import keep_past
+from dashboard.cycle.past_collection import collect_past
 from dashboard.cycle.planning_facts import PlanningFacts, plan_from, read_facts
 from data.base.clock import require_utc
 from data.base.counts import count_text
@@ -104,7 +104,7 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
         since=since,
         progress=world.progress,
     )
-    collected = keep_past(world, collected, asked=since, oldest=oldest)
+    collected = collect_past(world, collected, asked=since, oldest=oldest)
     rows = world.store.keep(
         *collected, progress=lambda done, total: world.progress("roll up", done, total)
     )
@@ -192,7 +192,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     if basis.grid.why_not:
         logger.warning("plan without a forecast of the grid: %s", basis.grid.why_not)
     if facts.withheld:
-        logger.warning("%s %s", sentence(facts.withheld), WAY_OUT)
+        logger.warning("%s %s", sentence(facts.withheld), REMEDY)
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)

@@ -14,7 +14,7 @@ import numpy as np
 from dashboard.accounting.cost.prices import grid_as_paid
 from dashboard.common.what_if_document import Totals, WhatIfDocument
 from dashboard.cycle.make_problem import PlanBasis, problem_from
-from dashboard.cycle.memory_outlook import foreseen_memory
+from dashboard.cycle.memory_outlook import memory_findings
 from data.base.clock import utc_now
 from data.base.errors import SettingsError, StoreError
 from data.base.units import GRAMS_PER_KILOGRAM
@@ -33,7 +33,7 @@ from planner.proposals.path_costs import path_cost
 MAX_SECONDS = 5.0
 """Time that the solver has for a copy: people wait for it."""
 
-KNOBS: Mapping[str, tuple[str, str]] = {
+WHAT_IF_SETTINGS: Mapping[str, tuple[str, str]] = {
     "headroom": ("planning", "headroom_ratio"),
     "shortfall-price": ("planning", "shortfall_weight"),
     "churn": ("planning", "churn_ratio"),
@@ -83,7 +83,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> PlanBasis:
         catalogue=catalogue,
         carbon=load_carbon_table().get(settings.energy.region),
         models=power_models(view.readings, catalogue),
-        memory=foreseen_memory(reader, view, forecasts),
+        memory=memory_findings(reader, view, forecasts),
         serving=reader.serving_outlook(),
         grid=grid_as_paid(settings, max(plan.created_at, utc_now())),
         last=plan,
@@ -94,11 +94,11 @@ def changed_settings(settings: Settings, knobs: Mapping[str, float]) -> Settings
     """Return settings with some knobs turned. Errors: SettingsError for one that is not known."""
     sections: dict[str, dict[str, float | str]] = {}
     for name, value in knobs.items():
-        if name not in KNOBS:
+        if name not in WHAT_IF_SETTINGS:
             raise SettingsError(
-                f"what-if knob {name!r} is not known", f"Turn one of {', '.join(KNOBS)}."
+                f"what-if knob {name!r} is not known", f"Turn one of {', '.join(WHAT_IF_SETTINGS)}."
             )
-        section, field = KNOBS[name]
+        section, field = WHAT_IF_SETTINGS[name]
         sections.setdefault(section, {})[field] = value
     if "electricity-price" in knobs:
         # A single price: the hours of the day would overrule it.

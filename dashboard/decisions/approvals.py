@@ -11,9 +11,9 @@ from typing import Unpack
 
 from dashboard.apply import applier_for
 from dashboard.apply.contract.applier import Applier, ChangeText
-from dashboard.apply.contract.wording import goes_forward
+from dashboard.apply.contract.wording import is_forward
 from dashboard.apply.worker.change_file import change_for, write_change
-from dashboard.decisions.checks import Deciding, allowed, allowed_now, log_decision
+from dashboard.decisions.checks import DecisionContext, allowed, allowed_now, log_decision
 from dashboard.decisions.decision_table import DECISIONS, WishKind
 from dashboard.decisions.findings import event_about
 from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
@@ -21,10 +21,10 @@ from data.facts.fleet import Gpu
 from data.facts.identifiers import SHORT_ID_LENGTH
 from data.records.commands import AuditEntry, Command, CommandKind, Person, Work
 from data.records.findings import DismissalReason, FindingEventKind, number_of
-from data.records.lifecycle import STANDING, State
+from data.records.lifecycle import STANDING_STATES, State
 from data.records.recommendations import Approval, Decision, Recommendation
 from data.store import Store, StoredRecommendation, StoreReader
-from data.store.record.commands import Asked
+from data.store.record.commands import CommandRequest
 
 
 def approve(
@@ -33,7 +33,7 @@ def approve(
     *,
     comment: str = "",
     change_digest: str = "",
-    **who: Unpack[Deciding],
+    **who: Unpack[DecisionContext],
 ) -> Approval:
     """Record that somebody approves this very recommendation, and the change if one was shown.
 
@@ -77,7 +77,7 @@ def reject(
     *,
     comment: str = "",
     reason: DismissalReason | None = None,
-    **who: Unpack[Deciding],
+    **who: Unpack[DecisionContext],
 ) -> AuditEntry:
     """Record that somebody rejects this recommendation, and why its finding is dismissed.
 
@@ -88,7 +88,7 @@ def reject(
 
 
 def keep(
-    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[Deciding]
+    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[DecisionContext]
 ) -> AuditEntry:
     """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
     stored, person = allowed_now(store, id_or_digest, WishKind.KEEP, **who)
@@ -131,8 +131,8 @@ def ask_to_apply(
     *,
     appliers: tuple[Applier, ...],
     approval: Approval | None = None,
-    **who: Unpack[Deciding],
-) -> Asked:
+    **who: Unpack[DecisionContext],
+) -> CommandRequest:
     """Write the command that applies an approved recommendation; a second time gives the first.
 
     `approval` is one of the same transaction, which no reader sees yet.
@@ -167,8 +167,8 @@ def ask_to_apply(
 
 
 def ask_to_roll_back(
-    store: Store, id_or_digest: str, *, again: bool = False, **who: Unpack[Deciding]
-) -> Asked:
+    store: Store, id_or_digest: str, *, again: bool = False, **who: Unpack[DecisionContext]
+) -> CommandRequest:
     """Write the command that goes back to what was there before the apply, from every state of it.
 
     An apply under way ends with it. `again`: undo the rollback instead, which makes the change
@@ -177,7 +177,7 @@ def ask_to_roll_back(
     """
     wish = WishKind.MAKE_AGAIN if again else WishKind.ROLL_BACK
     stored, person = allowed_now(store, id_or_digest, wish, **who)
-    if stored.recommendation.cancels_job and stored.state in STANDING:
+    if stored.recommendation.cancels_job and stored.state in STANDING_STATES:
         raise StalePlanError(
             f"{stored.recommendation.target} was cancelled: Slurm brings no cancelled job back",
             "Submit it again.",
@@ -210,7 +210,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
         return f"{commands[0].command_id}:{attempts}"
     sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
     since = max(
-        number for number, command in enumerate(commands) if goes_forward(command, commands[0])
+        number for number, command in enumerate(commands) if is_forward(command, commands[0])
     )
     undone = [command.command_id for command in commands[since + 1 :] if command.command_id in sent]
     if len(undone) != 1:
@@ -225,7 +225,7 @@ def _applies_again(reader: StoreReader, commands: list[Command]) -> bool:
     """Return whether the last command undoes a rollback and has begun: a second click has not."""
     last = commands[-1]
     begun = reader.journal(command_id=last.command_id, events=(str(Work.SENDING),))
-    return bool(begun) and goes_forward(last, commands[0])
+    return bool(begun) and is_forward(last, commands[0])
 
 
 def _require_approved(stored: StoredRecommendation) -> None:
@@ -279,7 +279,7 @@ def preview(reader: StoreReader, recommendation: Recommendation) -> ChangeText:
 
 
 def write_approved(
-    store: Store, id_or_digest: str, *, folder: Path, **who: Unpack[Deciding]
+    store: Store, id_or_digest: str, *, folder: Path, **who: Unpack[DecisionContext]
 ) -> Path:
     """Write the change file of an approved recommendation and record it; give its path.
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 LOCAL = AccessSettings()
 
 
-class Deciding(TypedDict):
+class DecisionContext(TypedDict):
     """The person, time and access settings of a decision; the settings are `LOCAL` by default."""
 
     by: str | Person
@@ -59,7 +59,7 @@ def log_decision(
 
 
 def allowed(
-    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[Deciding]
+    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[DecisionContext]
 ) -> tuple[StoredRecommendation, Person]:
     """Return the recommendation and the person, who has the right to this decision about it.
 
@@ -78,7 +78,7 @@ def allowed(
 
 
 def allowed_now(
-    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[Deciding]
+    store: Store, id_or_digest: str, wish: WishKind, **who: Unpack[DecisionContext]
 ) -> tuple[StoredRecommendation, Person]:
     """Return what `allowed` does, of a recommendation in a state for it. Errors: StalePlanError."""
     stored, person = allowed(store, id_or_digest, wish, **who)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from data.records.lifecycle import HELD_BACK, REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.lifecycle import COOLDOWN_STATES, REJECTABLE, REVERSIBLE, STANDING_STATES, State
 
 
 class WishKind(StrEnum):
@@ -122,7 +122,7 @@ _ROWS = (
     ),
     DecisionRow(
         wish=WishKind.REOPEN,
-        states=HELD_BACK,
+        states=COOLDOWN_STATES,
         refusal="Only what was snoozed, dismissed or undone can be reopened.",
         fields=("comment",),
         command="reopen",
@@ -153,7 +153,7 @@ _ROWS = (
     ),
     DecisionRow(
         wish=WishKind.KEEP,
-        states=STANDING - {State.KEPT},
+        states=STANDING_STATES - {State.KEPT},
         again=frozenset({State.KEPT}),
         refusal="Only an applied change can be accepted.",
         fields=("comment",),

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.records.actions import Action, Risk
 from data.records.lifecycle import State
 
@@ -116,7 +116,7 @@ def is_chosen(status: FindingStatus, choice: FindingChoice) -> bool:
         "namespace": None if revision is None else revision.namespace,
         "account": job and job.scheduler and job.scheduler.account,
         "owner": owner,
-        "cluster": cluster_in(target) or MAIN,
+        "cluster": cluster_in(target) or MAIN_CLUSTER,
         "model": job and job.gpu_model,
     }
     words = [status.finding.reference, target, kind, owner]

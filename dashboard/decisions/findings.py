@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Unpack
 
-from dashboard.decisions.checks import Deciding, allowed_now, log_decision
+from dashboard.decisions.checks import DecisionContext, allowed_now, log_decision
 from dashboard.decisions.decision_table import WishKind
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.facts.jobs import Job
@@ -179,7 +179,7 @@ def snooze(
     *,
     until: datetime,
     comment: str = "",
-    **who: Unpack[Deciding],
+    **who: Unpack[DecisionContext],
 ) -> FindingEvent:
     """Record that a finding is not to be proposed before a time.
 
@@ -200,7 +200,7 @@ def snooze(
 
 
 def reopen(
-    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[Deciding]
+    store: Store, id_or_digest: str, *, comment: str = "", **who: Unpack[DecisionContext]
 ) -> FindingEvent:
     """Record that what was snoozed, rejected or undone may be proposed again from now on.
 

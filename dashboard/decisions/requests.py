@@ -16,9 +16,9 @@ from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError
 from data.records.commands import MAX_REMARK, Person
 from data.records.findings import DismissalReason
-from data.records.lifecycle import HELD_BACK
+from data.records.lifecycle import COOLDOWN_STATES
 from data.records.recommendations import Decision
-from data.store.record.commands import Asked
+from data.store.record.commands import CommandRequest
 
 
 class Wish(BaseModel):
@@ -89,7 +89,7 @@ def carry_out(service: DecisionService, reference: str, wish: Wish, person: Pers
             by, at = command.person.name, command.asked_at
     stored = service.stored(digest)
     # Nothing proposes it again before the next cycle does.
-    reopened = wish.decision is WishKind.REOPEN and stored.state in HELD_BACK
+    reopened = wish.decision is WishKind.REOPEN and stored.state in COOLDOWN_STATES
     return WishOutcome(
         finding=stored.reference,
         recommendation_id=stored.recommendation.recommendation_id,
@@ -109,7 +109,9 @@ def _written(service: DecisionService, reference: str, person: Person) -> tuple[
     return service.stored(reference).recommendation.digest, str(file.absolute())
 
 
-def _command(service: DecisionService, reference: str, wish: Wish, person: Person) -> Asked:
+def _command(
+    service: DecisionService, reference: str, wish: Wish, person: Person
+) -> CommandRequest:
     kind = wish.decision
     if kind is WishKind.APPROVE_AND_APPLY:
         return service.approve_and_apply(reference, person, wish.comment, wish.change_digest)

@@ -19,13 +19,13 @@ from dashboard.apply.contract.shared_kill_switch import (
     STOP,
     SWITCH_NOTES,
     ask,
+    is_stopped,
     note_stop,
-    stopped_anywhere,
 )
 from dashboard.apply.worker.prepare import change_of
-from dashboard.common.rights import may_look, require_admin, role_of, why_not
+from dashboard.common.rights import decision_refusal, may_see, require_admin, role_of
 from dashboard.decisions import approvals, findings
-from dashboard.decisions.checks import Deciding, allowed
+from dashboard.decisions.checks import DecisionContext, allowed
 from dashboard.decisions.decision_table import WishKind
 from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.clock import utc_now
@@ -37,7 +37,7 @@ from data.records.lifecycle import State
 from data.records.recommendations import Approval, Decision, Recommendation
 from data.settings.all_settings import Settings
 from data.store import Store, StoredRecommendation
-from data.store.record.commands import Asked
+from data.store.record.commands import CommandRequest
 from data.store.record.tokens import ApiToken
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class DecisionService:
             ).digest
         return approvals.keep(self.store, digest, comment=comment, **who).digest
 
-    def _deciding(self, person: Person) -> Deciding:
+    def _deciding(self, person: Person) -> DecisionContext:
         return {"by": person, "now": self.clock(), "access": self.settings().access}
 
     def stored(self, digest: str) -> StoredRecommendation:
@@ -103,7 +103,9 @@ class DecisionService:
         """Let what was snoozed, rejected or undone be proposed again."""
         return findings.reopen(self.store, digest, comment=comment, **self._deciding(person))
 
-    def apply(self, digest: str, person: Person, approval: Approval | None = None) -> Asked:
+    def apply(
+        self, digest: str, person: Person, approval: Approval | None = None
+    ) -> CommandRequest:
         """Ask for an approved change to be made; `approval` is one of the same transaction."""
         appliers, who = self.appliers(self.settings()), self._deciding(person)
         return approvals.ask_to_apply(
@@ -112,7 +114,7 @@ class DecisionService:
 
     def approve_and_apply(
         self, digest: str, person: Person, comment: str = "", change_digest: str = ""
-    ) -> Asked:
+    ) -> CommandRequest:
         """Approve what is still only proposed, and ask for it: the second of two clicks too."""
         stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
@@ -135,7 +137,7 @@ class DecisionService:
                     raise
         return self.apply(digest, person)
 
-    def roll_back(self, digest: str, person: Person, *, again: bool = False) -> Asked:
+    def roll_back(self, digest: str, person: Person, *, again: bool = False) -> CommandRequest:
         """Ask for the change to be undone, with `again` for its rollback to be undone."""
         who = self._deciding(person)
         return approvals.ask_to_roll_back(self.store, digest, again=again, **who)
@@ -186,7 +188,7 @@ class DecisionService:
         """Return the reason that the person may not decide about it, '' for none."""
         job = self.store.reader.job(recommendation.job_id)
         access = self.settings().access
-        return why_not(person, access, recommendation, job, approving=approving)
+        return decision_refusal(person, access, recommendation, job, approving=approving)
 
     def visible(
         self, person: Person, revisions: Sequence[StoredRecommendation]
@@ -200,7 +202,7 @@ class DecisionService:
             revision
             for revision in revisions
             for proposal in (revision.recommendation,)
-            if may_look(person, access, proposal, jobs.get(proposal.job_id))
+            if may_see(person, access, proposal, jobs.get(proposal.job_id))
         )
 
     def make_token(
@@ -254,7 +256,7 @@ class DecisionService:
 
     def stopped(self) -> Stopped | None:
         """Tell whether applying is stopped, by whom and why."""
-        return stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
+        return is_stopped(Path(self.settings().apply.stop_file), self.store)
 
     def stop(self, person: Person, reason: str = "") -> Stopped:
         """Stop all applying at once: whoever is let in may."""

@@ -25,7 +25,7 @@ from data.base.extras import require_extra
 
 MCP_PATH = "/mcp"
 _PATHS = frozenset(resource.name for resource in DOCUMENTS)
-_ASKED: ContextVar[list[tuple[bytes, bytes]]] = ContextVar("headers of the request")
+_REQUEST_HEADERS: ContextVar[list[tuple[bytes, bytes]]] = ContextVar("headers of the request")
 
 
 class ApiAnswers:
@@ -58,7 +58,7 @@ class ApiAnswers:
         scope = {
             "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http",
             "path": f"/{path}", "raw_path": quote(f"/{path}").encode(), "root_path": "",
-            "query_string": query.encode(), "headers": _ASKED.get([]), "server": None,
+            "query_string": query.encode(), "headers": _REQUEST_HEADERS.get([]), "server": None,
             "client": None,
         }  # fmt: skip
         await self._api(scope, receive, send)
@@ -104,7 +104,7 @@ class AssistantDoor:
 
         if self._server is None:
             self._server = build_server(self._answers)
-        _ASKED.set([pair for pair in scope["headers"] if pair[0] in _WHO])
+        _REQUEST_HEADERS.set([pair for pair in scope["headers"] if pair[0] in _IDENTITY_HEADERS])
         manager = StreamableHTTPSessionManager(
             self._server._lowlevel_server,  # noqa: SLF001 - as its own application does
             json_response=True,
@@ -125,5 +125,5 @@ class AssistantDoor:
         return None
 
 
-_WHO = frozenset({b"authorization", b"x-trimtab-person", b"x-trimtab-by"})
+_IDENTITY_HEADERS = frozenset({b"authorization", b"x-trimtab-person", b"x-trimtab-by"})
 """Headers by which the API knows who asks."""

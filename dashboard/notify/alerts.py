@@ -14,7 +14,7 @@ from data.store.handles.cached_reader import CachedReader
 from data.store.record.report_log import URGENT
 
 _EACH, _NAMED, _LENGTH = 3, 3, 140
-_TOLD = "(urgent)"
+_RECIPIENT = "(urgent)"
 """Whom the table of what was told names: everybody whom notify.* names."""
 
 
@@ -41,7 +41,7 @@ class UrgentRounds:
             return False
         facts = urgent_facts(self.reader, now=now, settings=settings)
         keys_by_window = {
-            length: self.store.report_log.told_since(_TOLD, now - length)
+            length: self.store.report_log.told_since(_RECIPIENT, now - length)
             for length in {fact.told_for for fact in facts}
         }
         new = [fact for fact in facts if fact.key not in keys_by_window[fact.told_for]]
@@ -60,7 +60,7 @@ class UrgentRounds:
             more = f"; and {len(facts) - _NAMED} more" if len(facts) > _NAMED else ""
             detail = f"{len(facts)} things at once: {names}{more}"
         self.store.report_log.tell(
-            _TOLD,
+            _RECIPIENT,
             [fact.key for fact in facts],
             digest=facts[0].digest if len(facts) == 1 else "",
             detail=detail,

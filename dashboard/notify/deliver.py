@@ -23,7 +23,7 @@ from data.store import Store
 from data.store.record.outbox import Message
 
 logger = logging.getLogger(__name__)
-_CLAIMED = timedelta(minutes=5)
+_CLAIM_TIMEOUT = timedelta(minutes=5)
 """Longer than sending may take (10 s a connection): a claim that ran out belongs to a dead one."""
 _MAX_TRIES = 8
 """With pauses that double, in some four minutes: later it would be no news."""
@@ -59,7 +59,7 @@ class Notifier:
 
         self.store.outbox.fill(messages_of, now=self.clock())
         claim = self.store.outbox.claim(
-            now=self.clock(), lasting=_CLAIMED, channels=SINKS[sink] if sink else ()
+            now=self.clock(), lasting=_CLAIM_TIMEOUT, channels=SINKS[sink] if sink else ()
         )
         if claim is None:
             return False
@@ -88,7 +88,7 @@ class Notifier:
         elif message.channel == REPORT_MAIL:
             letter = mail.mail_of(message, notify)
             attach(letter, ordered_report(message.body, self.store.reader, settings))
-            mail.hand_over(letter, message.recipient, notify)
+            mail.send_mail(letter, message.recipient, notify)
         elif message.channel == REPORT_WEBHOOK:
             text = summary(ordered_report(message.body, self.store.reader, settings))
             if public := settings.access.public_url:

@@ -89,10 +89,10 @@ class _BoundedSMTP(smtplib.SMTP):
 
 def send(message: Message, settings: NotifySettings) -> None:
     """Hand a message to the mail server. Errors: NotDeliveredError."""
-    hand_over(mail_of(message, settings), message.recipient, settings)
+    send_mail(mail_of(message, settings), message.recipient, settings)
 
 
-def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> None:
+def send_mail(mail: EmailMessage, recipient: str, settings: NotifySettings) -> None:
     """Hand a mail to the mail server. Errors: NotDeliveredError."""
     parts = urlsplit(settings.smtp_url)
     host, port = parts.hostname or "", parts.port or 25

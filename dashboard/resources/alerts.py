@@ -15,8 +15,8 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.common.figures import figure_text, range_text
-from dashboard.common.rights import why_not_act
-from dashboard.common.stale_readings import WAY_OUT, why_too_old
+from dashboard.common.rights import act_refusal
+from dashboard.common.stale_readings import REMEDY, stale_reason
 from data.base.counts import count_text
 from data.base.errors import NotAllowedError, NotKnownError
 from data.catalogue.xid_table import NO_ERROR, meaning_of
@@ -47,10 +47,10 @@ HOT_CELSIUS, HOT_MEMORY_CELSIUS = 85.0, 95.0
 """Boards begin to slow themselves down some degrees above, their memory earlier than it fails."""
 _TOO_HOT, _ABOVE_PEERS = 5.0, 10.0
 """Degrees above what is hot, or above the peers of a hot one: at work all of a model may be hot."""
-_LIKELY = 0.5
+_ALERT_CHANCE = 0.5
 """The chance from which a lack of memory is an alert, half of it within the hour; else advice."""
 MEMORY_FAILS = "memory cannot be repaired"
-_COOL = "check fans, airflow and power supplies of the node"
+_COOLING_FIX = "check fans, airflow and power supplies of the node"
 _RESET = "drain the node and reset the board; what ran on it may have wrong results"
 REPLACE = "a row of it could not be replaced: drain the node and have the board exchanged"
 _DAY, _MONTH = timedelta(days=1), timedelta(days=32)
@@ -174,7 +174,7 @@ def acknowledge(
     from dashboard.decisions.checks import require_person  # lists do without
 
     settings, now, person = service.settings(), service.clock(), require_person(by)
-    if refusal := why_not_act(person, settings.access, "acknowledge alerts"):
+    if refusal := act_refusal(person, settings.access, "acknowledge alerts"):
         raise NotAllowedError(refusal, "Ask an approver, or have the access settings changed.")
     facts = {fact.alert: fact for fact in urgent_facts(reader, now=now, settings=settings)}
     fact = facts.get(wish.alert)
@@ -262,15 +262,15 @@ def _ills(board: Mapping[Any, Any]) -> Iterator[tuple[str, AlertKind, str, str]]
         text = f"its memory lost data: {count_text(int(errors), 'uncorrectable error')}"
         yield "memory-lost", AlertKind.HARDWARE, text, _RESET
     if board["throttled_ratio"] >= _SLOWED:
-        yield "slowed", AlertKind.HEAT, f"its clocks are slowed {slowed_text(board)}", _COOL
+        yield "slowed", AlertKind.HEAT, f"its clocks are slowed {slowed_text(board)}", _COOLING_FIX
         return
     gpu, memory = board["temperature_celsius"], board["memory_temperature_celsius"]
     above = gpu - board["peers_celsius"]
     if gpu >= HOT_CELSIUS + _TOO_HOT or (gpu >= HOT_CELSIUS and above >= _ABOVE_PEERS):
         peers = f", {above:.0f} °C above its peers at work" if above >= 1 else ""
-        yield "hot", AlertKind.HEAT, f"it is at {gpu:.0f} °C{peers}", _COOL
+        yield "hot", AlertKind.HEAT, f"it is at {gpu:.0f} °C{peers}", _COOLING_FIX
     elif memory >= HOT_MEMORY_CELSIUS + _TOO_HOT:
-        yield "hot", AlertKind.HEAT, f"its memory is at {memory:.0f} °C", _COOL
+        yield "hot", AlertKind.HEAT, f"its memory is at {memory:.0f} °C", _COOLING_FIX
 
 
 def _sources(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
@@ -281,13 +281,13 @@ def _sources(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     if isinstance(reader, OwnedReader):
         return
     latest = reader.latest_sample_at()
-    if reason := why_too_old(reader, as_of=latest, now=now):
+    if reason := stale_reason(reader, as_of=latest, now=now):
         yield UrgentFact(
             key="source:",
             kind=AlertKind.SOURCE,
             about="readings",
             what=reason,
-            next_step=f"What to do: {WAY_OUT}",
+            next_step=f"What to do: {REMEDY}",
             at=latest,
             happened=True,
         )
@@ -355,7 +355,7 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
 
 def _is_likely(finding: MemoryFinding, now: datetime) -> bool:
     is_soon = finding.at is not None and finding.at - now <= timedelta(hours=1)
-    return finding.probability is None or finding.probability >= _LIKELY / (1 + is_soon)
+    return finding.probability is None or finding.probability >= _ALERT_CHANCE / (1 + is_soon)
 
 
 def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None, owner: str) -> UrgentFact:
@@ -386,11 +386,11 @@ def _budgets(reader: StoreReader, settings: Settings, now: datetime) -> Iterator
     if not settings.statement.budgets or isinstance(reader, OwnedReader):
         return
     from dashboard.accounting.cost.cost_cache import (
-        kept_book,  # with frames: where a budget is stated
+        cached_book,  # with frames: where a budget is stated
     )
     from dashboard.accounting.cost.statement import month_of
 
-    book = kept_book(reader, settings, now=now)
+    book = cached_book(reader, settings, now=now)
     # Without samples of this month nothing is known of it.
     if book is None or book.this_month != month_of(settings, now):
         return

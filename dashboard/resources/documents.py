@@ -20,7 +20,7 @@ from dashboard.accounting.cost.focus import (
     focus_rows,
     forecast_rows,
 )
-from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS, GROUPS
 from dashboard.accounting.cost.statement import asked_cost_statement
 from dashboard.accounting.energy.build import asked_statement
 from dashboard.accounting.energy.export import EnergyDocument, statement_document
@@ -39,7 +39,7 @@ from dashboard.resources.plan_documents import IDLE, PLAN, WHAT_IF
 from dashboard.resources.queue_rows import WAIT
 from dashboard.resources.resource import NoQuery, RangeQuery, Resource, View
 from dashboard.resources.workload_rows import FORECASTS
-from dashboard.submission.estimates.query import AskedEstimate, EstimateDocument, estimate_answer
+from dashboard.submission.estimates.query import EstimateDocument, EstimateRequest, estimate_answer
 from dashboard.submission.job.model_source import read_model
 
 
@@ -68,7 +68,7 @@ class StatementQuery(RangeQuery):
     @model_validator(mode="after")
     def _can_be_charged(self) -> Self:
         periods = [str(period) for period in PERIODS]
-        of_boards = set(OF_BOARDS).intersection(self.by.split(","))
+        of_boards = set(BOARD_GROUPS).intersection(self.by.split(","))
         if self.form == "focus" and (self.every not in periods or of_boards):
             raise ValueError(
                 "FOCUS charges are by hour or day: give `every`, and not by board or cluster"
@@ -156,7 +156,7 @@ class EstimateQuery(NoQuery):
 def _estimate(view: View, query: EstimateQuery) -> EstimateDocument:
     fields = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
     model = read_model(name=query.model, config="", folder=Path(), place="model")
-    return estimate_answer(AskedEstimate.of(fields), model, view.reader).document()
+    return estimate_answer(EstimateRequest.of(fields), model, view.reader).document()
 
 
 ENERGY = Resource(

@@ -37,8 +37,8 @@ from data.facts.quotas import Quota
 from data.store import StoreReader
 
 NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
-_ASKED = "`trimtab sources` lists what was asked."
-_NO_JOB = f"No job is known: no sample names one, and no scheduler told of one. {_ASKED}"
+_SOURCES_HINT = "`trimtab sources` lists what was asked."
+_NO_JOB = f"No job is known: no sample names one, and no scheduler told of one. {_SOURCES_HINT}"
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 
 
@@ -62,7 +62,7 @@ class Listing:
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
     viewers all; one `of_record` changes with every entry of the record. `empty` is what a command
-    says where a store that is not empty has none (see `said_of_none`), `columns` what its table
+    says where a store that is not empty has none (see `empty_message`), `columns` what its table
     has, `selectors` the columns of selectors that are called otherwise.
     """
 
@@ -93,7 +93,7 @@ class Listing:
         return self.columns or columns_of(self.kind)
 
 
-def said_of_none(reader: StoreReader, text: str) -> str:
+def empty_message(reader: StoreReader, text: str) -> str:
     """Return the message on a list without rows: `text`, unless the store is empty altogether."""
     return text if reader.source_reports() else NO_SAMPLES
 
@@ -113,7 +113,7 @@ LISTINGS: Mapping[str, Listing] = {
         read=lambda view: attested_jobs(view.reader, now=view.clock()),
         key=lambda row: (row.job_id,),
         anyone=False,
-        empty=f"No job with GPUs runs. {_ASKED}",
+        empty=f"No job with GPUs runs. {_SOURCES_HINT}",
     ),
     "applications": Listing(
         about="The workloads that own jobs, each once",
@@ -128,7 +128,7 @@ LISTINGS: Mapping[str, Listing] = {
         read=lambda view: view.reader.gpus(),
         key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
         row=gpu_row,
-        empty=f"No board is known: no sample came. {_ASKED}",
+        empty=f"No board is known: no sample came. {_SOURCES_HINT}",
     ),
     "nodes": Listing(
         about="The nodes as their schedulers describe them",
@@ -138,7 +138,7 @@ LISTINGS: Mapping[str, Listing] = {
         selectors={"node": "name"},
         row=node_row,
         anyone=False,
-        empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
+        empty=f"No scheduler told of a node: set slurm.mode or kubernetes.enabled. {_SOURCES_HINT}",
     ),
     "queue": Listing(
         about="The jobs that wait for GPUs, with place and forecast",
@@ -162,7 +162,7 @@ LISTINGS: Mapping[str, Listing] = {
         read=lambda view: capacity_rows(view.reader, view.settings),
         key=lambda row: (row.gpu_model,),
         anyone=False,
-        empty=f"No board of a known model was seen. {_ASKED}",
+        empty=f"No board of a known model was seen. {_SOURCES_HINT}",
     ),
     "heat": Listing(
         about="The heat of racks (power domains), now and in the next day",
@@ -199,7 +199,7 @@ LISTINGS: Mapping[str, Listing] = {
             for outlook in view.reader.serving_outlook()
         ],
         key=lambda row: (row.job_id, row.service),
-        empty=f"The latest cycle read no inference service. {_ASKED}",
+        empty=f"The latest cycle read no inference service. {_SOURCES_HINT}",
     ),
     "savings": Listing(
         about="What applied changes promised, and brought",

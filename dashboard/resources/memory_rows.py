@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboard.cycle.memory_outlook import said_to_run_out, watched_jobs
+from dashboard.cycle.memory_outlook import jobs_short_of_memory, watched_jobs
 from dashboard.resources.resource import NoQuery, Resource, View
 from data.base.units import MIB_PER_GIB
 from data.records.memory import MemoryFinding
@@ -33,7 +33,7 @@ class MemoryRow:
 def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[MemoryRow]:
     """Return a row per running job, what runs out first."""
     jobs = watched_jobs(reader, slot_seconds=slot_seconds)
-    reported = said_to_run_out(reader)
+    reported = jobs_short_of_memory(reader)
     findings = {finding.job_id: finding for finding in watch_memory(jobs, reported=reported)}
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda job: (order.get(job.job_id, len(order)), job.job_id))

@@ -75,7 +75,7 @@ def stretch_row(
     }
 
 
-def of_autoscalers(plan: Plan) -> str:
+def autoscaler_note(plan: Plan) -> str:
     """Return the words behind "today's allocation" where autoscalers change it by themselves."""
     return " and its autoscalers" * any(job.scaled_by for job in plan.jobs)
 

@@ -12,7 +12,7 @@ from dashboard.common.quota_words import quota_words
 from dashboard.resources.resource import NoQuery, Resource, View
 from data.base.errors import NotKnownError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.facts.jobs import Job, JobState
 from data.store import StoreReader
 
@@ -133,7 +133,7 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
 
     as_of = max(job.last_seen_at for job in stored)
     jobs, quotas = {job.job_id: job for job in stored}, reader.quotas()
-    elsewhere = _Elsewhere.of(reader, stored)
+    elsewhere = _OtherClusters.of(reader, stored)
     rows = []
     for place in places_in_line(stored, as_of):
         job, wait = jobs[place.job_id], place.wait
@@ -165,14 +165,14 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Elsewhere:
+class _OtherClusters:
     """The nodes of every cluster, and the GPUs that jobs wait for there by (cluster, model)."""
 
     nodes: Mapping[str, Sequence["SubmissionNode"]]
     awaited: Mapping[tuple[str, str], float]
 
     @classmethod
-    def of(cls, reader: StoreReader, jobs: Iterable[Job]) -> "_Elsewhere":
+    def of(cls, reader: StoreReader, jobs: Iterable[Job]) -> "_OtherClusters":
         """Read them; nothing where there is one cluster."""
         clusters = {cluster_in(gpu.node) for gpu in reader.gpus()}
         clusters |= {node.cluster for node in reader.nodes()}
@@ -203,5 +203,5 @@ class _Elsewhere:
             largest = max((node.gpus for node in same), default=0)
             fits = max((node.free_gpus for node in same), default=0) >= min(job.gpu_count, largest)
             if cluster != job.cluster and same and fits and free >= job.gpu_count:
-                texts.append(f"{cluster or MAIN}: {free:g} {job.gpu_model} free")
+                texts.append(f"{cluster or MAIN_CLUSTER}: {free:g} {job.gpu_model} free")
         return "; ".join(texts)

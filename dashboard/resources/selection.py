@@ -10,13 +10,13 @@ from dashboard.common.request_times import Moment
 from dashboard.resources.resource import NoQuery
 from data.base.errors import BadRangeError
 from data.base.rows import columns_of
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.facts.jobs import Job
 
 Entry = TypeVar("Entry")
 Word = Annotated[str, Field(max_length=200)]
 _COLUMNS = {"namespace": "namespace", "owner": "owner", "model": "gpu_model", "node": "node"}
-_NAMED = ("job_id", "job", "node", "name", "source", "rack")
+_CLUSTER_COLUMNS = ("job_id", "job", "node", "name", "source", "rack")
 """Columns whose text names the cluster, the first that a row has."""
 _JOB = ("job_id", "job")
 _TIMES = (
@@ -28,7 +28,7 @@ _TIMES = (
 class Selection(NoQuery):
     """Rows that are asked for, by exact names, and the column that orders them."""
 
-    cluster: Annotated[Word, Field(description=f"'{MAIN}' is the store's own")] = ""
+    cluster: Annotated[Word, Field(description=f"'{MAIN_CLUSTER}' is the store's own")] = ""
     namespace: Word = ""
     owner: Word = ""
     model: Annotated[Word, Field(description="GPU model")] = ""
@@ -62,7 +62,7 @@ def selected(
     has, wishes, column_of = columns_of(kind), selection.wishes(), {**_COLUMNS, **columns}
     job_column = next((name for name in _JOB if name in has), "")
     for name in wishes:
-        sources = _NAMED if name == "cluster" else (column_of[name],)
+        sources = _CLUSTER_COLUMNS if name == "cluster" else (column_of[name],)
         if not (job_column or {*sources, name} & {*has}):
             raise _not_of(f"the selector {name}", has)
     time = next((name for name in _TIMES if name in has), "")
@@ -101,8 +101,8 @@ def _not_of(what: str, columns: Sequence[str]) -> BadRangeError:
 def _values(row: object, name: str, column_of: Mapping[str, str], job: Job | None) -> set[str]:
     """Return the names of a row for a selector; none where nothing tells."""
     if name == "cluster":
-        text = next((value for part in _NAMED if (value := getattr(row, part, None))), "")
-        return {getattr(row, "cluster", None) or cluster_in(str(text)) or MAIN}
+        text = next((value for part in _CLUSTER_COLUMNS if (value := getattr(row, part, None))), "")
+        return {getattr(row, "cluster", None) or cluster_in(str(text)) or MAIN_CLUSTER}
     value = getattr(row, column_of[name], None)
     if value is not None:
         return {str(value)}

@@ -40,7 +40,7 @@ class TokenRow:
     revoked_at: datetime | None
 
 
-class MadeToken(BaseModel):
+class NewToken(BaseModel):
     """A token with its text, which is shown this once."""
 
     model_config = ConfigDict(frozen=True)
@@ -56,12 +56,12 @@ def token_row(token: ApiToken, now: datetime) -> TokenRow:
     return row_of(TokenRow, token, state=state)
 
 
-def make_token(service: DecisionService, wish: TokenWish, by: Person) -> MadeToken:
+def make_token(service: DecisionService, wish: TokenWish, by: Person) -> NewToken:
     """Make a token. Errors: NotAllowedError, ChangeRefusedError."""
     token, text = service.make_token(
         holder=wish.person, role=wish.role, lasts=timedelta(days=wish.days), person=by
     )
-    return MadeToken(token_id=token.token_id, token=text, expires_at=token.expires_at)
+    return NewToken(token_id=token.token_id, token=text, expires_at=token.expires_at)
 
 
 def add_tokens(api: FastAPI, service: DecisionService, anyone: Any) -> None:
@@ -73,7 +73,7 @@ def add_tokens(api: FastAPI, service: DecisionService, anyone: Any) -> None:
         return [token_row(token, now) for token in service.tokens(who.person)]
 
     @api.post("/tokens", status_code=201)
-    def make(wish: TokenWish, who: anyone) -> MadeToken:
+    def make(wish: TokenWish, who: anyone) -> NewToken:
         return make_token(service, wish, who.person)
 
     @api.delete("/tokens/{token_id}")

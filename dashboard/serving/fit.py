@@ -14,7 +14,7 @@ from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptio
 from data.base.errors import ImpossibleProblemError, TrimtabError
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import Job
-from data.records.feasible_changes import unit_of, why_not
+from data.records.feasible_changes import configuration_refusal, unit_of
 from data.records.plans import Configuration
 from data.records.recommendations import Range
 from data.records.serving import ModelFit, ServiceOutlook
@@ -24,7 +24,7 @@ from planner.memory.estimate.training_plans import GpuType
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import carries_of, replicas_for_rates
 
-SLOWER_THAN_STATED = 2.25
+SLOW_END_FACTOR = 2.25
 """The slow end of the doubt of a relative speed: tokens are decoded at the memory's bandwidth.
 
 Between models of the catalogue data sheets' bandwidths differ by 2.25 times as much at most.
@@ -90,7 +90,7 @@ def _fits(
             continue
         proposed = Configuration(gpu_model=there.name, gpu_count=job.gpu_count)
         replicas = _replicas(outlook, here, there, objective)
-        if replicas is not None and not why_not(job, proposed):
+        if replicas is not None and not configuration_refusal(job, proposed):
             yield ModelFit(
                 gpu_model=there.name,
                 model=launched.model.shape.name,
@@ -136,7 +136,7 @@ def _replicas(
         return None
     slower = max(1.0, here.relative_speed / there.relative_speed)
     needed: list[int] = []
-    for factor in (1.0, slower, slower * SLOWER_THAN_STATED):
+    for factor in (1.0, slower, slower * SLOW_END_FACTOR):
         seconds = carries.service_seconds.central * factor
         load = replace(carries.load(0.0), service_seconds=seconds)
         try:

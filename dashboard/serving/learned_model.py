@@ -32,7 +32,7 @@ Series = tuple[int, Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taught:
+class LearnedCapacity:
     """Lessons of some readings: what a replica `carries`, and its `tokens` where they tell work.
 
     `work` is what comes a second by slot, of all readings: that of tokens, else requests; `came`
@@ -68,7 +68,7 @@ class LearnedService:
     readings: ServiceReadings
     own: ServiceReadings
     arrivals: Floats
-    taught: tuple[Taught, ...]
+    taught: tuple[LearnedCapacity, ...]
     series: tuple[Series, ...]
 
     def changed(self) -> str:
@@ -108,7 +108,7 @@ def learned_service(history: ServedHistory) -> LearnedService:
 
 def _taught(
     selected: ServiceReadings, slots: Flags, readings: ServiceReadings, arrivals: Floats
-) -> Taught | None:
+) -> LearnedCapacity | None:
     """Return the lessons of the selected slots' readings, None where those are too few."""
     carries = learnt(selected)
     if carries is None:
@@ -117,7 +117,9 @@ def _taught(
         carries = replace(carries, arrival_scv=arrival_scv(readings))
     each = token_seconds(selected)
     work = (arrivals if each is None else demand(readings, carries, each)) / SLOT_SECONDS
-    return Taught(readings=selected, carries=carries, tokens=each, work=work, came=work[slots])
+    return LearnedCapacity(
+        readings=selected, carries=carries, tokens=each, work=work, came=work[slots]
+    )
 
 
 def readings_of(engine: str, starts: Times, columns: Mapping[str, Any]) -> ServiceReadings:

@@ -48,10 +48,10 @@ HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
 _STARTS_FROM = timedelta(days=30)
 """What started longer ago had another image, model or disk, as likely as not."""
-_GONE = timedelta(hours=1)
+_GONE_AFTER = timedelta(hours=1)
 """Without a reading for so long before the newest of all, a service is no more."""
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
-_MIN_UNLESS_TOLD = 1
+_DEFAULT_MIN_REPLICAS = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
 _BATCH = 256
 """Services that are forecast at once."""
@@ -67,18 +67,18 @@ _RATE_SLOTS_OF_A_DAY = 86_400 // RATE_SLOT_SECONDS
 """Of ten minutes: the next six hours."""
 
 
-def foreseen_serving(
+def service_outlooks(
     reader: StoreReader, settings: ServingSettings, now: datetime
 ) -> tuple[ServiceOutlook, ...]:
     """Return the services that were read in the last hour of readings up to `now`, by name."""
-    services = reader.services(start=now - HISTORY, end=now, within=_GONE)
+    services = reader.services(start=now - HISTORY, end=now, within=_GONE_AFTER)
     outlooks: list[ServiceOutlook] = []
     starts: dict[str, dict[str, list[float]]] | None = None
     silent: dict[str, int] = {}
     while batch := list(islice(services, _BATCH)):
         if starts is None:
             starts = _starts(reader, now)
-            silent = reader.silent_replicas(start=now - _GONE, end=now)
+            silent = reader.silent_replicas(start=now - _GONE_AFTER, end=now)
         jobs = reader.jobs_of(sorted({history.job_id for history in batch} - {""}))
         learned = [learned_service(history) for history in batch]
         rates = [series for service in learned for series in service.series]
@@ -227,7 +227,7 @@ def _bounds(
             service.own.replicas,
             carries if carries.seen_full else replace(carries, slots=most_seen(service.own)),
             rules,
-            min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
+            min_replicas=int(low) if low.isdecimal() else _DEFAULT_MIN_REPLICAS,
             max_replicas=int(high) if high.isdecimal() else None,
         )
     except ImpossibleProblemError:

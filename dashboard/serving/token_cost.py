@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 import pandas as pd
 
-from dashboard.accounting.cost.charges import NOBODYS
+from dashboard.accounting.cost.charges import NAMES_OF_UNHELD
 from dashboard.accounting.cost.statement import make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.base.clock import floor_to_slot
 from data.base.units import JOULES_PER_KWH, SECONDS_PER_HOUR
 from data.settings.all_settings import Settings
@@ -58,7 +58,7 @@ def token_values(
     until = floor_to_slot(end, SECONDS_PER_HOUR)
     start = until - SPAN
     charges = make_cost_statement(
-        reader, settings, start=start, end=until, every=Every.HOUR
+        reader, settings, start=start, end=until, every=PeriodLength.HOUR
     ).charges
     if charges.empty:
         return ()
@@ -78,12 +78,12 @@ def token_values(
         frame["start"] = frame["start"].astype(hours["start"].dtype)
     joined = hours.merge(tokens, on=["held_by", "start"], how="left")
     joined = joined.merge(read, on=["held_by", "start"], how="left")
-    order = [*sorted(services), OTHER_JOBS, *NOBODYS.values()]
+    order = [*sorted(services), OTHER_JOBS, *NAMES_OF_UNHELD.values()]
     groups = dict(iter(joined.groupby("held_by")))
     return tuple(_value(holder, groups[holder]) for holder in order if holder in groups)
 
 
-def kept_values(
+def cached_token_values(
     reader: StoreReader, settings: Settings, services: Collection[str], *, end: datetime
 ) -> tuple[TokenValue, ...]:
     """Return `token_values`, which a reader that remembers makes once while the data stay."""

@@ -28,14 +28,14 @@ _COMMON: dict[str, Any] = {"error_model": "numpy"}
 # Without what Python needs to call a function, this compiles in half the time.
 _BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # C calls none of them.
-_CALLED: dict[str, Any] = {"no_cfunc_wrapper": True, "nogil": True}
+_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "nogil": True}
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("data", "forecasting", "planner", "benchmarks")
 
 
 def compiled(function: _F) -> _F:
     """Compile a function that Python and compiled functions call."""
-    return _cached(function, _CALLED | {"error_model": "python"})
+    return _cached(function, _OPTIONS | {"error_model": "python"})
 
 
 def inner(function: _F) -> _F:
@@ -53,7 +53,7 @@ def reordering(function: _F) -> _F:
 
 def outer(function: _F) -> _F:
     """Compile a function that Python calls; other threads may run meanwhile."""
-    return _cached(function, _COMMON | _CALLED)
+    return _cached(function, _COMMON | _OPTIONS)
 
 
 def cache_folder() -> Path:

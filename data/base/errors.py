@@ -30,7 +30,7 @@ _SECRET = re.compile(
 
 What follows the colon of an address is one unless it is a port, with no @ behind it.
 """
-_CLIP = 300
+_MAX_LENGTH = 300
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)|([?&]password=)[^&\s]+")
 
@@ -40,7 +40,7 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1\2***", text)
 
 
-def scrub(text: str, *, limit: int = _CLIP) -> str:
+def scrub(text: str, *, limit: int = _MAX_LENGTH) -> str:
     """Return foreign text fit for one line of a message: secrets masked, one line, clipped."""
     flat = visible(" ".join(text.translate(_CONTROLS).split()))
     masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))

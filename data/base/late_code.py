@@ -17,10 +17,10 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import AnnotateTypes
 
-KNOWN = "0.68."
+SUPPORTED_NUMBA = "0.68."
 
-if not numba.__version__.startswith(KNOWN):
-    raise ImportError(f"numba {numba.__version__} may compile otherwise than {KNOWN}x")
+if not numba.__version__.startswith(SUPPORTED_NUMBA):
+    raise ImportError(f"numba {numba.__version__} may compile otherwise than {SUPPORTED_NUMBA}x")
 
 
 class _Unplaced:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-USUAL = "~/.local/state/trimtab"
+DEFAULT_FOLDER = "~/.local/state/trimtab"
 """Name of the folder in defaults of settings."""
-HERE = ".trimtab"
+LOCAL_FOLDER = ".trimtab"
 """The folder of an account without a home, in the directory that it works in."""
 
 
@@ -18,6 +18,6 @@ def state_folder(environ: Mapping[str, str]) -> str:
     if home.startswith("/"):
         return f"{home.rstrip('/')}/trimtab"
     try:
-        return str(Path(USUAL).expanduser())
+        return str(Path(DEFAULT_FOLDER).expanduser())
     except RuntimeError:  # an account without a home, as in some containers
-        return HERE
+        return LOCAL_FOLDER

@@ -14,7 +14,7 @@ from data.facts.cluster_names import named_in
 from data.facts.fleet import BoardShare, Gpu
 from data.facts.jobs import Job, JobState
 
-HOLDS_FOR = timedelta(hours=1)
+HOLD_TIMEOUT = timedelta(hours=1)
 """A board last seen with a job this long before the newest sample is still the job's.
 
 So is one that worked without a label still busy.
@@ -51,7 +51,7 @@ def holding(gpus: Iterable[Gpu]) -> list[Gpu]:
 def _read_now(gpus: Iterable[Gpu]) -> list[Gpu]:
     gpus = list(gpus)
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
-    return [gpu for gpu in gpus if newest and gpu.last_seen_at > newest - HOLDS_FOR]
+    return [gpu for gpu in gpus if newest and gpu.last_seen_at > newest - HOLD_TIMEOUT]
 
 
 def board_shares(
@@ -77,7 +77,7 @@ def board_shares(
     jobs = list(jobs)
     boards_by_job = {job.job_id: _board_count(job, catalogue) for job in jobs}
     shares = {
-        job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_WHY)
+        job.job_id: BoardShare(boards=boards_by_job[job.job_id], why=_MIXED_REFUSAL)
         if MIXED in job.mig_profile
         else BoardShare(boards=(boards_by_job | parts)[job.job_id], why=_UNSIZED_WHY)
         for job in jobs
@@ -88,11 +88,13 @@ def board_shares(
             names = tuple(sorted(others[job_id]))
             shares[job_id] = BoardShare(boards=boards, others=names, why=_shared_with(names))
         elif len(kinds[job_id]) > 1:
-            shares[job_id] = BoardShare(boards=boards, why=_MIXED_WHY)
+            shares[job_id] = BoardShare(boards=boards, why=_MIXED_REFUSAL)
     return shares
 
 
-_MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
+_MIXED_REFUSAL = (
+    "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
+)
 _UNSIZED_WHY = "the catalogue lacks its MIG profile: what part of a board it has is not known"
 
 
@@ -125,7 +127,7 @@ def _shares(
         for job in jobs
         if job.extra.get(SHARING)
         and _runs(job)
-        and job.last_seen_at > told_at[job.source] - HOLDS_FOR
+        and job.last_seen_at > told_at[job.source] - HOLD_TIMEOUT
     ]
     on_board = jobs_by_board(live)
     on_node: dict[str, set[str]] = defaultdict(set)
@@ -177,7 +179,7 @@ def _parts_in_use(jobs: Iterable[Job], gpus: Iterable[Gpu]) -> dict[str, float]:
             shared[node] += amount  # type: ignore[assignment]
     at_work, free = Counter[str](), Counter[str]()
     for gpu in gpus:
-        works = gpu.unexplained_at and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
+        works = gpu.unexplained_at and gpu.unexplained_at > gpu.last_seen_at - HOLD_TIMEOUT
         (at_work if gpu.job_id or works else free)[gpu.node] += 1
     with_names = {gpu.node for gpu in gpus if gpu.job_id}
     return {

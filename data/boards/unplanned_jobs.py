@@ -8,16 +8,16 @@ from data.base.units import SECONDS_PER_HOUR
 from data.boards.board_shares import boards_named, parts_of_profile
 from data.facts.cluster_names import named_in
 from data.facts.fleet import Node
-from data.facts.gpu_resources import NOT_READ
+from data.facts.gpu_resources import UNREAD_SUFFIX
 from data.facts.jobs import Job, JobState, Platform
 from data.records.feasible_changes import required_nodes
 
-STILL_THERE = timedelta(hours=1)
+SCHEDULER_LAG = timedelta(hours=1)
 """A job seen this long before its scheduler last described its nodes may be there still."""
 _QUIET_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
-SPOKEN_FOR = frozenset({"planned", "reserved", "reservation-ahead"})
+RESERVED_STATES = frozenset({"planned", "reserved", "reservation-ahead"})
 """Words in the state of a Slurm node that its scheduler means to use."""
-_NEVER_STARTS = ("JobHeld", "DependencyNeverSatisfied", "BadConstraints")
+_HELD_REASONS = ("JobHeld", "DependencyNeverSatisfied", "BadConstraints")
 """Beginnings of Slurm's reasons of jobs that wait for a person, not for a node."""
 
 
@@ -36,7 +36,9 @@ def quiet_seconds(last: datetime, first_slot: float, slot_seconds: int) -> float
     return first_slot - last.timestamp() - slot_seconds
 
 
-def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:
+def required_nodes_on(
+    jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]
+) -> frozenset[str]:
     """Return the names of the nodes that must not be powered down.
 
     Those on which jobs run or are suspended that have no readings lately (`read` are the ids of
@@ -48,7 +50,7 @@ def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -
     names = {
         node.name
         for node in nodes
-        if SPOKEN_FOR.intersection(node.state.split("+")) or NOT_READ in node.reason
+        if RESERVED_STATES.intersection(node.state.split("+")) or UNREAD_SUFFIX in node.reason
     }
     for job in _listed(jobs, nodes):
         names.update(_needed_by(job, job.job_id in read, nodes))
@@ -94,7 +96,7 @@ def _listed(jobs: Iterable[Job], nodes: Iterable[Node]) -> Iterator[Job]:
     for node in nodes:
         said_at[node.source] = max(node.seen_at, said_at.get(node.source, node.seen_at))
     for job in jobs:
-        if job.source in said_at and job.last_seen_at > said_at[job.source] - STILL_THERE:
+        if job.source in said_at and job.last_seen_at > said_at[job.source] - SCHEDULER_LAG:
             yield job
 
 
@@ -104,7 +106,7 @@ def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:
         return
     if facts.state in (JobState.RUNNING, JobState.SUSPENDED) and not is_read:
         yield from facts.nodes
-    elif facts.state is JobState.PENDING and not facts.reason.startswith(_NEVER_STARTS):
+    elif facts.state is JobState.PENDING and not facts.reason.startswith(_HELD_REASONS):
         yield from _may_start_on(job, nodes)
 
 

@@ -54,7 +54,7 @@ _OTHER_MAKERS = frozenset({"amd", "intel"})
 """First words of the names of boards that run no CUDA."""
 CURRENCY = "EUR"
 """Of the catalogue's prices. Nobody converts them."""
-STATED = "catalogue.gpu_models"
+MODELS_SETTING = "catalogue.gpu_models"
 """The setting by which a site adds a model or corrects one."""
 
 
@@ -193,7 +193,7 @@ class GpuCatalogue:
             hint = f"Did you mean {nearest[0]}? " if nearest else ""
             raise UnknownGpuModelError(
                 f"GPU model {name!r} is not in the catalogue",
-                f"{hint}Known: {', '.join(self._by_name)}; state another in [[{STATED}]].",
+                f"{hint}Known: {', '.join(self._by_name)}; state another in [[{MODELS_SETTING}]].",
             )
         return model
 
@@ -217,7 +217,7 @@ class GpuCatalogue:
         return tuple(
             f"the catalogue lacks GPU model {scrub(name)!r}, of which {count} are here: nothing is "
             "planned for jobs on them, and they have no price and no estimate of power. State it "
-            f"in [[{STATED}]]."
+            f"in [[{MODELS_SETTING}]]."
             for name, count in sorted(unknown.items())
         )
 
@@ -248,7 +248,7 @@ def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
     )
 
 
-class _InForce:
+class _CurrentCatalogue:
     """The catalogue of this process: one, as the settings file is one."""
 
     catalogue: GpuCatalogue | None = None
@@ -256,7 +256,7 @@ class _InForce:
 
 def load_gpu_catalogue() -> GpuCatalogue:
     """Return the catalogue that ships with Trimtab, with the models that this site states."""
-    return _InForce.catalogue or _shipped()
+    return _CurrentCatalogue.catalogue or _shipped()
 
 
 def state_gpu_models(rows: Sequence[StatedGpuModel]) -> None:
@@ -265,7 +265,7 @@ def state_gpu_models(rows: Sequence[StatedGpuModel]) -> None:
     Errors: SettingsError for a row that is like no model of the catalogue.
     """
     models = {model.name: model for model in _shipped()}
-    _InForce.catalogue = (
+    _CurrentCatalogue.catalogue = (
         GpuCatalogue(tuple((models | {row.name: _stated(row, models) for row in rows}).values()))
         if rows
         else None
@@ -279,14 +279,14 @@ def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
         nearest = difflib.get_close_matches(row.like or row.name, models, n=1, cutoff=0.4)
         hint = f"such as {nearest[0]}; known: " if nearest else "one of "
         raise SettingsError(
-            f"{STATED}: {row.name} is like {row.like!r}, which the catalogue does not have",
+            f"{MODELS_SETTING}: {row.name} is like {row.like!r}, which the catalogue does not have",
             f"Set like to a model of the catalogue, {hint}{', '.join(models)}.",
         )
     memory, tdp = row.memory_mib or base.memory_mib, row.tdp_watts or base.tdp_watts
     idle = row.idle_watts or base.idle_watts * tdp / base.tdp_watts
     if not idle < tdp:
         raise SettingsError(
-            f"{STATED}: {row.name} draws {idle:g} W idle and {tdp:g} W at most",
+            f"{MODELS_SETTING}: {row.name} draws {idle:g} W idle and {tdp:g} W at most",
             "State idle_watts below tdp_watts.",
         )
     ratio = idle / base.idle_watts
@@ -303,7 +303,7 @@ def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
         relative_speed=row.relative_speed or base.relative_speed,
         price_per_hour=row.price_per_hour or base.price_per_hour,
         mig_profiles=base.mig_profiles if memory == base.memory_mib else (),
-        source=f"{STATED} of this site, else as {base.name}",
+        source=f"{MODELS_SETTING} of this site, else as {base.name}",
     )
 
 

@@ -8,7 +8,7 @@ nor Slurm allows in the names of nodes, objects and jobs.
 import re
 
 _SIGN = "@"
-MAIN = "main cluster"
+MAIN_CLUSTER = "main cluster"
 """Name of the store's own cluster for people and filters."""
 _NAME = r"[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?"
 CLUSTER_NAME = re.compile(_NAME)

@@ -12,9 +12,9 @@ AMD_GPU = f"{AMD}gpu"
 BOARDS = (WHOLE_GPU, AMD_GPU)
 """Resources that count whole boards."""
 SHARED_GPU = f"{WHOLE_GPU}.shared"
-PIECES = (f"{VENDOR}gpumem", f"{VENDOR}gpumem-percentage", f"{VENDOR}gpucores")
+FRACTION_RESOURCES = (f"{VENDOR}gpumem", f"{VENDOR}gpumem-percentage", f"{VENDOR}gpucores")
 """HAMi's words for a piece of a board; beside them WHOLE_GPU counts pieces."""
-PERCENTAGES = PIECES[1:]
+PERCENTAGES = FRACTION_RESOURCES[1:]
 MIG_PREFIX = f"{VENDOR}mig-"
 
 PRODUCT_LABEL = f"{WHOLE_GPU}.product"
@@ -56,7 +56,7 @@ def is_of_vendor(name: object) -> bool:
     return str(name).startswith((VENDOR, AMD))
 
 
-NOT_READ = "not read yet"
+UNREAD_SUFFIX = "not read yet"
 """End of every text that tells of accelerators which Trimtab does not read."""
 
 

@@ -35,7 +35,7 @@ class JobState(StrEnum):
     UNKNOWN = "unknown"
 
 
-OVER = frozenset((JobState.FINISHED, JobState.FAILED, JobState.CANCELLED))
+ENDED_STATES = frozenset((JobState.FINISHED, JobState.FAILED, JobState.CANCELLED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ Slurm's documentation lists all under Job Reason Codes.
 """
 
 
-def wants_boards(reason: str) -> bool:
+def is_waiting_for_boards(reason: str) -> bool:
     """Return whether more boards could start a job that waits for this reason of Slurm."""
     return not reason.startswith((*NOT_IN_LINE, *_LIMITED))
 

@@ -80,15 +80,15 @@ class ActionSpec:
 
 _OBJECTS = ("kubernetes", "slurm")
 """No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
-_EVERYWHERE = (*_OBJECTS, "simulated")
-_NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
+_ALL_TARGETS = (*_OBJECTS, "simulated")
+_NUMBERS = (*_ALL_TARGETS, "git")  # what one number of a manifest says
 _OF_BOUNDS = ("kubernetes", "git")
 _BOUNDS = ("scale {target} between other bounds: {change}", "scale {target} between its old bounds")
 
 ACTIONS: Mapping[Action, ActionSpec] = {
     Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_NUMBERS, resizes=True),
-    Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
-    Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
+    Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_ALL_TARGETS, resizes=True),
+    Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_ALL_TARGETS, resizes=True),
     Action.POWER_CAP: ActionSpec(
         title="Power cap",
         deeds=("cap the power of {target}", "lift the power cap of {target}"),

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from data.facts.jobs import Job, JobState, Platform
 from data.records.plans import Configuration
 
-_KEPT_WHEN_STOPPED = frozenset(
+_STOPPABLE_KINDS = frozenset(
     {
         "deployment",
         "statefulset",
@@ -26,7 +26,7 @@ _KEPT_WHEN_STOPPED = frozenset(
         "rayjob",
     }
 )
-_COUNTED = frozenset(
+_SCALABLE_KINDS = frozenset(
     {
         "deployment",
         "statefulset",
@@ -39,7 +39,7 @@ _COUNTED = frozenset(
     }
 )
 """Kinds of Kubernetes whose number of pods can be changed while they live."""
-_ROLLS = frozenset({"deployment", "statefulset"})
+_ROLLING_KINDS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
 NO_DISRUPTIONS = "no_disruptions"
 """The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
@@ -95,14 +95,14 @@ def counts_below(job: Job) -> tuple[int, ...]:
     return tuple(sorted(count for count in counts if count < job.gpu_count))
 
 
-def untouchable(job: Job) -> str:
+def change_refusal(job: Job) -> str:
     """Return the reason why no change at all reaches a job, '' when one may."""
     if job.platform is Platform.SLURM and "het_job" in job.extra:
         return "it is a component of a heterogeneous job: its components start and end together"
     return ""
 
 
-def why_not(
+def configuration_refusal(
     job: Job, proposed: Configuration, *, may_requeue: bool = True, behind_others: bool = False
 ) -> str:
     """Return the reason why no applier can bring a job to a configuration, '' when one can.
@@ -115,7 +115,7 @@ def why_not(
     if job.platform is Platform.KUBERNETES:
         return _on_kubernetes(job, proposed)
     if job.platform is Platform.SLURM:
-        why = untouchable(job) or _strands(job, proposed) or _on_slurm(job, proposed)
+        why = change_refusal(job) or _strands(job, proposed) or _on_slurm(job, proposed)
         return why or _in_its_state(
             job, proposed, may_requeue=may_requeue, behind_others=behind_others
         )
@@ -128,7 +128,7 @@ def _strands(job: Job, proposed: Configuration) -> str:
     return f"jobs wait for its end: {waiting}" if waiting and proposed.gpu_count == 0 else ""
 
 
-def why_not_later(job: Job) -> str:
+def delay_refusal(job: Job) -> str:
     """Return the reason why no applier can put off a job, '' when one can."""
     # A Kubernetes Job that goes on after a pause counts its deadline anew.
     if job.platform is Platform.SLURM and job.extra.get("deadline_at"):
@@ -142,7 +142,7 @@ def runs_in_slurm(job: Job) -> bool:
     return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
 
 
-def names_its_nodes(job: Job) -> bool:
+def has_named_nodes(job: Job) -> bool:
     """Return whether a job names the nodes of its model that it may run on: no plan moves it.
 
     A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
@@ -169,10 +169,10 @@ def _in_its_state(
         return ""
     if job.scheduling.state is JobState.SUSPENDED:
         return "it is suspended, and Slurm requeues only a job that runs"
-    return why_not_requeued(job, may_requeue=may_requeue, behind_others=behind_others)
+    return requeue_refusal(job, may_requeue=may_requeue, behind_others=behind_others)
 
 
-def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str:
+def requeue_refusal(job: Job, *, may_requeue: bool, behind_others: bool) -> str:
     """Return the reason not to requeue a running Slurm job to change or move it, '' without one."""
     if not may_requeue:
         return REQUEUE_NEEDED
@@ -180,7 +180,7 @@ def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str
         return (
             "requeued, its time limit would no longer fit before its deadline: Slurm would end it"
         )
-    return why_not_started_again(job.extra, behind_others=behind_others)
+    return restart_refusal(job.extra, behind_others=behind_others)
 
 
 def _misses_its_deadline(job: Job) -> bool:
@@ -192,7 +192,7 @@ def _misses_its_deadline(job: Job) -> bool:
     return starts + timedelta(seconds=limit) > datetime.fromisoformat(deadline)
 
 
-def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> str:
+def restart_refusal(facts: Mapping[str, str], *, behind_others: bool) -> str:
     """Return the reason why a running Slurm job with these facts might start again differently.
 
     `behind_others`: it may wait.
@@ -237,7 +237,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
         return f"it asks for {count} GPUs and its pods hold {job.gpu_count}: they must agree first"
     extra = job.extra
     if proposed.gpu_count == 0:
-        if kind in _KEPT_WHEN_STOPPED:
+        if kind in _STOPPABLE_KINDS:
             return extra.get("deleted_when_stopped") or _below_floor(job, kind, 0)
         return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
     if _same_devices(job, proposed):
@@ -282,7 +282,7 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     """Return whether another number of pods alone gives so many GPUs."""
     extra = job.extra
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
-    if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
+    if kind not in _SCALABLE_KINDS or not unit or count <= fixed or (count - fixed) % unit:
         return False
     if _not_so_many_pods(job, kind, count):
         return False
@@ -310,7 +310,7 @@ def _below_floor(job: Job, kind: str, count: int) -> str:
     return f"its PodDisruptionBudget {extra.get('pods_floor_by', '')} wants at least {least} pods"
 
 
-def keeps_its_pods(job: Job, count: int) -> bool:
+def has_same_pods(job: Job, count: int) -> bool:
     """Return whether a workload of Kubernetes has so many GPUs with as many pods as now.
 
     Its pods then ask for the CPUs and memory of now.
@@ -324,7 +324,7 @@ def _unit(job: Job, kind: str) -> int:
     """Return the GPUs of one unit, 0 where the scheduler did not say."""
     extra = job.extra
     gpus = whole_fact(extra, "gpus_per_unit")
-    if gpus is None and kind in (*_ROLLS, "job", "cronjob"):
+    if gpus is None and kind in (*_ROLLING_KINDS, "job", "cronjob"):
         gpus = whole_fact(extra, "gpus_per_pod")
     return gpus or 0
 
@@ -333,7 +333,7 @@ def _of_template(job: Job, kind: str, count: int) -> str:
     """Return the reason why the GPUs of each pod cannot be changed, '' when they can."""
     extra = job.extra
     resumes = kind == "job" and release_of(extra.get(SERVER_VERSION, "")) >= _RESIZES_JOBS_FROM
-    if kind not in _ROLLS and not resumes:
+    if kind not in _ROLLING_KINDS and not resumes:
         return f"a {kind} makes no pods anew for another template" + " before 1.36" * (
             kind == "job"
         )

@@ -241,7 +241,7 @@ class WorkloadForecast:
         return self.job_ids[-1]
 
 
-_ALIKE = 1.05
+_LEAD_TOLERANCE = 1.05
 """Leads that differ by no more are one: a horizon that begins a slot later ends a slot later."""
 
 
@@ -294,7 +294,7 @@ def lead_means(tested: Iterable[LeadAccuracy]) -> tuple[LeadMeans, ...]:
     for accuracy in sorted(tested, key=lambda entry: entry.until_hours):
         first = next(reversed(by_lead), 0.0)
         lead = accuracy.until_hours
-        by_lead.setdefault(lead if lead > _ALIKE * first else first, []).append(accuracy)
+        by_lead.setdefault(lead if lead > _LEAD_TOLERANCE * first else first, []).append(accuracy)
 
     def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if values else None

@@ -38,7 +38,7 @@ class State(StrEnum):
     SNOOZED = "snoozed"
 
 
-TARGET_MOVED = "the target moved"
+CHANGED_TARGET = "the target moved"
 """Record of a refusal that says nothing of the next plan: the target was no more as it was."""
 
 
@@ -122,9 +122,11 @@ field of the same object."""
 
 OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
 """A command is under way."""
-STANDING = frozenset(state for state, after in TRANSITIONS.items() if LifecycleEvent.KEPT in after)
+STANDING_STATES = frozenset(
+    state for state, after in TRANSITIONS.items() if LifecycleEvent.KEPT in after
+)
 """The change, or part of it, is in the cluster and can be kept or rolled back."""
-UNDER_WAY = OPEN | STANDING | {State.APPROVED, State.WRITTEN}
+ACTIVE_STATES = OPEN | STANDING_STATES | {State.APPROVED, State.WRITTEN}
 """Somebody said yes, and it is not over."""
 REVERSIBLE = frozenset(
     state for state, after in TRANSITIONS.items() if LifecycleEvent.ROLLBACK_ASKED in after
@@ -135,7 +137,7 @@ REJECTABLE = frozenset(
     | {state for state, after in TRANSITIONS.items() if LifecycleEvent.REJECTED in after}
 )
 """Nothing was sent yet, and a person may say no to it."""
-HELD_BACK = frozenset(
+COOLDOWN_STATES = frozenset(
     {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
     | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
 )

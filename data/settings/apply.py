@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from data.base.state_folder import USUAL
+from data.base.state_folder import DEFAULT_FOLDER
 from data.settings.fields import (
     Section,
     comes_unchanged,
@@ -94,10 +94,12 @@ class ApplySettings(Section, name="apply"):
     The first switch is `apply.enabled`, the second the `enabled` of the target's own section.
     """
 
-    directory: str = documented_path(f"{USUAL}/changes", "folder that receives change files")
+    directory: str = documented_path(
+        f"{DEFAULT_FOLDER}/changes", "folder that receives change files"
+    )
     enabled: bool = documented(False, "first switch: let the apply worker change clusters")
     stop_file: str = documented_path(
-        f"{USUAL}/STOP", "kill switch: while this file exists nothing is applied"
+        f"{DEFAULT_FOLDER}/STOP", "kill switch: while this file exists nothing is applied"
     )
     window: str = documented_list(
         "",
@@ -223,7 +225,7 @@ class GitApplySettings(Section, name="apply_git"):
 
     def _check(self) -> None:
         for name in ("repository", "api_url"):
-            self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
+            self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE_ADDRESS)
         owned = not self.enabled or urlsplit(self.repository).path.strip("/").count("/") > 0
         self.require(owned, "repository", "an address that ends in OWNER/NAME")
         self.require(
@@ -246,7 +248,7 @@ class GitApplySettings(Section, name="apply_git"):
         self.require(author is not None, "author", "NAME <MAIL>")
 
 
-_SAFE = "an https:// address without a password, ? or # (http:// for this machine alone)"
+_SAFE_ADDRESS = "an https:// address without a password, ? or # (http:// for this machine alone)"
 
 
 def _is_safe(address: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
 
 from data.base.clock import find_zone
-from data.base.state_folder import USUAL
+from data.base.state_folder import DEFAULT_FOLDER
 from data.settings.fields import (
     Section,
     documented,
@@ -52,7 +52,7 @@ class GridSettings(Section, name="grid"):
         maximum=100,
     )
     # What was told, in the form of a forecast.
-    file: str = fixed_path(f"{USUAL}/grid_forecast.json")
+    file: str = fixed_path(f"{DEFAULT_FOLDER}/grid_forecast.json")
 
     def _check(self) -> None:
         needs = {

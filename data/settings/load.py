@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from data.base.errors import SettingsError, scrub, without_password
 from data.base.files import read_small_file, require_own
-from data.base.state_folder import HERE, USUAL, state_folder
+from data.base.state_folder import DEFAULT_FOLDER, LOCAL_FOLDER, state_folder
 from data.base.units import SLOT_SECONDS
 from data.settings.all_settings import Settings
 from data.settings.fields import LIST, PATH, settings_in, shown_value
@@ -25,7 +25,7 @@ from data.settings.renamed import (
     MERGED,
     WITHOUT_EFFECT,
     has_no_effect,
-    tell_merged,
+    warn_of_merged,
     with_merged,
 )
 
@@ -233,7 +233,7 @@ def _file_values(path: Path | None, kinds: Mapping[str, type]) -> dict[str, tupl
             if has_no_effect(f"{section}.{field}", where):
                 continue
             name = f"{section}.{field}"
-            tell_merged(name, where)
+            warn_of_merged(name, where)
             _require_known(name, kinds, where)
             kind = _declared()[name][1].metadata.get("rows") if name in _declared() else None
             read = (
@@ -256,23 +256,24 @@ def _line_of_long_number(path: Path) -> str:
 def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Return the defaults that stand in the state folder, with the path of that folder."""
     folder = state_folder(environ)
-    if folder == HERE and Path(HERE).is_dir():
-        require_own(Path(HERE), group=True)  # people may stop applying there
+    if folder == LOCAL_FOLDER and Path(LOCAL_FOLDER).is_dir():
+        require_own(Path(LOCAL_FOLDER), group=True)  # people may stop applying there
     values: dict[str, tuple[Any, str]] = {}
     for name in _marked(PATH):
         text = _declared()[name][0]
-        if USUAL in text:
-            values[name] = (text.replace(USUAL, folder), "default")
+        if DEFAULT_FOLDER in text:
+            values[name] = (text.replace(DEFAULT_FOLDER, folder), "default")
     return values
 
 
 def _refuse_earlier(environ: Mapping[str, str]) -> None:
     """Refuse to begin anew beside the store or the stop file of a version before 0.1."""
     folder = state_folder(environ)
-    names = [name for name in ("trimtab.duckdb", "STOP") if Path(HERE, name).exists()]
-    if folder != HERE and names:
+    names = [name for name in ("trimtab.duckdb", "STOP") if Path(LOCAL_FOLDER, name).exists()]
+    if folder != LOCAL_FOLDER and names:
         raise SettingsError(
-            f"{HERE} in the working directory holds {' and '.join(names)} of an earlier version",
+            f"{LOCAL_FOLDER} in the working directory holds {' and '.join(names)} of an earlier "
+            "version",
             f"Move its files to {folder}, or name them by store.url and apply.stop_file.",
         )
 
@@ -300,7 +301,7 @@ def _environment_values(
         if has_no_effect(by_variable[variable], source):
             continue
         name = by_variable[variable]
-        tell_merged(name, source)
+        warn_of_merged(name, source)
         where = f"environment {variable}"
         read = _from_text(name, text, kinds[name], where)
         values[name] = (read, where)

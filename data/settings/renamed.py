@@ -173,7 +173,7 @@ def has_no_effect(name: str, where: str) -> bool:
     return True
 
 
-def tell_merged(name: str, where: str) -> None:
+def warn_of_merged(name: str, where: str) -> None:
     """Log a warning where a setting is given that is a part of another now."""
     if name in MERGED_INTO:
         warn_once(

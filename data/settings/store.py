@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.base.errors import StoreError, scrub
-from data.base.state_folder import USUAL
+from data.base.state_folder import DEFAULT_FOLDER
 from data.settings.fields import Section, documented_path, require
 
 _PREFIX = "duckdb:///"
@@ -16,7 +16,7 @@ _ADDRESSES = "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
 class StoreSettings(Section, name="store"):
     """The location of facts, plans and decisions."""
 
-    url: str = documented_path(f"duckdb:///{USUAL}/trimtab.duckdb", _ADDRESSES)
+    url: str = documented_path(f"duckdb:///{DEFAULT_FOLDER}/trimtab.duckdb", _ADDRESSES)
 
     def _check(self) -> None:
         address = scrub(self.url)  # it may hold a password
@@ -52,7 +52,7 @@ def store_path(url: str) -> Path:
     return Path(url.removeprefix(_PREFIX)).expanduser()
 
 
-def is_there(path: Path) -> bool:
+def is_file(path: Path) -> bool:
     """Return whether a file is there. Errors: StoreError where this user may not look."""
     try:
         path.stat()
@@ -65,7 +65,7 @@ def is_there(path: Path) -> bool:
 
 def require_file(path: Path) -> bool:
     """Return True where the file of a store is. Errors: StoreError where there is none."""
-    if is_there(path):
+    if is_file(path):
         return True
     raise StoreError(
         f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."

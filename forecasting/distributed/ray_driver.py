@@ -39,11 +39,11 @@ ANSWER_SECONDS = 600.0
 CONNECT_SECONDS = 30.0
 """How long a cluster that should be there has to answer."""
 _ABSENT = "no Ray cluster answers at ray.address %r (%s): computed by this process instead"
-_BEGUN = "connecting"
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_CONNECTING = "connecting"
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _FRAME_HEAD, _SETTINGS = 9, b"\x04"
 _SECONDS_TO_END = 20.0
-_ON_A_WORKER = "trimtab.own_packages_first"
+_WORKER_SETUP_HOOK = "trimtab.own_packages_first"
 """Ray puts this process's working directory first on its workers' path: docs/decisions/0009."""
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def unpacked(value: bytes) -> Any:
     return pickle.loads(value)  # noqa: S301 - made by `packed` on a machine of the same cluster
 
 
-def given(ray: Any, answer: Any) -> bytes:
+def worker_answer(ray: Any, answer: Any) -> bytes:
     """Return the bytes of a worker's answer once it is there, END when Ray gives it up."""
     try:
         return bytes(ray.get(answer))
@@ -128,7 +128,7 @@ def _connected(line: Connection, address: str) -> Driver:
     """Return the driver, with the cluster's CPUs, or as lost where there is no cluster."""
     seconds = ANSWER_SECONDS if address == LOCAL else CONNECT_SECONDS
     try:
-        connecting = line.poll(ANSWER_SECONDS) and line.recv() == _BEGUN
+        connecting = line.poll(ANSWER_SECONDS) and line.recv() == _CONNECTING
         word = (
             line.recv()
             if connecting and line.poll(seconds)
@@ -144,13 +144,13 @@ def _connected(line: Connection, address: str) -> Driver:
 
 def present(address: str) -> str:
     """Return the address of a cluster that answers, '' where none does, which is logged."""
-    why = why_absent(address)
+    why = absence_reason(address)
     if why:
         _log.warning(_ABSENT, address, why)
     return "" if why else address
 
 
-def why_absent(address: str, seconds: float = CONNECT_SECONDS) -> str:
+def absence_reason(address: str, seconds: float = CONNECT_SECONDS) -> str:
     """Return why no Ray head answers at an address that names one, '' where one does.
 
     Both of Ray's ports speak gRPC, whose server says its settings first (RFC 9113, 3.4).
@@ -163,7 +163,7 @@ def why_absent(address: str, seconds: float = CONNECT_SECONDS) -> str:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as link:
             if os.environ.get("RAY_USE_TLS", "0") != "0":
                 return ""
-            link.sendall(_HELLO)
+            link.sendall(_HTTP2_PREFACE)
             link.settimeout(max(0.1, ends - time.monotonic()))
             head = link.recv(_FRAME_HEAD)
     except (OSError, OverflowError) as error:
@@ -176,8 +176,8 @@ def _drive(line: Connection, address: str, work: Work) -> None:
     os.dup2(2, 1)  # what Ray prints is not data
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it, and closes the line
     ray: Any = import_module("ray")
-    line.send(_BEGUN)
-    options: dict[str, Any] = {"runtime_env": {"worker_process_setup_hook": _ON_A_WORKER}}
+    line.send(_CONNECTING)
+    options: dict[str, Any] = {"runtime_env": {"worker_process_setup_hook": _WORKER_SETUP_HOOK}}
     if address == LOCAL:
         options["include_dashboard"] = False
     try:

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from forecasting.distributed.ray_driver import END, RETRIES, given, packed, ray_driver, unpacked
+from forecasting.distributed.ray_driver import (
+    END,
+    RETRIES,
+    packed,
+    ray_driver,
+    unpacked,
+    worker_answer,
+)
 
 
 def by_ray(
@@ -35,7 +42,7 @@ def _hand_out(ray: Any, line: Connection) -> None:
     worker = ray.remote(max_retries=RETRIES)(_answer)
     waiting = [worker.remote(batch) for batch in iter(line.recv_bytes, END)]
     for answer in waiting:
-        line.send_bytes(given(ray, answer))
+        line.send_bytes(worker_answer(ray, answer))
 
 
 def _answer(request: bytes) -> bytes:

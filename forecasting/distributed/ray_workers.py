@@ -15,10 +15,10 @@ from forecasting.distributed.ray_driver import (
     END,
     RETRIES,
     Driver,
-    given,
     packed,
     ray_driver,
     unpacked,
+    worker_answer,
 )
 
 
@@ -33,7 +33,7 @@ class _OnRay:
         weights: Sequence[float],
     ) -> None:
         self._driver, self._make, self._items = driver, make, items
-        self._shares = shared_out(weights, driver.cpus)
+        self._shares = balanced_shares(weights, driver.cpus)
         self._here: dict[int, Any] = {}
         for share in self._shares:
             driver.say(packed((make, {number: items[number] for number in share})))
@@ -82,7 +82,7 @@ class RayWorkforce:
             yield _OnRay(driver, make, items, weights)
 
 
-def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
+def balanced_shares(weights: Sequence[float], workers: int) -> list[list[int]]:
     """Return the numbers of each worker's items: the heaviest first to the least loaded."""
     count = max(1, min(workers, len(weights)))
     shares: list[list[int]] = [[] for _ in range(count)]
@@ -121,4 +121,4 @@ def _keep_open(ray: Any, line: Connection) -> None:
     while True:
         waiting = [entry.answers.remote(line.recv_bytes()) for entry in workers]
         for answer in waiting:
-            line.send_bytes(given(ray, answer))
+            line.send_bytes(worker_answer(ray, answer))

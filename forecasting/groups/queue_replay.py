@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, gammaln  # type: ignore[import-untyped]
 
-from data.facts.jobs import OVER, Job, JobState
+from data.facts.jobs import ENDED_STATES, Job, JobState
 from data.facts.queue_waits import EXPECTED_START, PRIORITY, QueueWait
 
 Values = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ _MEANS, _SPREADS = np.linspace(0.05, 0.95, 19), np.array([1.0, 2.0, 4.0, 10.0])
 """Before any run every mean is equally likely, and so are wide and narrow beta laws."""
 _SHAPE = 8.0
 """A beta law weighs as much as so many runs that ended."""
-_ALIKE: Values = np.array([2.0, 5.0, 12.0, 30.0, 80.0])
+_PRIOR_WEIGHTS: Values = np.array([2.0, 5.0, 12.0, 30.0, 80.0])
 """The law of the queue weighs as much as so many runs of a user: each equally likely at first."""
 _ONE_USER = 1e6
 _TINY = 1e-6
@@ -68,16 +68,16 @@ class RunLengths:
         return np.array([self._rows[user] for user in users], dtype=np.int_)
 
     def _chances_of_alike(self) -> Values:
-        """Return how likely the ended runs are under each of `_ALIKE` (Dirichlet-multinomial)."""
+        """Return how likely the ended runs are under each prior weight (Dirichlet-multinomial)."""
         law = self._ended.sum(axis=0) + _SHAPE * self._laws.mean(axis=0)
-        prior = _ALIKE[:, None, None] * (law / law.sum())
+        prior = _PRIOR_WEIGHTS[:, None, None] * (law / law.sum())
         by_cell = (gammaln(prior + self._ended) - gammaln(prior)).sum(axis=(1, 2))
-        alike, runs = _ALIKE[:, None], self._ended.sum(axis=1)
+        alike, runs = _PRIOR_WEIGHTS[:, None], self._ended.sum(axis=1)
         return _chances(by_cell + (gammaln(alike) - gammaln(alike + runs)).sum(axis=1))
 
     def draw(self, rng: np.random.Generator) -> "DrawnLengths":
         """Draw the laws of a play."""
-        alike = _ONE_USER if self._alike is None else rng.choice(_ALIKE, p=self._alike)
+        alike = _ONE_USER if self._alike is None else rng.choice(_PRIOR_WEIGHTS, p=self._alike)
         # Many runs of one user tell little of the others: so much does each of them count.
         weight = alike * np.log1p(self._count / alike) / np.maximum(self._count, 1)
         law = self._laws[rng.choice(len(self._laws), p=_chances(weight @ self._likely))]
@@ -146,9 +146,9 @@ _PLAYS, _WORK = 40, 40_000
 """Plays of a queue, fewer where plays times jobs exceed this."""
 _DEPTH = 100
 """Jobs in line that are looked at, as Slurm's default_queue_depth."""
-_KEPT = 8
+_MAX_RESERVED_JOBS = 8
 """Jobs in line that nodes are kept for while it is played: those after them find none to keep."""
-_LOOK = 30.0
+_SCHEDULING_SECONDS = 30.0
 """Slurm frees runs in steps when it looks for a start: 30 s after the first, 60 s, 120 s and so on.
 
 From slurm.conf(5), bf_window_linear: starts that it expects lie up to twice as far, and jobs with
@@ -157,12 +157,12 @@ short limits pass meanwhile.
 _ENDED = 500
 _IN_USE = timedelta(days=1)
 """A node on which nothing ran for so long is not counted."""
-_UNLIKE = 0.2
+_LOG_DEVIATION = 0.2
 """Standard deviation of the logarithm by which waits miss that are played with the true lengths.
 
 From queues of a real slurmctld: benchmarks/results/queue_waits.md, seeds 541 and 543.
 """
-_MOST = 4.0
+_MAX_SCALE = 4.0
 """A play is scaled by so much at most: beyond it the scheduler's start is taken for its own."""
 
 
@@ -296,7 +296,7 @@ class QueueReplay:
             starts.append(self._play(ends.tolist(), requests, lengths, last_alone=returned >= 0))
             all_shares.append(shares)
         waits = np.array(starts) - self._now
-        return waits * rng.lognormal(0.0, _UNLIKE, waits.shape), np.array(all_shares)
+        return waits * rng.lognormal(0.0, _LOG_DEVIATION, waits.shape), np.array(all_shares)
 
     def _play(
         self,
@@ -381,7 +381,7 @@ class QueueReplay:
         if expected is None:
             return plays
         ratio = (expected - self._now) / max(1.0, by_limits - self._now)
-        if 1 / _MOST < ratio < _MOST:
+        if 1 / _MAX_SCALE < ratio < _MAX_SCALE:
             return plays * ratio
         return (expected - self._now) * shares
 
@@ -426,7 +426,7 @@ def _startable(
     """Yield who of the line starts now, and where; `free` and `runs` are to follow each."""
     reservations: dict[int, float] = {}
     refusals: set[_Request] = set()
-    places, line = _KEPT, list(line)
+    places, line = _MAX_RESERVED_JOBS, list(line)
     last = _last_with_room(line, requests, free)
     for position, at in enumerate(line):
         if position > last:
@@ -478,15 +478,15 @@ def _by_limits(
     request: _Request,
     now: float,
 ) -> tuple[float, tuple[int, ...]]:
-    """Return when and where a request has room if all runs go on to their limits, by `_LOOK`."""
+    """Return when and where a request has room if all runs go on to their limits."""
     room = {node: free[node] for node in nodes}
     short = request.nodes - sum(width >= request.width for width in room.values())
-    start, first, step = now, 0.0, _LOOK
+    start, first, step = now, 0.0, _SCHEDULING_SECONDS
     for run in runs if short > 0 else ():
         nodes_in_reach = [node for node in run.nodes if node in room]
         if not nodes_in_reach:
             continue
-        first = first or (run.latest // _LOOK + 1) * _LOOK
+        first = first or (run.latest // _SCHEDULING_SECONDS + 1) * _SCHEDULING_SECONDS
         if run.latest > first + step:
             if short <= 0:
                 break
@@ -540,7 +540,7 @@ def _expected(job: Job, as_of: datetime) -> float | None:
 def _share(job: Job) -> float | None:
     """Return the share of its limit that an ended run took, None where that is not known."""
     facts = job.scheduling
-    if not (facts.state in OVER and facts.started_at and facts.ended_at and _limit(job)):
+    if not (facts.state in ENDED_STATES and facts.started_at and facts.ended_at and _limit(job)):
         return None
     seconds = (facts.ended_at - facts.started_at).total_seconds()
     return min(1.0, max(0.0, seconds / _limit(job)))

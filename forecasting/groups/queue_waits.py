@@ -18,21 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from data.facts.jobs import Job, JobState, Platform
-from data.facts.queue_waits import PlaceInLine, QueueWait, wants_boards
+from data.facts.queue_waits import PlaceInLine, QueueWait, is_waiting_for_boards
 from forecasting.groups.queue_replay import QueueReplay, arrival_of
 
 Values = npt.NDArray[np.float64]
 QueueKey = tuple[str, str]
 
 _DAYS = 7.0
-_LATE = timedelta(hours=1)
+_GONE_AFTER = timedelta(hours=1)
 """A job without an end that its source has not named for so long is gone."""
 _PRIOR_MEDIAN, _PRIOR_HIGH = 600.0, 6000.0
 """Assumed where little is known: 10 (1-100) min, as much as two starts say."""
 _PRIOR_STARTS, _QUEUE_STARTS = 2.0, 3.0
 _ALIKE, _SIZES = 0.7, 1.5
 """Widths in which starts are alike: of log(1 + GPUs short), and in doublings of the size."""
-_LANDMARKS = 200
+_MAX_LANDMARKS = 200
 """Of so many longer waits the queue is looked up at the same age."""
 _STRETCH = 2.0
 """A wait grows with what is short, up to so much: the queue of now may be the longest ever seen."""
@@ -107,8 +107,8 @@ class _Queue:
         if not expected.known or waited <= expected.high:
             return self._whole_wait(short, job)
         longer = np.flatnonzero(self._waits >= waited)
-        if len(longer) > _LANDMARKS:
-            longer = longer[np.linspace(0, len(longer) - 1, _LANDMARKS).astype(int)]
+        if len(longer) > _MAX_LANDMARKS:
+            longer = longer[np.linspace(0, len(longer) - 1, _MAX_LANDMARKS).astype(int)]
         began = self._began[longer]
         # Only what waited longer than so still waited then.
         rows = self._all[1] - self._all[0] > waited
@@ -234,7 +234,7 @@ def places_in_line(
 
 
 def _replay_of(members: Iterable[Job], as_of: datetime) -> QueueReplay:
-    gone = as_of - _LATE
+    gone = as_of - _GONE_AFTER
     members = [
         job
         for job in members
@@ -246,7 +246,7 @@ def _replay_of(members: Iterable[Job], as_of: datetime) -> QueueReplay:
 
 def _in_line(job: Job) -> bool:
     """Return whether a job that waits would start for free boards."""
-    return wants_boards(job.scheduling.reason)
+    return is_waiting_for_boards(job.scheduling.reason)
 
 
 def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:
@@ -258,7 +258,7 @@ def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:
 
 
 def _waits(job: Job, as_of: datetime) -> bool:
-    return job.scheduling.state is JobState.PENDING and job.last_seen_at >= as_of - _LATE
+    return job.scheduling.state is JobState.PENDING and job.last_seen_at >= as_of - _GONE_AFTER
 
 
 def _queue_of(jobs: Iterable[Job], as_of: datetime) -> _Queue | None:
@@ -278,7 +278,7 @@ def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float, b
     """
     facts = job.scheduling
     ended_at = facts.ended_at
-    if ended_at is None and job.last_seen_at < as_of - _LATE:
+    if ended_at is None and job.last_seen_at < as_of - _GONE_AFTER:
         ended_at = job.last_seen_at
     runs: list[tuple[datetime, datetime | None, int]] = [
         (wait.submitted_at, wait.started_at, wait.gpu_count) for wait in facts.earlier_waits

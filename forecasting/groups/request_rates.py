@@ -15,9 +15,9 @@ from forecasting.series.demand_series import DemandSeries, Values
 RATE_SLOT_SECONDS = 600
 _DAY = 86_400 // RATE_SLOT_SECONDS
 _WEEK = 7 * _DAY
-_NEAR = np.arange(-3, 4)
+_NEAR_SLOTS = np.arange(-3, 4)
 """Slots before and after one that are taken to have requests as often."""
-_RARE = 0.05
+_MIN_RATE = 0.05
 _IDLE_RATIO = 0.05
 """Of the mean rate: a day below it is idle, and the newest days say nothing of the next."""
 
@@ -84,7 +84,7 @@ def slots_without_requests(rates: Values, ahead: int) -> npt.NDArray[np.bool_]:
     """
     count = len(rates)
     days = np.arange(1, count // _DAY + 2)
-    index = count + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR
+    index = count + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR_SLOTS
     nearby = np.where((index >= 0) & (index < count), rates[np.clip(index, 0, count - 1)], np.nan)
     slots = np.isfinite(nearby).sum(axis=(1, 2))
-    return np.asarray(((nearby > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _RARE)
+    return np.asarray(((nearby > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _MIN_RATE)

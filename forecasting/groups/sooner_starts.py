@@ -10,9 +10,9 @@ from data.facts.jobs import Job, JobState, Platform
 from data.facts.queue_waits import EXPECTED_START, QueueWait
 from forecasting.groups.queue_waits import places_in_line
 
-_SOONER = 0.7
+_MAX_WAIT_RATIO = 0.7
 """Share of the wait that a change must go below: the forecast is not sharper than that."""
-_MOST = 3
+_MAX_CHANGES = 3
 _SMALLER = (2, 4)
 """A job or its time limit is tried at a half and a quarter."""
 
@@ -50,10 +50,10 @@ def sooner_starts(jobs: Iterable[Job], job_id: str, as_of: datetime) -> tuple[So
     ):
         for change, changed in changes:
             then = _wait_of(jobs, changed, as_of)
-            if then is not None and then.known and then.median <= _SOONER * present.median:
+            if then is not None and then.known and then.median <= _MAX_WAIT_RATIO * present.median:
                 starts.append(SoonerStart(change=change, wait=_times(then, wait, present)))
                 break
-    return tuple(sorted(starts, key=lambda start: start.wait.median)[:_MOST])
+    return tuple(sorted(starts, key=lambda start: start.wait.median)[:_MAX_CHANGES])
 
 
 def _wait_of(jobs: Sequence[Job], job: Job, as_of: datetime) -> QueueWait | None:

@@ -36,7 +36,7 @@ MIN_RUNS = 5
 MAX_RUNS = 400
 """Newest runs that a forecast names."""
 TOTAL_DAYS = (7, 30)
-_SEEN = {True: timedelta(days=1), False: timedelta(days=7)}
+_ALIVE_FOR = {True: timedelta(days=1), False: timedelta(days=7)}
 """A service is gone a day after its last sample, a recurring job after a week without a run."""
 _PRICED = timedelta(days=7)
 _HOURS_PER_DAY = 24
@@ -85,7 +85,7 @@ def alive(runs: Mapping[str, Iterable[Job]], as_of: datetime) -> tuple[WorkloadR
         if not members:
             continue
         is_service = members[-1].kind is WorkloadKind.INFERENCE
-        is_alive = members[-1].last_seen_at >= as_of - _SEEN[is_service]
+        is_alive = members[-1].last_seen_at >= as_of - _ALIVE_FOR[is_service]
         if is_alive and (is_service or len(members) >= MIN_RUNS):
             workloads.append(WorkloadRuns(name=name, is_service=is_service, jobs=tuple(members)))
     return tuple(workloads)

@@ -22,7 +22,7 @@ from data.records.forecasts import (
 from data.settings.all_settings import PlanningSettings
 from forecasting.series.demand_series import DemandSeries, Values, regular_series
 
-_AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
+_STATES_WITHOUT_READINGS = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 
 
@@ -135,8 +135,11 @@ def _skip_reason(job: Job, rows: JobHistory, first_slot: int, slot_seconds: int)
     last = datetime.fromtimestamp(float(rows.slot_start[-1].astype(np.int64)) / 1e6, tz=UTC)
     if is_quiet(last, first_slot, slot_seconds):
         state = None if job.scheduler is None else job.scheduler.state
-        if state in _AWAY and not is_quiet(job.last_seen_at, first_slot, slot_seconds):
-            return f"{_AWAY[state]}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
+        if state in _STATES_WITHOUT_READINGS and not is_quiet(
+            job.last_seen_at, first_slot, slot_seconds
+        ):
+            state_text = _STATES_WITHOUT_READINGS[state]
+            return f"{state_text}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
         quiet = quiet_seconds(last, first_slot, slot_seconds)
         return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
     if not np.isfinite(rows.effective_gpus).any():

@@ -32,7 +32,7 @@ _MIN_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
 _BATCH = 64
 _CHUNK = 16
-_LOOKS_EVERY = 1.0
+_POLL_SECONDS = 1.0
 _MAX_REMOVALS = 1000
 Progress = Callable[[int, int], None]
 
@@ -144,7 +144,7 @@ def _begin_process(folder: str, parent: int) -> None:
 
 def _end_with(parent: int, folder: str) -> None:
     while os.getppid() == parent:
-        time.sleep(_LOOKS_EVERY)
+        time.sleep(_POLL_SECONDS)
     remove_used_folder(folder)
     os._exit(1)
 

@@ -38,7 +38,7 @@ _REPLAY_DAYS = 0.5
 _SHARE_MARGIN = 0.03
 """What leaving the whole of a line out must save, share of the line's loss."""
 _NEGLIGIBLE = 1e-3
-_HELD_ROWS = 168
+_BAND_ROWS = 168
 """Newest moments at which a band must have held its share."""
 
 
@@ -232,7 +232,7 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
     now, features = np.empty(FEATURES), np.empty(FEATURES)
     rows, weights = np.empty((FEATURES + 1, _MAX_ROWS)), np.empty(_MAX_ROWS)
     square, by_age = np.empty(FEATURES), np.full(len(y), np.nan)
-    moves, misses = np.empty((len(LEVELS), _HELD_ROWS)), np.empty(_HELD_ROWS)
+    moves, misses = np.empty((len(LEVELS), _BAND_ROWS)), np.empty(_BAND_ROWS)
     for k in range(len(leads)):
         if not _features(y, len(y), leads[k], season, now):
             continue
@@ -241,7 +241,7 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
             continue
         # The distance below which the fit tells no two values apart.
         floor = _SMOOTH * _moments(rows, count, square) + 1e-12
-        coefficients, newest = np.zeros(FEATURES), min(count, _HELD_ROWS)
+        coefficients, newest = np.zeros(FEATURES), min(count, _BAND_ROWS)
         for level in range(len(LEVELS)):
             _fit(rows, weights, count, LEVELS[level], square, floor, coefficients)
             share = 1.0

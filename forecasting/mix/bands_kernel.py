@@ -37,7 +37,9 @@ def _within(value: float, lower: float, upper: float) -> Any:
 
 
 @outer
-def hear(forecasts: Any, probes: Any, min_share: float, points: Any, now: Any) -> None:
+def add_prophet_points(
+    forecasts: Any, probes: Any, min_share: float, points: Any, now: Any
+) -> None:
     """Write Prophet's points [origins + 1, leads], the newest last, into the members' points.
 
     Only if it has a word now and had one at more than `min_share` of the moments; where it had
@@ -81,7 +83,7 @@ def banded(point: Any, middles: Any, bands: Any, lower: float, upper: float) -> 
 
 
 @outer
-def faded(
+def all_quantiles(
     mixed: Any, leads: Any, short: Any, until: float, fades: float, lower: float, upper: float
 ) -> Any:
     """Return q05, q10, q25 to q95 [7, slots] within the bounds, of q05, q10, q50, q90, q95.

@@ -25,11 +25,11 @@ from forecasting.mix.members_kernel import (
 
 LEVELS = np.array([0.05, 0.10, 0.50, 0.90, 0.95])
 _ALL = np.array([2, 3, 4, 1, 0])
-_JUDGED = np.array([2, 3, 1])
+_BAND_LEVELS = np.array([2, 3, 1])
 """Places among LEVELS: of a band, and of what is judged of it."""
-_ETA = 15.0
+_WEIGHT_SHARPNESS = 15.0
 """Sharpness of the weights: loss one tenth of naive's worse costs a factor exp(-1.5)."""
-_TO_NAIVE = 0.1
+_NAIVE_SHARE = 0.1
 _DISCOUNT_PER_DAY = 0.95
 _WEIGHT_DAYS = 28.0
 _BAND_DAYS = 60.0
@@ -101,9 +101,9 @@ def _weigh(losses: Any, first: int, last: int, by_age: Any, out: Any) -> None:
     best = np.nanmin(total)
     for member in range(members):
         if not np.isnan(total[member]):
-            out[member] = np.exp(-_ETA * (total[member] - best) / scale)
-    out *= (1.0 - _TO_NAIVE) / out.sum()
-    out[BASELINE] += _TO_NAIVE
+            out[member] = np.exp(-_WEIGHT_SHARPNESS * (total[member] - best) / scale)
+    out *= (1.0 - _NAIVE_SHARE) / out.sum()
+    out[BASELINE] += _NAIVE_SHARE
 
 
 @inner
@@ -145,7 +145,7 @@ def _merge(values: Any, count: int, ascending: Any, size: int) -> int:
 @inner
 def _at_ranks(ascending: Any, count: int, out: Any) -> None:
     """Write the judged quantiles of `count` ascending values, linear between ranks."""
-    for k in _JUDGED:
+    for k in _BAND_LEVELS:
         place = LEVELS[k] * (count - 1)
         rank = int(place)
         out[k] = ascending[rank]
@@ -217,7 +217,7 @@ def collect_points(
 
 
 @outer
-def points_now(y: Any, floor: float, season: int, hour: float, ahead: Any) -> Any:
+def latest_points(y: Any, floor: float, season: int, hour: float, ahead: Any) -> Any:
     """Return points [members + 1, leads] after the last slot, for leads `ahead` in slots."""
     profiles = np.full((PROFILES, season), np.nan)
     update_profiles(y, len(y), season, _ZERO, profiles)
@@ -327,7 +327,9 @@ def mix_bucket(
         past = origin - delay
         if np.isnan(losses[origin, BASELINE]):
             continue
-        if not _fit(truth, points, losses, past, per_day, by_age, _JUDGED, weights, band, work):
+        if not _fit(
+            truth, points, losses, past, per_day, by_age, _BAND_LEVELS, weights, band, work
+        ):
             continue
         wide = np.exp(log_width)
         loss, inside, _known = _judge(truth, points, weights, origin, band, wide)

@@ -18,8 +18,8 @@ from data.base.errors import NotEnoughHistoryError
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import LeadAccuracy, LeadWeights
 from forecasting.mix.anchor_kernel import LEVELS, anchored
-from forecasting.mix.bands_kernel import banded, faded, hear
-from forecasting.mix.kernel import collect_points, mix_bucket, points_now
+from forecasting.mix.bands_kernel import add_prophet_points, all_quantiles, banded
+from forecasting.mix.kernel import collect_points, latest_points, mix_bucket
 from forecasting.mix.members_kernel import MEMBERS
 from forecasting.models.demand_model import Quantiles
 from forecasting.prophet.member import Moments, prophet_points
@@ -27,14 +27,14 @@ from forecasting.series.demand_series import DemandSeries, Values
 
 MIN_KNOWN = 4
 _BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
-_SHARE_WITH_LAST = 0.75
+_LAST_BUCKET_SHARE = 0.75
 """A bucket that ends beyond this share of the horizon is one with the last."""
 _MAX_PROBES = 6
 _STRIDE_HOURS = 6.0
 _MIN_STRIDES = 64
 _MAX_ORIGIN_DAYS = 60.0
 _REPLAYS = 28
-_HEARD_SHARE = 0.125
+_MIN_PROPHET_SHARE = 0.125
 """Prophet counts from when it had a word at more than this share of the moments: before, it would
 take naive's weight without having been judged."""
 _NAMES = tuple(f"q{round(100 * level):02d}" for level in LEVELS)
@@ -113,7 +113,7 @@ def mix_many(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _PreparedSeries:
     """A series from its first known slot on, with the past moments of its backtest."""
 
     series: DemandSeries
@@ -126,7 +126,7 @@ class _Ready:
     origins: npt.NDArray[np.int64]
 
 
-def _ready(series: DemandSeries, horizon: int) -> _Ready:
+def _ready(series: DemandSeries, horizon: int) -> _PreparedSeries:
     slots = np.flatnonzero(series.known)
     if len(slots) < MIN_KNOWN:
         raise NotEnoughHistoryError(
@@ -137,7 +137,7 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
     hour = SECONDS_PER_HOUR / series.slot_seconds
     stride = max(1, min(round(_STRIDE_HOURS * hour), len(y) // _MIN_STRIDES))
     per_day = max(1, series.slots_per_day) / stride
-    return _Ready(
+    return _PreparedSeries(
         series=series,
         y=y,
         first_slot=series.first_slot + start * series.slot_seconds,
@@ -149,15 +149,15 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
     )
 
 
-def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
+def _mixed(ready: _PreparedSeries, forecasts: Values, judged: bool) -> MixForecast:
     """Return the mix; `forecasts` are Prophet's at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
     floor = -np.inf if (y < 0).any() else 0.0
     buckets, probes = _buckets(ready.horizon, hour, ready.stride)
     truth, points = collect_points(y, floor, ready.origins, probes, season, hour)
-    now = points_now(y, floor, season, hour, np.arange(1, ready.horizon + 1))
-    hear(forecasts, probes, _HEARD_SHARE, points, now)
+    now = latest_points(y, floor, season, hour, np.arange(1, ready.horizon + 1))
+    add_prophet_points(forecasts, probes, _MIN_PROPHET_SHARE, points, now)
     members = len(MEMBERS)
     said_now = np.nan_to_num(now[:members])
     point = np.empty(ready.horizon)
@@ -210,7 +210,7 @@ def _buckets(
 ) -> tuple[tuple[_Bucket, ...], npt.NDArray[np.int64]]:
     """Return the buckets up to the horizon and the leads (slots) at which they are judged."""
     ends = {max(1, round(end * hour)) for end in _BUCKET_ENDS_HOURS}
-    ends = {end for end in ends if end <= _SHARE_WITH_LAST * horizon} | {horizon}
+    ends = {end for end in ends if end <= _LAST_BUCKET_SHARE * horizon} | {horizon}
     buckets: list[_Bucket] = []
     probes: list[int] = []
     first = 1
@@ -268,7 +268,7 @@ def with_short_leads(series: DemandSeries, y: Values, mixed: Values) -> Quantile
     if not (finite := np.isfinite(short[0])).all():
         leads, short = leads[finite], short[:, finite]
     until, fades = _UNTIL_HOURS * hour, (_UNTIL_HOURS - _FITTED_HOURS) * hour
-    rows = faded(mixed, leads, short, until, fades, series.lower, series.upper)
+    rows = all_quantiles(mixed, leads, short, until, fades, series.lower, series.upper)
     return Quantiles(**dict(zip(_NAMES, rows, strict=True)))
 
 

@@ -31,8 +31,8 @@ PRIOR_WEIGHT = 10.0
 FOLDS = 5
 _HUBER = 1.345
 _ROUNDS = 15
-_FIRMEST = 0.01
-_SETTLED = 1e-5
+_MIN_SPREAD_RATIO = 0.01
+_CONVERGENCE = 1e-5
 _AT_CAP = 0.93
 _MIN_SPREAD_WATTS = 0.5
 
@@ -75,7 +75,7 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
     if not size.any():
         return prior  # boards that stood idle at every reading say nothing of work
     # A term that no reading moves still leans on its prior, firmly enough for the fit to see it.
-    pull = prior_weight * np.maximum(size, _FIRMEST * size.max())
+    pull = prior_weight * np.maximum(size, _MIN_SPREAD_RATIO * size.max())
     for _ in range(_ROUNDS):
         residual = target - design.columns @ coefficients
         weights = _weights(residual)
@@ -83,7 +83,7 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
         weighted = design.columns * weights[:, None]
         normal = weighted.T @ design.columns + np.diag(pull)
         solution = _not_negative(normal, weighted.T @ target + pull * prior)
-        settled = np.abs(solution - coefficients).max() <= _SETTLED
+        settled = np.abs(solution - coefficients).max() <= _CONVERGENCE
         coefficients = solution
         if settled:
             break
@@ -150,12 +150,12 @@ MAX_SAMPLES = 5_000
 IDLE_BELOW = 0.01
 _MIN_IDLE = 10
 _NEAR_CAP = 0.9
-_LOWERED = 0.95
+_LOWER_LIMIT_RATIO = 0.95
 _MIN_NEAR_CAP = 20
 _PRIOR_SPREADS = (0.12, 0.25, 0.3)
 """Spread before anything was measured, as shares of TDP - idle, in thirds of the power range."""
 _PRIOR_RESIDUALS = 10.0
-_HIGH = 0.9
+_HIGH_UTILIZATION = 0.9
 
 
 def fit_power_models(
@@ -234,7 +234,7 @@ def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
         idle_watts=min(idle, 0.9 * model.tdp_watts),
         tdp_watts=model.tdp_watts,
         cap_reach=_cap_reach(samples, model.tdp_watts) or REACH,
-        lowered_cap_reach=_cap_reach(samples, model.tdp_watts, below=_LOWERED),
+        lowered_cap_reach=_cap_reach(samples, model.tdp_watts, below=_LOWER_LIMIT_RATIO),
     )
 
 
@@ -267,7 +267,7 @@ def _unlisted_board(samples: PowerSamples) -> _Board:
         idle_watts=min(idle, 0.9 * largest),
         tdp_watts=max(largest, 1.0),
         cap_reach=_cap_reach(samples, max(largest, 1.0)) or REACH,
-        lowered_cap_reach=_cap_reach(samples, max(largest, 1.0), below=_LOWERED),
+        lowered_cap_reach=_cap_reach(samples, max(largest, 1.0), below=_LOWER_LIMIT_RATIO),
     )
 
 
@@ -345,7 +345,7 @@ def _spread(power: Values, predicted: Values, prior: PowerFit, groups: int) -> P
         return prior
     first, second = (float(edge) for edge in np.quantile(level, [1 / 3, 2 / 3]))
     third = np.searchsorted((first, second), level)
-    quantile = min(_HIGH * (1 + 1 / groups), 1.0)
+    quantile = min(_HIGH_UTILIZATION * (1 + 1 / groups), 1.0)
 
     def limits(number: int) -> tuple[float, float]:
         part = residual[third == number]

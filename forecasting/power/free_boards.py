@@ -7,7 +7,7 @@ import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 
-_AT_REST = 0.01
+_REST_UTILIZATION = 0.01
 _MIN_BOARDS = 3
 _MIN_READINGS = 6
 _MIN_SPREAD = 0.04
@@ -23,7 +23,7 @@ def with_measured_idle(catalogue: GpuCatalogue, readings: pd.DataFrame) -> GpuCa
     free = readings[
         (readings["job_id"].fillna("") == "")
         & (readings["mig_instance"].fillna("") == "")
-        & (readings["utilization_ratio"] <= _AT_REST)
+        & (readings["utilization_ratio"] <= _REST_UTILIZATION)
         & (readings["power_watts"] > 0)
     ]
     boards = free.groupby(["gpu_model", "gpu_uuid"])["power_watts"].agg(["median", "size"])

@@ -32,8 +32,8 @@ from forecasting.prophet.terms import (
     Seasonality,
     auto_seasonalities,
     fourier_columns,
+    shifted,
     smooth_precision,
-    turned,
 )
 from forecasting.prophet.terms_kernel import CHANGEPOINTS, changepoint_rows
 from forecasting.prophet.variance_kernel import MIN_VARIANCE
@@ -281,7 +281,7 @@ def _solve_pattern(
     last = 2 + clock.shape[1]
     # The clock of the design began with the pattern; the answers' begins with the window.
     block = answers.smooth[pattern.rows, 2:last]
-    moved = turned(block, seasonalities, pattern.offsets * batch.slot_seconds)
+    moved = shifted(block, seasonalities, pattern.offsets * batch.slot_seconds)
     answers.smooth[pattern.rows, 2:last] = moved
     return np.concatenate(again)
 

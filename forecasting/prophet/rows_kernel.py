@@ -17,7 +17,7 @@ from forecasting.prophet.variance_kernel import solve_row
 
 Integers = npt.NDArray[np.int64]
 
-_ROUGH = 1e-5
+_REFINE_BELOW = 1e-5
 """RSS / x'x below which a row is solved again around its answer: f is then known to 1e-9 or so."""
 _DEPENDENT = 1e-16
 """Square of a column's remainder below which it depends on the columns before."""
@@ -127,7 +127,7 @@ def _keep(
 @inner
 def _rough(row: Row, gram: Gram, variance: float) -> bool:
     """Return whether RSS is so small beside x'x that rounding shows in its significant digits."""
-    return bool(variance * gram.points < _ROUGH * row.squares)
+    return bool(variance * gram.points < _REFINE_BELOW * row.squares)
 
 
 @outer

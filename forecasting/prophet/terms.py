@@ -68,7 +68,7 @@ def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> 
     return np.concatenate(columns, axis=1)
 
 
-def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Integers) -> Floats:
+def shifted(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Integers) -> Floats:
     """Return the Fourier coefficients of the same curve once the clock's zero moves back.
 
     `beta` is [series, columns]; the value at time u becomes the value at time

@@ -27,7 +27,7 @@ MIN_VARIANCE = 1e-14
 
 _ROUNDS = 500
 """5 to 7 are usual, more where two stationary variances nearly meet."""
-_SETTLED = 1e-9
+_CONVERGENCE = 1e-9
 
 
 @inner
@@ -84,6 +84,6 @@ def solve_row(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
         settle(gram, workspace, variance / CHANGE_SCALE)
         previous = variance
         variance = variance_of(place_smooth(gram, row, workspace), gram.points)
-        if abs(variance - previous) <= _SETTLED * variance:
+        if abs(variance - previous) <= _CONVERGENCE * variance:
             break
     return variance

@@ -5,9 +5,9 @@ what each weekday is of the mean. The 80 % interval is that of a sum of days who
 alike for up to a week (long-run variance by Bartlett weights: Newey and West 1987), widened for the
 mean being an estimate, and for the variance being one of fewer days than `HISTORY_DAYS`, of which
 it needs no widening (Kiefer and Vogelsang 2005, table 1). Beyond as many days as are known the
-level moves on in a way that they cannot tell: `_BEYOND` is what demand of Philly asked for. Long
-histories hold moves of the level that a few days ahead are spared, and months ahead see more of:
-`_REACH` is what drawn bills and the power of six servers asked for. `python -m
+level moves on in a way that they cannot tell: `_EXTRAPOLATION` is what demand of Philly asked for.
+Long histories hold moves of the level that a few days ahead are spared, and months ahead see more
+of: `_REACH` is what drawn bills and the power of six servers asked for. `python -m
 benchmarks.statement` counts how often the interval holds.
 """
 
@@ -24,7 +24,7 @@ _WEEKDAYS_FROM = 28
 _LAGS = 7
 _QUANTILE_90 = (1.2816, 1.3040, 0.5135, -0.3386)
 """Of the fixed-b limit, by powers of the share of the days that the weights reach over."""
-_BEYOND = 0.5
+_EXTRAPOLATION = 0.5
 _REACH, _REACH_A_DAY = 0.63, 0.008
 """Factor of the interval at no day ahead, and its growth a day, where `HISTORY_DAYS` are known."""
 
@@ -61,7 +61,7 @@ def days_ahead(
     until = after + days_left
     long = float(np.clip(len(days) / _WEEKDAYS_FROM - 1, 0, 1))
     spread *= 1 + long * (_REACH + _REACH_A_DAY * until - 1)
-    reach = float(spread) * (1 + _BEYOND * max(0.0, until / len(days) - 1))
+    reach = float(spread) * (1 + _EXTRAPOLATION * max(0.0, until / len(days) - 1))
     return DaysAhead(ahead, (max(0.0, central - reach), central, central + reach))
 
 

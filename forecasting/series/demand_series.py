@@ -10,7 +10,7 @@ from data.records.forecasts import Quantity
 Values = npt.NDArray[np.float64]
 _OUTLIER_FACTOR = 5.0
 _MAX_OUTLIER_SHARE = 0.01
-_USED_UP = 0.98
+_SATURATION = 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def regular_series(
         lower=0.0,
         upper=upper,
         winsorised=cut,
-        censored=int((values >= _USED_UP * upper).sum()) if np.isfinite(upper) else 0,
+        censored=int((values >= _SATURATION * upper).sum()) if np.isfinite(upper) else 0,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.facts.jobs import Job
-from data.records.feasible_changes import keeps_its_pods, nodes_apart, whole_fact
+from data.records.feasible_changes import has_same_pods, nodes_apart, whole_fact
 from planner.costs.configurations import Option
 from planner.fleet.fleet import in_partition, runs_under
 from planner.fleet.host_room import held_shares, host_share, room_of
@@ -320,7 +320,7 @@ def _parts(job: JobProblem, option: Option) -> tuple[Floats, int, bool]:
     """
     run, count = job.demand.job, option.configuration.gpu_count
     each = min(whole_fact(run.extra, "gpus_per_pod") or run.gpu_count, run.gpu_count)
-    pods = run.gpu_count // each if keeps_its_pods(run, count) else -(-count // each)
+    pods = run.gpu_count // each if has_same_pods(run, count) else -(-count // each)
     apart = nodes_apart(run, option.configuration)
     parts = apart or pods
     gpus = count / parts

@@ -47,7 +47,7 @@ def bounds_advice(
             yield _lowered(use, proposal, plan, problem)
 
 
-def maxima_held_back(
+def capped_maxima(
     services: Sequence[ServiceOutlook],
     proposals: Mapping[str, Proposal],
     unchanged: Collection[str],

@@ -8,11 +8,11 @@ from datetime import timedelta
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.feasible_changes import keeps_its_pods
+from data.records.feasible_changes import has_same_pods
 from data.records.plans import NodePlan, Plan
 from data.records.recommendations import Savings
 from data.settings.energy import PUE_UNCERTAINTY
-from planner.advisers.nodes_that_may_go import nodes_that_may_go
+from planner.advisers.removable_nodes import removable_nodes
 from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.cost import ChangeTime, move_costs
 from planner.costs.free_boards import free_board
@@ -23,7 +23,7 @@ from planner.jobs.expected_value import mean_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import FleetAdvice
-from planner.proposals.joint_errors import Error, above_zero, either_side, range_of
+from planner.proposals.joint_errors import Error, above_zero, range_of, two_sided_error
 from planner.proposals.proposal import Proposal
 from planner.proposals.wording import name_of
 
@@ -48,7 +48,7 @@ def empty_nodes(
     facts = {node.name: node for node in problem.facts.nodes}
     stretches = {node.node: _longest_off(node) for node in plan.nodes}
     proposed = {change.job.demand.job.job_id: change for change in changes}
-    may_go = nodes_that_may_go(problem, proposed, stretches)
+    may_go = removable_nodes(problem, proposed, stretches)
     on_node = _by_node(changes, problem)
     for node in plan.nodes:
         if node.node not in may_go:
@@ -219,7 +219,7 @@ def _only_ends_pods(change: Proposal) -> bool:
         run.platform is Platform.KUBERNETES
         and same
         and then.gpu_count < run.gpu_count
-        and not keeps_its_pods(run, then.gpu_count)
+        and not has_same_pods(run, then.gpu_count)
     )
 
 
@@ -342,7 +342,9 @@ def _node_energy(
     per_pue = central / energy.pue
     below = min(PUE_UNCERTAINTY, energy.pue - 1)
     return central, [
-        Error(kwh=either_side(site * (board.mean - board.low), site * (board.high - board.mean))),
-        Error(kwh=either_side(site * spread, site * spread)),
-        Error(kwh=either_side(per_pue * below, per_pue * PUE_UNCERTAINTY)),
+        Error(
+            kwh=two_sided_error(site * (board.mean - board.low), site * (board.high - board.mean))
+        ),
+        Error(kwh=two_sided_error(site * spread, site * spread)),
+        Error(kwh=two_sided_error(per_pue * below, per_pue * PUE_UNCERTAINTY)),
     ]

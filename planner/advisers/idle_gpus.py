@@ -16,7 +16,7 @@ from data.base.errors import sentence
 from data.facts.cluster_names import name_in_cluster
 from data.facts.jobs import Job
 from data.records.actions import Action
-from data.records.feasible_changes import SCALES_TO_ZERO, runs_in_slurm, why_not
+from data.records.feasible_changes import SCALES_TO_ZERO, configuration_refusal, runs_in_slurm
 from data.records.plans import IdleCause, IdleGpus, Plan
 from data.records.recommendations import Range, Recommendation
 from data.records.serving import ServiceOutlook
@@ -27,7 +27,7 @@ from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import SharedPlace
-from planner.proposals.guardrails import reclaim_refusal, why_none_smaller
+from planner.proposals.guardrails import no_smaller_reason, reclaim_refusal
 from planner.proposals.job_advice import job_advice, savings_of
 from planner.proposals.proposal import Proposal
 
@@ -104,7 +104,7 @@ def _why_it_stays(
         return IdleCause.KEPT, kept
     if proposal.action is not None or reclaim_refusal(proposal, terms):
         return IdleCause.HELD_BACK, kept
-    why = why_none_smaller(proposal, terms)
+    why = no_smaller_reason(proposal, terms)
     if not why:
         return IdleCause.COSTLY, kept
     rigid = not proposal.job.demand.standing.may_restart
@@ -260,4 +260,4 @@ def _may_scale_to_zero(proposal: Proposal, terms: Terms) -> bool:
     if 1 - demand.work_return.chance < terms.planning.min_saving_ratio:
         return False
     gone = replace(proposal.present.configuration, gpu_count=0)
-    return bool(reclaim_refusal(proposal, terms)) and not why_not(demand.job, gone)
+    return bool(reclaim_refusal(proposal, terms)) and not configuration_refusal(demand.job, gone)

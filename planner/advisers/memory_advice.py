@@ -18,9 +18,9 @@ from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import evidence_of
 from planner.proposals.relief import Relief
 
-_IN_PROGRAM = (MemoryRemedy.SHARD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH)
+_PROGRAM_REMEDIES = (MemoryRemedy.SHARD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH)
 _UNKNOWN_WORTH = "unknown: nobody tells when it last saved a checkpoint; not counted as saved"
-_LIKELY = 0.5
+_STRONG_CHANCE = 0.5
 
 
 def memory_recommendation(relief: Relief, plan: Plan, problem: PlanningProblem) -> Recommendation:
@@ -116,7 +116,7 @@ _REASONS = {
 
 def _in_program(finding: MemoryFinding) -> list[str]:
     """Return the remedies that a person makes in the job's own program, the mildest first."""
-    texts = [entry.text for entry in finding.advice if entry.remedy in _IN_PROGRAM]
+    texts = [entry.text for entry in finding.advice if entry.remedy in _PROGRAM_REMEDIES]
     return texts or [entry.text for entry in finding.advice]
 
 
@@ -126,7 +126,7 @@ def _confidence(relief: Relief) -> str:
     text = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
     if relief.action is Action.SPREAD:
         return f"weak: {text}; that its memory is shared out evenly is not known"
-    return f"{'strong' if chance >= _LIKELY else 'medium'}: {text}"
+    return f"{'strong' if chance >= _STRONG_CHANCE else 'medium'}: {text}"
 
 
 def _evidence(relief: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:

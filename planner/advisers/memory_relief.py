@@ -12,30 +12,30 @@ from dataclasses import dataclass, replace
 from data.catalogue.gpu_catalogue import GpuModel, MigProfile
 from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
+from data.records.feasible_changes import REQUEUE_NEEDED, configuration_refusal, runs_in_slurm
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
 from planner.advisers.admission import AdmissionRoom
 from planner.costs.configurations import Option
 from planner.costs.terms import Terms
-from planner.memory.estimate.bounds import USABLE
+from planner.memory.estimate.bounds import USABLE_RATIO
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
-from planner.proposals.relief import Relief, is_cut_off
+from planner.proposals.relief import Relief, is_censored
 from planner.proposals.savings import ProposalOutcome, outcome_of
 
-_BEYOND = 1.25
+_ROOM_FACTOR = 1.25
 """Room asked for above a forecast that ends at the device's own memory: the rest was cut."""
 
 
 def _asked_mib(finding: MemoryFinding) -> float:
     """Return the memory required of other devices, MiB."""
-    return finding.needed_mib * (_BEYOND if is_cut_off(finding) else 1.0)
+    return finding.needed_mib * (_ROOM_FACTOR if is_censored(finding) else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _ReliefOption:
     """One change that may help: an option beyond those of the plan."""
 
     action: Action
@@ -82,7 +82,7 @@ def _relief(
         finding=finding,
         proposal=keeps,
         outcome=None,
-        limit_mib=USABLE * finding.limit_mib,
+        limit_mib=USABLE_RATIO * finding.limit_mib,
         why_not=why_not,
     )
 
@@ -103,10 +103,12 @@ def _unchangeable(job: JobProblem, *, may_requeue: bool) -> str:
     return ""
 
 
-def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
+def _ways(
+    job: JobProblem, finding: MemoryFinding, problem: PlanningProblem
+) -> Iterator[_ReliefOption]:
     for way in (*_larger(job, finding, problem), *_spread(job, finding)):
         proposed = way.option.configuration
-        if not why_not(
+        if not configuration_refusal(
             job.demand.job,
             proposed,
             may_requeue=problem.rules.may_requeue,
@@ -116,8 +118,8 @@ def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> 
 
 
 def _ordered(
-    ways: Sequence[_Way], planned: Proposal, terms: Terms
-) -> list[tuple[Proposal, _Way, ProposalOutcome]]:
+    ways: Sequence[_ReliefOption], planned: Proposal, terms: Terms
+) -> list[tuple[Proposal, _ReliefOption, ProposalOutcome]]:
     """Return the ways with what they bring: larger devices first, of each kind the cheapest."""
     candidates = []
     for way in ways:
@@ -143,7 +145,9 @@ def _ordered(
     )
 
 
-def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
+def _larger(
+    job: JobProblem, finding: MemoryFinding, problem: PlanningProblem
+) -> Iterator[_ReliefOption]:
     """Yield the devices of the fleet that offer each of the job's devices what it will need."""
     now = job.demand.job
     here = problem.catalogue.get(now.gpu_model)
@@ -159,13 +163,13 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
             profiles += [entry for entry in model.mig_profiles if entry.name in offered]
         for profile in profiles:
             memory = model.memory_mib if profile is None else profile.memory_mib
-            if memory <= finding.limit_mib or USABLE * memory < _asked_mib(finding):
+            if memory <= finding.limit_mib or USABLE_RATIO * memory < _asked_mib(finding):
                 continue
             ratio = model.relative_speed * _compute(profile) / speed
-            yield _Way(
+            yield _ReliefOption(
                 action=Action.LARGER_GPU,
                 option=_option(now.gpu_count, model, profile, ratio),
-                limit_mib=USABLE * memory,
+                limit_mib=USABLE_RATIO * memory,
             )
 
 
@@ -187,7 +191,7 @@ def _option(count: int, model: GpuModel, profile: MigProfile | None, ratio: floa
     )
 
 
-def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
+def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_ReliefOption]:
     """Yield the fewest devices that hold what is needed if its memory is shared out evenly.
 
     A job whose recipe is known was sent by Trimtab, and its command says over how many devices.
@@ -199,13 +203,13 @@ def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
     )
     if fixed or standing.scaled_by or now.mig_profile:
         return
-    limit = USABLE * finding.limit_mib
+    limit = USABLE_RATIO * finding.limit_mib
     required = now.gpu_count * _asked_mib(finding) / limit
     more = max(1, math.ceil((required - now.gpu_count) / standing.step - 1e-9))
     count = now.gpu_count + more * standing.step
     if standing.most is not None and count > standing.most:
         return
-    yield _Way(
+    yield _ReliefOption(
         action=Action.SPREAD,
         option=Option(
             configuration=Configuration(gpu_model=now.gpu_model, gpu_count=count),

@@ -17,7 +17,7 @@ from planner.proposals.proposal import Proposal
 from planner.slow_work.remedies import SHORT
 
 _HOURS_PER_DAY = 24.0
-_TOLD = ("medium", "strong")
+_ADVISED_CONFIDENCES = ("medium", "strong")
 
 
 def slow_work_advice(
@@ -35,7 +35,7 @@ def slow_work_advice(
         proposal = proposals.get(slow_job.job_id)
         if proposal is None or slow_job.job_id not in unchanged or not slow_job.cause.is_slow:
             continue
-        if proposal.job.demand.is_fixed or slow_job.confidence not in _TOLD:
+        if proposal.job.demand.is_fixed or slow_job.confidence not in _ADVISED_CONFIDENCES:
             continue
         lost = slow_job.lost_ratio
         if lost is None or lost.central >= problem.planning.min_saving_ratio:
@@ -54,7 +54,7 @@ def _advice(
         problem,
         change=f"{SHORT[slow_job.cause]} ({slow_job.cause})",
         why=(
-            f"Its GPUs look {_LOOKS[slow_job.cause]}. {_costs(slow_job, proposal, problem)} "
+            f"Its GPUs look {_CAUSE_WORDS[slow_job.cause]}. {_costs(slow_job, proposal, problem)} "
             f"To try: {slow_job.remedy}."
         ),
         savings=savings_of(problem, gpu_hours=gpu_hours, cost=cost),
@@ -64,7 +64,7 @@ def _advice(
     )
 
 
-_LOOKS = {
+_CAUSE_WORDS = {
     SlowCause.STARVED: "starved of input: no kernel runs for part of the time, on all boards alike",
     SlowCause.SMALL_BATCH: "too large for the batch: kernels run, and leave most SMs without work",
     SlowCause.WAITING: "held up by a rank: some boards do much less than the others",

@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 
 from data.facts.jobs import Job, Platform
-from data.records.feasible_changes import untouchable
+from data.records.feasible_changes import change_refusal
 from planner.jobs.job_end import MIN_RUNS
 
-_FAR_ABOVE = 2.0
+_LONG_LIMIT_FACTOR = 2.0
 _MARGIN = 1.5
 _STEP_SECONDS = 900
 
@@ -25,10 +25,10 @@ def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
     limit = None if facts is None else facts.time_limit_seconds
     if job.platform is not Platform.SLURM or limit is None or len(past_runs) < MIN_RUNS:
         return None
-    if untouchable(job) or facts is None or "time_min_minutes" in dict(facts.extra):
+    if change_refusal(job) or facts is None or "time_min_minutes" in dict(facts.extra):
         return None  # with --time-min Slurm shortens it itself, and refuses a limit below that
     advised = math.ceil(_MARGIN * max(past_runs) / _STEP_SECONDS) * _STEP_SECONDS
-    return float(advised) if limit >= _FAR_ABOVE * advised else None
+    return float(advised) if limit >= _LONG_LIMIT_FACTOR * advised else None
 
 
 def limit_text(seconds: float) -> str:
@@ -36,7 +36,7 @@ def limit_text(seconds: float) -> str:
     return f"{seconds / 3600:.3g} h"
 
 
-def why_shorter(job: Job, past_runs: Sequence[float], advised: float) -> str:
+def shorter_limit_reason(job: Job, past_runs: Sequence[float], advised: float) -> str:
     """Return the reason for a shorter limit."""
     limit = job.scheduling.time_limit_seconds
     ordered = sorted(past_runs)

@@ -17,7 +17,7 @@ import numpy as np
 from data.base.units import MIN_COVERAGE_RATIO, SAME_BOARDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import JobState, WorkloadKind
-from data.records.feasible_changes import counts_below, why_not, why_not_later
+from data.records.feasible_changes import configuration_refusal, counts_below, delay_refusal
 from data.records.forecasts import ForecastSkipped
 from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
@@ -185,8 +185,8 @@ def options_for(
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
     """Return whether an applier can make it; of a job nobody describes a person can."""
     if option.paused:
-        return not why_not_later(demand.job)
-    return not why_not(
+        return not delay_refusal(demand.job)
+    return not configuration_refusal(
         demand.job,
         option.configuration,
         may_requeue=terms.may_requeue,

@@ -21,7 +21,7 @@ from planner.costs.transitions import TransitionPart, entering, leaving, moving,
 from planner.jobs.expected_value import mean_of
 from planner.jobs.job_demand import JobDemand
 from planner.jobs.job_end import waits_for_start
-from planner.jobs.power_curve import HELD
+from planner.jobs.power_curve import HOLDING_SHARES
 
 Values = npt.NDArray[np.float64]
 
@@ -146,7 +146,7 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
     kwh = _energy(demand, present, option, terms) * there
     tariff = terms.tariff
     # Energy follows the work, so longer work adds what holding the option's boards draws.
-    held_kwh = HELD[1] * idle_watts(option, terms) * hours / 1000 * terms.energy.pue
+    held_kwh = HOLDING_SHARES[1] * idle_watts(option, terms) * hours / 1000 * terms.energy.pue
     extra = longer_ratio(demand, present, option, planning)
     unit = rent_per_hour(present, terms) / max(present.service, 1e-9)
     missed = missed_service(demand, present, option, planning)
@@ -227,7 +227,7 @@ def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redo:
+class RepeatedRun:
     """A run that is done again if its work returns after a stop, with the chance of that."""
 
     chance: float
@@ -257,7 +257,7 @@ class ChangeTime:
     cost: tuple[float, float, float]
     wait_price: float = 0.0
     loss_price: float = 0.0
-    redo: "Redo | None" = None
+    redo: "RepeatedRun | None" = None
 
     @property
     def mean_cost(self) -> float:
@@ -289,14 +289,14 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
     return replace(change, redo=_redo(demand, present, terms)) if stops else change
 
 
-def _redo(demand: JobDemand, present: Option, terms: Terms) -> Redo | None:
+def _redo(demand: JobDemand, present: Option, terms: Terms) -> RepeatedRun | None:
     """Return what a run takes that is done again after a stop, None where nothing is lost."""
     seconds = demand.hours_to_redo * SECONDS_PER_HOUR
     if not seconds:
         return None
     part = TransitionPart(what="", low=0.0, central=0.0, high=seconds, leaving=True)
     again = _change((part,), demand, present, present, terms)
-    return Redo(
+    return RepeatedRun(
         chance=demand.work_return.chance,
         gpu_hours=again.gpu_hours[2],
         kwh=again.kwh[2],

@@ -15,7 +15,7 @@ from planner.costs.power_caps import cap_effect
 from planner.costs.terms import Terms
 from planner.jobs.expected_value import mean_of
 from planner.jobs.job_demand import JobDemand
-from planner.jobs.power_curve import HELD, PowerCurve
+from planner.jobs.power_curve import HOLDING_SHARES, PowerCurve
 
 Values = npt.NDArray[np.float64]
 
@@ -63,15 +63,15 @@ def power_under(
         return PowerEstimate(low=nothing, central=nothing, high=nothing, left_idle_watts=watts)
     same = option.configuration.gpu_model == present.configuration.gpu_model
     then = here if same else free_board(there)
-    busy = 1 + HELD[1]
+    busy = 1 + HOLDING_SHARES[1]
     active = np.clip(power_watts - present.boards * here.mean * busy, 0.0, None)
     active = active * power_per_work(present, option, terms, curve)
     if option.grows:
         active = active * (1 + float(HIDDEN.mean()) * (option.service / present.service - 1))
     return PowerEstimate(
-        low=active * (1 - MODEL_ERROR) + option.boards * then.low * (1 + HELD[0]),
+        low=active * (1 - MODEL_ERROR) + option.boards * then.low * (1 + HOLDING_SHARES[0]),
         central=active + option.boards * then.mean * busy,
-        high=active * (1 + MODEL_ERROR) + option.boards * then.high * (1 + HELD[2]),
+        high=active * (1 + MODEL_ERROR) + option.boards * then.high * (1 + HOLDING_SHARES[2]),
         left_idle_watts=present.boards * here.mean - option.boards * then.mean,
     )
 

@@ -11,19 +11,19 @@ import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuModel
 from planner.jobs.expected_value import mean_of
-from planner.jobs.power_curve import HELD
+from planner.jobs.power_curve import HOLDING_SHARES
 
 _DEVIATIONS = np.linspace(-4, 4, 401)
 """Far beyond q10 and q90: the reading of a board that is unlike its model tells so."""
 _Q90 = NormalDist().inv_cdf(0.9)
 _OF_Q90 = _DEVIATIONS / _Q90
 _DENSITY = np.exp(-(_DEVIATIONS**2) / 2)
-_UNLIKE = 0.03
+_BOARD_DEVIATION = 0.03
 """Boards of one model differ by so much (standard deviation)."""
-_ALIKE = 0.015
+_COMMON_DEVIATION = 0.015
 """By so much at least the boards of a model err together, however many of them are free."""
-_MAX_HELD = HELD[2] + HELD[0]
-_BUSY_AT_REST = 0.05
+_MAX_HELD = HOLDING_SHARES[2] + HOLDING_SHARES[0]
+_HIGH_DRAW_CHANCE = 0.05
 """The chance that a board that does no work draws more than holding it explains; an assumption."""
 
 
@@ -47,8 +47,9 @@ def freed_board(
 ) -> FreeBoard:
     """Return the power of each of `boards` when free; with a job they draw `held_watts` each.
 
-    `rests`: the job does nothing, so that the board draws what `HELD` adds and hardly more. Else
-    it says no more than that the board draws no more than that when it is free. By Bayes' rule.
+    `rests`: the job does nothing, so that the board draws what `HOLDING_SHARES` adds and hardly
+    more. Else it says no more than that the board draws no more than that when it is free. By
+    Bayes' rule.
     """
     low, middle, high = model.idle_watts_low, model.idle_watts, model.idle_watts_high
     watts = middle + _OF_Q90 * np.where(
@@ -58,14 +59,22 @@ def freed_board(
     )
     watts = np.maximum(watts, 1e-6)
     added = held_watts / watts - 1
-    above = np.clip((added + _UNLIKE) / (2 * _UNLIKE), 0, 1)
+    above = np.clip((added + _BOARD_DEVIATION) / (2 * _BOARD_DEVIATION), 0, 1)
     weights = _DENSITY * above / model.tdp_watts
     if rests:
-        little = _DENSITY * above * np.clip((_MAX_HELD + _UNLIKE - added) / (2 * _UNLIKE), 0, 1)
-        weights = _BUSY_AT_REST * weights + (1 - _BUSY_AT_REST) * little / (_MAX_HELD * watts)
+        little = (
+            _DENSITY
+            * above
+            * np.clip((_MAX_HELD + _BOARD_DEVIATION - added) / (2 * _BOARD_DEVIATION), 0, 1)
+        )
+        weights = _HIGH_DRAW_CHANCE * weights + (1 - _HIGH_DRAW_CHANCE) * little / (
+            _MAX_HELD * watts
+        )
     if not weights.sum() > 0:
         least = min(held_watts, middle)
-        return FreeBoard(low=(1 - _UNLIKE) * least, mean=least, high=(1 + _UNLIKE) * least)
+        return FreeBoard(
+            low=(1 - _BOARD_DEVIATION) * least, mean=least, high=(1 + _BOARD_DEVIATION) * least
+        )
     order = np.argsort(watts)
     shares = np.cumsum(weights[order]) - weights[order] / 2
     low, high = (
@@ -80,6 +89,6 @@ def _half_width_of_mean(width: float, middle: float, boards: float) -> float:
 
     By what a model is not known, all of its boards are off alike; beyond that they differ.
     """
-    apart = _UNLIKE * _Q90 * middle
-    alike = max(width**2 - apart**2, (_ALIKE * _Q90 * middle) ** 2)
+    apart = _BOARD_DEVIATION * _Q90 * middle
+    alike = max(width**2 - apart**2, (_COMMON_DEVIATION * _Q90 * middle) ** 2)
     return float(min(width, (alike + apart**2 / max(boards, 1.0)) ** 0.5))

@@ -16,16 +16,16 @@ from planner.jobs.job_end import Remaining, waits_for_start
 
 Values = npt.NDArray[np.float64]
 _SPREAD = (0.1, 0.9)
-_NEAR = 0.5
+_NEAR_END_CHANCE = 0.5
 """Chance that a job outlasts the horizon below which its end counts as near."""
 
 
-def goes_on_later(demand: JobDemand) -> bool:
+def is_delayed(demand: JobDemand) -> bool:
     """Return whether a pause puts off all that is left of a job, from the first slot on."""
-    return waits_for_start(demand.job) or float(demand.remaining.central[-1]) < _NEAR
+    return waits_for_start(demand.job) or float(demand.remaining.central[-1]) < _NEAR_END_CHANCE
 
 
-def slots_later(remaining: Remaining, slots: float) -> tuple[float, float, float]:
+def delay_slots(remaining: Remaining, slots: float) -> tuple[float, float, float]:
     """Return the delay, in slots, of a job that begins `slots` from now at the earliest.
 
     As low, central and high over its likely starts: one that would begin after that is not put off.
@@ -41,7 +41,7 @@ def slots_later(remaining: Remaining, slots: float) -> tuple[float, float, float
     return min(low, central), central, max(high, central)
 
 
-def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: float) -> float:
+def delay_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: float) -> float:
     """Return the further cost of a job that goes on `slots` later; below 0 it saves.
 
     `kwh` is its work by slot while it is there, [T], `there` the share of each slot in which it is
@@ -61,16 +61,16 @@ def _begun_later(
     """Return the further cost of a job's start in slot `slots`, or later as it would anyway."""
     begins = (remaining.likely > 0).argmax(axis=1)
     if not begins.any():
-        return later_cost(kwh, remaining.central, slots, ahead, mean)
+        return delay_cost(kwh, remaining.central, slots, ahead, mean)
     rows = zip(remaining.likely, begins.tolist(), strict=True)
-    costs = [later_cost(kwh, row, slots - at, ahead, mean) for row, at in rows if slots > at]
+    costs = [delay_cost(kwh, row, slots - at, ahead, mean) for row, at in rows if slots > at]
     return sum(costs) / len(begins)
 
 
 def work_means(there: Values, slots: int, ahead: Values, mean: float) -> tuple[float, float]:
     """Return the mean price or emissions of a job's kWh, at once and `slots` later."""
     now = float((there * ahead[: len(there)]).sum() / there.sum())
-    return now, now + later_cost(np.ones(len(there)), there, slots, ahead, mean) / float(
+    return now, now + delay_cost(np.ones(len(there)), there, slots, ahead, mean) / float(
         there.sum()
     )
 
@@ -111,7 +111,7 @@ def put_off_costs(demand: JobDemand, kwh: Values, rent_per_slot: float, terms: T
     """
     there, tariff = demand.remaining.central, terms.tariff
     slots = np.arange(len(kwh))
-    if goes_on_later(demand):
+    if is_delayed(demand):
         last, saved = best_shift(kwh, demand.remaining, terms)
         now = rent_per_slot + kwh * tariff.per_kwh - saved / max(1e-9, float(there[:last].sum()))
         return np.where(slots < last, now * there, np.inf)

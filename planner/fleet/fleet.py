@@ -15,14 +15,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
-from data.boards.board_shares import HOLDS_FOR
+from data.boards.board_shares import HOLD_TIMEOUT
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Cluster, Gpu, Node
 from data.facts.jobs import Job, Platform
 from data.settings.fleet import Maintenance
 from planner.fleet.fleet_nodes import FleetFacts, FleetNode, Home, Reach
 from planner.fleet.host_room import with_host_room
-from planner.fleet.occupied_boards import short_name, taken_boards, works_for_nobody
+from planner.fleet.occupied_boards import is_unexplained_work, short_name, taken_boards
 
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
@@ -89,7 +89,7 @@ def fleet_facts(
     foreign = _foreign(described_nodes, present, [*jobs, *ended], homes, described)
     kept_on = {short_name(name) for name in cluster.kept_on}
     places = [(node.name, node.gpu_model, node.gpus) for node in described_nodes]
-    occupied = taken_boards(places, filter(works_for_nobody, present), cluster.occupied)
+    occupied = taken_boards(places, filter(is_unexplained_work, present), cluster.occupied)
     nodes = [
         replace(
             node,
@@ -189,12 +189,12 @@ def _foreign(
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     on_host: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
-        if newest and gpu.last_seen_at > newest - HOLDS_FOR:
+        if newest and gpu.last_seen_at > newest - HOLD_TIMEOUT:
             on_host[short_name(gpu.node)].update(gpu.holders)
     for job_id, home in homes.items():
         for name, _count in home.boards:
             on_host[short_name(name)].add(job_id)
-    nameless = {short_name(gpu.node) for gpu in gpus if works_for_nobody(gpu)}
+    nameless = {short_name(gpu.node) for gpu in gpus if is_unexplained_work(gpu)}
     foreign = set()
     for node in nodes:
         host = short_name(node.name)
@@ -280,7 +280,7 @@ def _homes(
     sliced: dict[str, str] = {}
     present = {job.job_id for job in jobs}
     for gpu in gpus:
-        if not newest or gpu.last_seen_at <= newest - HOLDS_FOR:
+        if not newest or gpu.last_seen_at <= newest - HOLD_TIMEOUT:
             continue
         name = gpu.node if models[gpu.node] == 1 else f"{gpu.node} ({gpu.gpu_model})"
         for number, job_id in enumerate(job for job in gpu.holders if job in present):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from data.base.units import BYTES_PER_MIB
 from data.facts.fleet import Node
 from data.facts.jobs import Job, Platform
-from data.records.feasible_changes import keeps_its_pods
+from data.records.feasible_changes import has_same_pods
 from planner.fleet.fleet_nodes import FleetNode, Home
 from planner.fleet.occupied_boards import short_name
 
@@ -23,7 +23,7 @@ MILLI = 1000
 def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
     """Return the CPUs and the memory in MiB that a job asks for with so many GPUs in all."""
     extra = job.extra
-    count = job.gpu_count if keeps_its_pods(job, gpu_count) else gpu_count
+    count = job.gpu_count if has_same_pods(job, gpu_count) else gpu_count
     return (
         _amount(extra.get("cpus"), count, job.gpu_count),
         _amount(extra.get("memory_mib"), count, job.gpu_count),

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from data.boards.board_shares import HOLDS_FOR
+from data.boards.board_shares import HOLD_TIMEOUT
 from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
 from data.facts.fleet import Gpu
 
@@ -38,9 +38,9 @@ def taken_boards(
     return counts
 
 
-def works_for_nobody(gpu: Gpu) -> bool:
+def is_unexplained_work(gpu: Gpu) -> bool:
     """Return whether a board, when last seen, worked without a label, or may have."""
-    return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
+    return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - HOLD_TIMEOUT
 
 
 def short_name(name: str) -> str:

@@ -17,8 +17,11 @@ from data.settings.fleet import BORROW_PRICE, GUARANTEE_PRICE, TenantSettings, T
 from planner.slots.coupling_rows import CouplingRows, coupling_rows
 from planner.slots.dp_kernel import price_blocks
 from planner.slots.lanes import LANES, pack
-from planner.slots.slot_problem import NOTHING, Floats, SlotProblem, TenantQuotas, pinned_cost
+from planner.slots.slot_problem import NOTHING, SlotProblem, TenantQuotas, pinned_cost
 from planner.slots.survey_kernel import survey
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 
 def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
@@ -47,10 +50,6 @@ def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
         used,
     )
     return used
-
-
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

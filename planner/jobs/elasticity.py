@@ -24,7 +24,7 @@ from data.records.feasible_changes import (
 )
 from data.settings.all_settings import PlanningSettings
 
-_BETWEEN = (0.0, 300.0, 1800.0)
+_CHECKPOINT_AGES = (0.0, 300.0, 1800.0)
 """Seconds since a checkpoint whose time nobody tells, as low, central, high."""
 
 
@@ -56,7 +56,7 @@ def lost_work_of(job: Job, planning: PlanningSettings) -> LostWork:
         return LostWork(seconds=(age, age, age), since=f"its checkpoint of {written}")
     sign = extra.get(CHECKPOINTS, "") or _named_by(job, planning)
     if sign:
-        low, central, high = (min(elapsed, seconds) for seconds in _BETWEEN)
+        low, central, high = (min(elapsed, seconds) for seconds in _CHECKPOINT_AGES)
         return LostWork(seconds=(low, central, high), since="a checkpoint")
     return LostWork(seconds=(0.0, elapsed, elapsed), since="its start", at_worst=True)
 

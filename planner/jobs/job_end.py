@@ -105,13 +105,13 @@ MIN_RUNS = 5
 """Fewer ended runs say too little of the end."""
 _SPREAD = (0.1, 0.9)
 _MIN_SPREAD, _MAX_SURVIVED = 0.05, 0.999
-_LATE = 0.6
+_EVEN_SHARE = 0.6
 """Even (1) between two runs, every short run just ahead tells an end within hours, and on average
 too many end: by the mean of 1/gap, which has no bound. At 0.5 the mean is right for lognormal,
 gamma and two kinds of runs, at 1 ranks are: tuned between them on drawn runs, seed 7."""
-_NO_LONGER = 365 * 86_400.0
+_MAX_SECONDS = 365 * 86_400.0
 """Seconds after which it makes no difference when a job ends."""
-_BEFORE_LIMIT = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)
+_SHARES_OF_LIMIT = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)
 """Equally likely shares of the time left until a limit after which a job ends, where nothing else
 is known: the time that users ask for is used evenly, with a peak at the limit (Mu'alem and
 Feitelson, IEEE TPDS 2001). That half run into it is an assumption."""
@@ -179,7 +179,10 @@ def expected_end(
     `past_runs` are lengths of ended runs in s, five at least; `progress` is what it reported, by
     time. What its scheduler ends earlier ends then.
     """
-    (ends, by), limit = likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
+    (ends, by), limit = (
+        likely_ends(job, past_runs, progress, as_of, as_of),
+        scheduled_end(job, as_of),
+    )
     started_at = job.scheduling.started_at
     if not ends or started_at is None:
         return None
@@ -200,7 +203,7 @@ def expected_end(
     )
 
 
-def told_end(job: Job, as_of: datetime) -> tuple[datetime, str] | None:
+def scheduled_end(job: Job, as_of: datetime) -> tuple[datetime, str] | None:
     """Return the earliest end that a scheduler tells and its name, None where it tells none."""
     return min(_told_ends(job, as_of), default=None)
 
@@ -233,14 +236,14 @@ def remaining_of(
         return _once_started(job, slot_starts, slot, as_of=as_of, past_runs=past_runs, wait=wait)
     latest = np.ones(len(slot_starts))
     why = ""
-    limit = told_end(job, as_of)
+    limit = scheduled_end(job, as_of)
     if limit is not None:
         latest = _shares([limit[0]], slot_starts, slot)[0]
         why = f"{limit[1]} ends it by {limit[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
     first = max(slot_starts[0], as_of)
     ends, by = likely_ends(job, past_runs, progress, as_of, first)
     if not ends and limit is not None and limit[1] != _RECORDED and limit[0] > as_of:
-        ends = [as_of + share * (limit[0] - as_of) for share in _BEFORE_LIMIT]
+        ends = [as_of + share * (limit[0] - as_of) for share in _SHARES_OF_LIMIT]
     if not ends:
         return Remaining(
             low=latest,
@@ -376,16 +379,17 @@ def _forecast_ends(
         return []
     so_far = max(1.0, (as_of - started_at).total_seconds())
     bounds = [so_far, *sorted(seconds for seconds in past_runs if seconds > so_far), np.inf]
-    lengths = np.minimum(_runs_between(bounds, past_runs), so_far + _NO_LONGER)
+    lengths = np.minimum(_runs_between(bounds, past_runs), so_far + _MAX_SECONDS)
     return [started_at + timedelta(seconds=float(seconds)) for seconds in lengths]
 
 
 def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values:
     """Return equally likely lengths in s of a run that is as likely between any two bounds.
 
-    Between two of them lengths are taken as lognormal, by `_LATE` nearer to the later one. Mean and
-    spread of so few runs are unsure themselves, so that logs of the next follow Student's t. A run
-    that outlasts all that this allows is of unknown scale: as long again is as likely as not.
+    Between two of them lengths are taken as lognormal, by `_EVEN_SHARE` nearer to the later one.
+    Mean and spread of so few runs are unsure themselves, so that logs of the next follow Student's
+    t. A run that outlasts all that this allows is of unknown scale: as long again is as likely as
+    not.
     """
     logs = np.log(past_runs)
     spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
@@ -397,7 +401,7 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
     places = LEVELS * (len(bounds) - 1)
     between = places.astype(np.int64)
     within = places - between
-    within = np.where(between < len(bounds) - 2, within**_LATE, within)
+    within = np.where(between < len(bounds) - 2, within**_EVEN_SHARE, within)
     chances = np.interp(between + within, np.arange(len(bounds)), below)
     lengths = np.exp(mean + spread * stdtrit(degrees, chances))
     least, most = np.take(bounds, between), np.take(bounds, between + 1)

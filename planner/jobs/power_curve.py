@@ -15,7 +15,7 @@ from planner.jobs.expected_value import mean_of
 
 Values = npt.NDArray[np.float64]
 
-HELD = (0.025, 0.125, 0.225)
+HOLDING_SHARES = (0.025, 0.125, 0.225)
 """What a process that holds a board adds to its idle power, as shares of it: low, central, high.
 An assumption: boards with a context keep higher clocks, by how much differs by model and driver."""
 CURVE = 0.19
@@ -45,7 +45,8 @@ def learned_curve(rows: JobHistory, model: GpuModel | None) -> PowerCurve:
     """Return the curve that the rows of a job's history on boards of a model show.
 
     A regression of log power beyond rest on log activity, drawn towards 1 the more, the less the
-    activity varied. What rest is, is not known: `HELD` leaves the exponent as unsure as it does.
+    activity varied. What rest is, is not known: `HOLDING_SHARES` leaves the exponent as unsure as
+    it does.
     """
     if model is None or len(rows) < _MIN_SLOTS:
         return PowerCurve()
@@ -54,8 +55,8 @@ def learned_curve(rows: JobHistory, model: GpuModel | None) -> PowerCurve:
     usable = np.isfinite(activity + watts) & (activity > _ACTIVE) & (activity < _SATURATED)
     activity, watts = activity[usable], watts[usable]
     idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
-    rests = [(1 + share) * model.idle_watts for share in HELD]
-    rests += [(1 + HELD[1]) * idle[0], (1 + HELD[1]) * idle[2]]
+    rests = [(1 + share) * model.idle_watts for share in HOLDING_SHARES]
+    rests += [(1 + HOLDING_SHARES[1]) * idle[0], (1 + HOLDING_SHARES[1]) * idle[2]]
     fits = [entry for rest in rests if (entry := _fit(activity, watts - rest)) is not None]
     if len(fits) < len(rests):
         return PowerCurve()

@@ -3,15 +3,16 @@
 A rest is a run of slots in which a job was seen to do nothing. The hazard with which one of t hours
 ends is taken as alpha / t, constant in the logarithm of time (Pareto's law; Lomax 1954): the longer
 a rest has lasted, the longer it goes on. With alpha ~ Gamma(k, b), conjugate to d ends in an
-exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next `H` with
+exposure E = sum of ln(hours / SHORTEST_REST_HOURS), a rest of `a` hours ends within the next `H`
+with
 
     k = B alpha' + d + s,   b = B + E,   P = 1 - (b / (b + ln((a + H) / a)))^k           (1)
 
 where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
 from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
 Rests of other jobs count by state: those after work for a job that was seen to work, those before
-any work for one that was not, and both only from a share of its own rest on (`_AS_LONG`). That most
-jobs soon begin to work says little of a board that is held in case.
+any work for one that was not, and both only from a share of its own rest on (`_REST_SHARES`). That
+most jobs soon begin to work says little of a board that is held in case.
 
 While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
 rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
@@ -45,12 +46,12 @@ from data.facts.job_history import JobHistory
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
-LEAST = 1.0
+SHORTEST_REST_HOURS = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
-AGES = LEAST * 2.0 ** np.arange(11)
-_AS_LONG = (0.5, 0.25)
+REST_AGES = SHORTEST_REST_HOURS * 2.0 ** np.arange(11)
+_REST_SHARES = (0.5, 0.25)
 """The share of a rest, before and after work, from which on the rests of other jobs count for it.
-It is rounded down to one of `AGES`."""
+It is rounded down to one of `REST_AGES`."""
 _PRIOR = 0.2
 _WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
@@ -59,7 +60,7 @@ _STARTED = 2.0
 _OWN, _REST, _DAY, _WEEK = 1.5, 0.3, 0.6, 1.25
 """M, and w of an earlier rest and of a window some days or weeks ago, which tell the same twice."""
 _HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
-_MOST = 10.0
+_MAX_EXPOSURE = 10.0
 """Exposure of a job's earlier rests that counts at most: none speaks for all, nor many short
 ones for a long one."""
 _LEAST_HOURS_OFF = 4
@@ -71,23 +72,23 @@ _FLOOR = 0.01
 
 Evidence = npt.NDArray[np.float64]
 """Ends of rests in work, and the exposure in which they came: [before any work was seen or after
-it, from each of `AGES` on, which of both]."""
+it, from each of `REST_AGES` on, which of both]."""
 
 
 def evidence_of(hours: Values, returned: Flags, states: Indices, jobs: int = 1) -> Evidence:
     """Return the evidence of rests by job: `states` are twice its number, and 1 after work."""
-    beyond = np.log(np.maximum(hours / AGES[:, None], 1.0))
-    cells = (states * len(AGES) + np.arange(len(AGES))[:, None]).ravel()
+    beyond = np.log(np.maximum(hours / REST_AGES[:, None], 1.0))
+    cells = (states * len(REST_AGES) + np.arange(len(REST_AGES))[:, None]).ravel()
     sums = [
-        np.bincount(cells, weights=values.ravel(), minlength=2 * len(AGES) * jobs)
+        np.bincount(cells, weights=values.ravel(), minlength=2 * len(REST_AGES) * jobs)
         for values in (1.0 * (returned & (beyond > 0)), beyond)
     ]
-    return np.stack(sums, axis=-1).reshape(jobs, 2, len(AGES), 2).astype(np.float64)
+    return np.stack(sums, axis=-1).reshape(jobs, 2, len(REST_AGES), 2).astype(np.float64)
 
 
 def _at_most(evidence: Values, exposure: float) -> Values:
     """Return the evidence of a job scaled down from this exposure to what counts at most."""
-    return evidence * (_MOST / max(_MOST, exposure))
+    return evidence * (_MAX_EXPOSURE / max(_MAX_EXPOSURE, exposure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,7 +127,7 @@ def rests_of(
     none = np.empty(0)
     if not len(rows):
         return Rests(returned=none, unended=none, present=0.0, observed=none, worked=none,
-                     evidence=np.zeros((2, len(AGES), 2)))  # fmt: skip
+                     evidence=np.zeros((2, len(REST_AGES), 2)))  # fmt: skip
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
     first, _last = _runs(rows.utilization_max_ratio <= idle_ratio, apart)
     is_idle = rows.utilization_max_ratio[-1] <= idle_ratio
@@ -218,7 +219,7 @@ def similar_rests(
     places = {}
     for job_id, entry in rests.items():
         state = int(not entry.never_worked)
-        as_long = int(np.searchsorted(AGES[1:], _AS_LONG[state] * entry.present, "right"))
+        as_long = int(np.searchsorted(REST_AGES[1:], _REST_SHARES[state] * entry.present, "right"))
         places[job_id] = (state, as_long)
     return {
         job_id: tuple(
@@ -329,8 +330,8 @@ def _by_hour(ages: Values, clock: float, days: int) -> Flags:
 
 def return_of(rests: Rests, similar: Sequence[Values], ahead_hours: float) -> WorkReturn:
     """Return the chance by equations (1) to (3); `similar` is that of `similar_rests`."""
-    mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
-    present = np.array([0.0, np.log(age / LEAST)])
+    mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, SHORTEST_REST_HOURS)
+    present = np.array([0.0, np.log(age / SHORTEST_REST_HOURS)])
     earlier_rests = rests.evidence[:, 0].sum(axis=0) - present
     ends, exposure = _at_most(earlier_rests, earlier_rests[1]) + present
     for before, evidence in zip(_WEIGHTS, similar, strict=False):

@@ -14,7 +14,7 @@ from planner.slots.slot_problem import SlotFleet
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-_TRIFLE = 0.01
+_MIN_RENT_SHARE = 0.01
 """A share of the dearest rent: what a board on a node in doubt costs at least."""
 
 
@@ -60,12 +60,12 @@ def unsure_prices(problem: PlanningProblem) -> dict[int, Floats]:
     doubtful = [n for n, node in enumerate(nodes) if node.unsure and pools[n] in sure]
     if not doubtful:
         return {}
-    whole = node_cost_per_board(problem) + boot_per_board(problem)
+    per_gpu = node_cost_per_board(problem) + boot_per_board(problem)
     rents = [
         model.price_per_hour for model in map(problem.catalogue.find, problem.gpu_models) if model
     ]
-    trifle = _TRIFLE * problem.planning.slot_minutes / 60 * max(rents, default=1.0)
-    return dict.fromkeys(doubtful, max(node.gpus for node in nodes) * whole + trifle)
+    trifle = _MIN_RENT_SHARE * problem.planning.slot_minutes / 60 * max(rents, default=1.0)
+    return dict.fromkeys(doubtful, max(node.gpus for node in nodes) * per_gpu + trifle)
 
 
 def unsure_cost(

@@ -23,7 +23,7 @@ from planner.packing.random_kernel import random_state
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 
-_CLEARLY = 1.5
+_GAIN_FACTOR = 1.5
 """The node's cost has to be so many times that of the moves."""
 _MAX_NODES = 1_000
 """Nodes tried whole."""
@@ -31,7 +31,7 @@ _ROUNDS_PER_UNIT, _MIN_ROUNDS = 20, 2_000
 _MAX_CELLS, _CELLS_PER_UNIT = 30_000_000, 250_000
 """Nodes looked at for those tried whole, and slots of nodes looked at in rounds: as many at least,
 and more where many units may move."""
-_TRIFLE = 1e-6
+_AWAY_PRICE = 1e-6
 """Price of a board and slot away from where a job is now, where its start elsewhere is free."""
 
 
@@ -57,7 +57,7 @@ def searched(
         per_board=node_cost_per_board(problem),
         boot=boot_per_board(problem),
         min_off=problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes,
-        clearly=_CLEARLY,
+        clearly=_GAIN_FACTOR,
     )
     arrays = _arrays(problem, runs, movable)
     emptied = np.argsort(nodes.load[:, 0].sum(axis=1), kind="stable")
@@ -115,7 +115,7 @@ def _move_cost(problem: PlanningProblem, runs: Sequence[Stretch], unit: Unit) ->
     paid = 0.0
     if unit.stretch >= 0 and (unit.start or runs[unit.stretch].option):
         paid = float(problem.enter_cost[runs[unit.stretch].option, runs[unit.stretch].job])
-    return max(unit.move_cost - paid, _TRIFLE * unit.gpus * (unit.end - unit.start))
+    return max(unit.move_cost - paid, _AWAY_PRICE * unit.gpus * (unit.end - unit.start))
 
 
 def node_arrays(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> NodeArrays:

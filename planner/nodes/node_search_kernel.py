@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 _MAX_LEAVING, _FEW_LEAVING = 256, 32
 _MAX_LOOKS = 64
 """Nodes of its pool that a unit is tried on, from a random one on."""
-_BLINK = 20
+_SKIP_ONE_IN = 20
 """One node in so many is passed over."""
 _SAME = 1e-9
 
@@ -117,7 +117,7 @@ def _cheapest(
     offset = draw(state, count)
     for step in range(count):
         node = (offset + step) % count
-        if nodes.pool[node] != units.pool[unit] or draw(state, _BLINK) == 0:
+        if nodes.pool[node] != units.pool[unit] or draw(state, _SKIP_ONE_IN) == 0:
             continue
         looked += 1
         if looked > max_looks:

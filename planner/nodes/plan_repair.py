@@ -10,7 +10,7 @@ from planner.slots.slot_problem import SlotProblem
 from planner.solver.replan import WarmStart
 from planner.solver.solved_plan import SolvedPlan
 
-KEEP = 1e6
+REPAIR_CHURN_PRICE = 1e6
 """Churn price in repairs: no other job is to lose the place that it has found."""
 
 
@@ -18,7 +18,9 @@ def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> WarmStart:
     """Return the start from a plan that changes the failed jobs and, if it can, no other."""
     mask = np.ones(len(solved.paths), dtype=np.bool_)
     mask[[stretch.job for stretch in failed]] = False
-    return WarmStart(prices=solved.prices, announced=solved.paths, kept=mask, churn_price=KEEP)
+    return WarmStart(
+        prices=solved.prices, announced=solved.paths, kept=mask, churn_price=REPAIR_CHURN_PRICE
+    )
 
 
 def without_failed(

@@ -55,7 +55,7 @@ class Rolling:
         return warm.churn_price * int(changed.sum())
 
 
-def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
+def rounded_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
     """Return the prices of a solved plan by name, to six digits."""
     rows = coupling_rows(mapping.slots).names
     types = mapping.slots.fleet.gpu_types

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
 _MAX_K = 7
 _MAX_THRESHOLDS = 512
-_FEWER_THRESHOLDS = 128
+_THRESHOLDS_OF_LARGE = 128
 
 
 def thresholds(distinct: Ints, capacity: int) -> Ints:
@@ -23,7 +23,7 @@ def thresholds(distinct: Ints, capacity: int) -> Ints:
     if half <= _MAX_THRESHOLDS:
         return np.arange(1, half + 1)
     sizes = np.unique(np.append(distinct[distinct <= half], half))
-    spread = np.linspace(0, len(sizes) - 1, min(len(sizes), _FEWER_THRESHOLDS)).astype(np.int64)
+    spread = np.linspace(0, len(sizes) - 1, min(len(sizes), _THRESHOLDS_OF_LARGE)).astype(np.int64)
     return np.asarray(sizes[spread])
 
 

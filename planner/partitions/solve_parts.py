@@ -185,7 +185,7 @@ def _part_of(problem: PlanningProblem, column: int, job_problem: JobProblem) -> 
             return ""
 
 
-_REMEMBERED = 0.9
+_PRICE_MEMORY = 0.9
 
 
 class MeanUse:
@@ -197,8 +197,8 @@ class MeanUse:
 
     def note(self, used: Sequence[Floats]) -> None:
         """Take in one round of answers."""
-        self._sum = _REMEMBERED * self._sum + np.stack(used)
-        self._weight = _REMEMBERED * self._weight + 1
+        self._sum = _PRICE_MEMORY * self._sum + np.stack(used)
+        self._weight = _PRICE_MEMORY * self._weight + 1
 
     def mean(self) -> Floats:
         """Return the mean of the rounds so far."""
@@ -249,7 +249,7 @@ class PartMarket(PriceExchange):
         )
 
 
-_CERTAIN = 1e-9
+_TOLERANCE = 1e-9
 
 
 def shares_of(
@@ -288,14 +288,14 @@ def _ratios(used: Floats, touches: npt.NDArray[np.bool_]) -> Floats:
     use = np.where(may[:, None, :], used, 0.0)
     total = use.sum(axis=0)
     even = may / may.sum(axis=0)
-    proportional = np.divide(use, total, where=total > _CERTAIN, out=np.zeros_like(use))
-    return np.asarray(np.where(total > _CERTAIN, proportional, even[:, None, :]))
+    proportional = np.divide(use, total, where=total > _TOLERANCE, out=np.zeros_like(use))
+    return np.asarray(np.where(total > _TOLERANCE, proportional, even[:, None, :]))
 
 
 def _rounded(shares: Floats, total: Floats) -> Floats:
     """Return whole numbers [P, H, R] summing to the whole part of the total: largest rest first."""
-    down = np.floor(shares + _CERTAIN)
-    rest = np.floor(total + _CERTAIN) - down.sum(axis=0)
+    down = np.floor(shares + _TOLERANCE)
+    rest = np.floor(total + _TOLERANCE) - down.sum(axis=0)
     order = np.argsort(-(shares - down), axis=0, kind="stable")
     rank = np.argsort(order, axis=0, kind="stable")
     return np.asarray(down + (rank < rest))

@@ -34,7 +34,7 @@ class Workforce(Protocol):
         """
 
 
-class _Here:
+class _OpenPartitions:
     """Opened partitions of this process."""
 
     at_once = 1
@@ -59,4 +59,4 @@ class LocalWorkforce:
     ) -> Iterator[Workplaces]:
         """Yield make(item) of every item."""
         del weights
-        yield _Here([make(item) for item in items])
+        yield _OpenPartitions([make(item) for item in items])

@@ -19,7 +19,7 @@ from data.facts.progress import ProgressReport
 from data.facts.queue_waits import QueueWait
 from data.facts.quotas import Quota
 from data.records.contradictions import FIX, ContradictedCounter, contradictions_text
-from data.records.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
+from data.records.feasible_changes import has_named_nodes, requeue_refusal, runs_in_slurm
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
@@ -110,7 +110,7 @@ class PlanningProblem:
 
     def _why_not_requeued(self, job: Job) -> str:
         rules = self.rules
-        return why_not_requeued(
+        return requeue_refusal(
             job, may_requeue=rules.may_requeue, behind_others=rules.behind_others
         )
 
@@ -125,7 +125,7 @@ class PlanningProblem:
             and not (
                 runs_in_slurm(planned.demand.job) and self._why_not_requeued(planned.demand.job)
             )
-            and not names_its_nodes(planned.demand.job)
+            and not has_named_nodes(planned.demand.job)
             and job_id not in self.facts.strays
         )
 

@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 
-_BOTHER_HOURS = 0.01
+_CHANGE_CHARGE_HOURS = 0.01
 """A change that costs nothing is charged so much rent: caps would flap from slot to slot."""
 _WATTS = 1000.0
 _MINUTES_PER_DAY = 1440
@@ -141,7 +141,7 @@ def _free_changes_within_home(
         rows = np.flatnonzero(option_of[job] != NOTHING)
         here = np.isin(option_of[job, rows], home)
         leave[job, rows[~here]] = problem.enter_cost[0, job]
-        enter[job, rows[here]] = rent_per_hour(now, problem.terms) * _BOTHER_HOURS
+        enter[job, rows[here]] = rent_per_hour(now, problem.terms) * _CHANGE_CHARGE_HOURS
     return leave
 
 

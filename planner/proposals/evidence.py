@@ -13,7 +13,7 @@ from planner.costs.cost import change_costs
 from planner.costs.terms import Terms
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
-from planner.proposals.guardrails import suspicion
+from planner.proposals.guardrails import contradiction
 from planner.proposals.proposal import Proposal
 
 _SIGNALS = {
@@ -37,7 +37,7 @@ def evidence_of(
     )
     losses = dict(path.backtest.losses) if path is not None and path.backtest else {}
     start, standing = demand.window_start, demand.standing
-    flag = suspicion(demand, problem.terms)
+    flag = contradiction(demand, problem.terms)
     return Evidence(
         signal=problem.signals.get(demand.job.job_id, "unknown"),
         samples=demand.samples,

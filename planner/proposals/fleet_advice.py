@@ -22,7 +22,7 @@ from planner.proposals.proposal import Proposal
 from planner.proposals.wording import name_of, named_first
 
 Values = npt.NDArray[np.float64]
-_NOTICEABLE_BOARDS = 0.05
+_MIN_BOARDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,9 @@ class SharedPlace:
     why: str
 
 
-def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:
+def returned_boards(
+    model: str, changes: Sequence[Proposal], slots: int, cluster: str = ""
+) -> Values:
     """Return the boards of a model that changes give back, array [slots]; below 0: they take more.
 
     In one cluster. A change gives back no more than its job would still hold.
@@ -102,9 +104,9 @@ def missing_boards(
             continue
         judged.add(group.name)
         model, cluster = name_in_cluster(group.name), cluster_in(group.name)
-        freed = given_back(model, changes, len(problem.slot_starts), cluster)
+        freed = returned_boards(model, changes, len(problem.slot_starts), cluster)
         short = [
-            _Short(at=at, forecast=high, freed=float(freed[number]))
+            _ShortSlot(at=at, forecast=high, freed=float(freed[number]))
             for at, high in zip(group.slot_starts, path.q90, strict=True)
             if at <= end
             and high - freed[number := max(0, (at - problem.slot_starts[0]) // slot)]
@@ -151,7 +153,7 @@ def slot_length(group: GroupForecast) -> timedelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Short:
+class _ShortSlot:
     """A slot without enough boards: the forecast's q90, and what recommendations give back."""
 
     at: datetime
@@ -166,7 +168,7 @@ class _Short:
 def _missing(
     group: GroupForecast,
     have: _Boards,
-    short: Sequence[_Short],
+    short: Sequence[_ShortSlot],
     problem: PlanningProblem,
 ) -> FleetAdvice:
     model, starts = group.name, short[0].at
@@ -174,7 +176,7 @@ def _missing(
     needed = int(-(-worst.needed // 1))
     hours = len(short) * (slot_length(group) / timedelta(hours=1))
     changed = ""
-    if abs(worst.freed) >= _NOTICEABLE_BOARDS:
+    if abs(worst.freed) >= _MIN_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"
         changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
     return FleetAdvice(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data.facts.jobs import Job
-from data.records.feasible_changes import runs_in_slurm, why_not, why_not_requeued
+from data.records.feasible_changes import configuration_refusal, requeue_refusal, runs_in_slurm
 from planner.costs.cost import needed_service
 from planner.costs.terms import Terms
 from planner.jobs.job_demand import JobDemand
@@ -42,11 +42,11 @@ def refusal(
             return f"{proposal.job.demand.remaining.why}, after the horizon"
         return f"it ends before the plan begins: {proposal.job.demand.remaining.why}"
     if proposal.action is None:
-        flag = suspicion(proposal.job.demand, terms)
+        flag = contradiction(proposal.job.demand, terms)
         least = (
             _idle_for_good(proposal, terms)
             or reclaim_refusal(proposal, terms)
-            or why_none_smaller(proposal, terms)
+            or no_smaller_reason(proposal, terms)
             or "its present configuration costs least for what it is forecast to need"
         )
         why = _requeue_refusal(proposal.job.demand.job, terms)
@@ -67,7 +67,7 @@ def refusal(
     return reason
 
 
-def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
+def no_smaller_reason(proposal: Proposal, terms: Terms) -> str:
     """Return the reason that no option of a job has fewer GPUs than now, '' where one has."""
     present, demand = proposal.present, proposal.job.demand
     others = [option for option in proposal.job.options if not option.autoscaled]
@@ -80,7 +80,7 @@ def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
         return f"{standing.scaled_by} scales it"
     if now.gpu_count > 1:
         fewer = replace(now, gpu_count=now.gpu_count // 2)
-        why = why_not(
+        why = configuration_refusal(
             demand.job, fewer, may_requeue=terms.may_requeue, behind_others=terms.behind_others
         )
         return why or f"no size below {now.describe()} holds its memory"
@@ -91,13 +91,13 @@ def _requeue_refusal(job: Job, terms: Terms) -> str:
     """Return the reason that a job of Slurm stays as it runs, '' for any other."""
     if not runs_in_slurm(job):
         return ""
-    return why_not_requeued(job, may_requeue=terms.may_requeue, behind_others=terms.behind_others)
+    return requeue_refusal(job, may_requeue=terms.may_requeue, behind_others=terms.behind_others)
 
 
 def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
     """Name a job that holds its GPUs idle and that no applier can stop, '' for any other."""
     demand, now = proposal.job.demand, proposal.present.configuration
-    why = why_not(demand.job, replace(now, gpu_count=0))
+    why = configuration_refusal(demand.job, replace(now, gpu_count=0))
     if not why or demand.seen_idle_hours < terms.planning.reclaim_idle_hours:
         return ""
     return f"it has held {now.describe()} idle for {demand.seen_idle_hours:.1f} h, but {why}"
@@ -227,7 +227,7 @@ def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, margin: fl
     return ""
 
 
-def suspicion(demand: JobDemand, terms: Terms) -> str:
+def contradiction(demand: JobDemand, terms: Terms) -> str:
     """Return the contradiction in a job's readings, '' for none: busy, yet cool boards.
 
     Spinning kernels and wrong readings look like this; whoever holds GPUs may make them.

@@ -19,7 +19,7 @@ from planner.proposals.savings import outcome_of
 
 ProposedBefore = Mapping[tuple[str, Action], Configuration]
 """What changes lead to, by target and kind."""
-_KEPT_UP = tuple(
+_STICKY_ACTIONS = tuple(
     action
     for action, spec in ACTIONS.items()
     if (spec.resizes or spec.caps_power or spec.takes_all) and action not in NOT_FOR_SAVING
@@ -27,7 +27,7 @@ _KEPT_UP = tuple(
 """Changes of one job for good, to save."""
 ENTRY_MARGIN_RATIO = 0.1
 """By it a change keeps its limits to be proposed, or misses them to be withdrawn."""
-_SOON = timedelta(hours=2)
+_NEAR_PEAK = timedelta(hours=2)
 """A peak that comes before it is worth a proposal at once."""
 
 
@@ -41,12 +41,12 @@ def margin_of(proposal: Proposal, before: ProposedBefore | None, terms: Terms) -
     margin = ENTRY_MARGIN_RATIO
     led_to = before.get((proposal.job.demand.job.job_id, proposal.action))
     same = led_to is not None and (
-        proposal.action not in _KEPT_UP or led_to == proposal.chosen.configuration
+        proposal.action not in _STICKY_ACTIONS or led_to == proposal.chosen.configuration
     )
     return -margin if same else margin
 
 
-def kept_up(
+def sticky_change(
     proposal: Proposal,
     before: ProposedBefore | None,
     terms: Terms,
@@ -64,7 +64,7 @@ def kept_up(
     return earlier if other is None or other <= (1.0 + margin) * worth else proposal
 
 
-def too_early(
+def early_peak_reason(
     proposal: Proposal, problem: PlanningProblem, before: ProposedBefore | None, last: Plan | None
 ) -> str:
     """Return the reason not to propose more GPUs for a peak yet, '' for none.
@@ -77,7 +77,7 @@ def too_early(
         return ""
     if (job_id, proposal.action) in (before or {}):
         return ""
-    if problem.slot_starts[first] - problem.slot_starts[0] < _SOON:
+    if problem.slot_starts[first] - problem.slot_starts[0] < _NEAR_PEAK:
         return ""
     planned = next((job for job in last.jobs if job.job_id == job_id), None)
     if planned and any(step.gpu_count > planned.now.gpu_count for step in planned.steps):
@@ -91,10 +91,10 @@ def too_early(
 def _earlier(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
     """Return the earlier proposal for the job, None where the plan changes it no more."""
     job_id = proposal.job.demand.job.job_id
-    if proposal.action not in _KEPT_UP or proposal.share < STEADY_SHARE:
+    if proposal.action not in _STICKY_ACTIONS or proposal.share < STEADY_SHARE:
         return None
     options = [option.configuration for option in proposal.job.options]
-    for action in _KEPT_UP:
+    for action in _STICKY_ACTIONS:
         led_to = before.get((job_id, action))
         if led_to is not None and led_to in options[1:]:
             earlier = steady_proposal(

@@ -13,7 +13,7 @@ from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.evidence import confidence_of, evidence_of
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome
-from planner.proposals.wording import change_text, loses_a_run, why
+from planner.proposals.wording import change_text, is_unsaved_run_lost, proposal_reason
 
 
 def _of_job(proposal: Proposal, plan: Plan, **fields: Any) -> Recommendation:
@@ -43,10 +43,10 @@ def recommendation_of_proposal(
         plan,
         action=action,
         proposed=proposal.chosen.configuration,
-        why=why(proposal, problem),
+        why=proposal_reason(proposal, problem),
         evidence=evidence,
         savings=outcome.savings,
-        risk=Risk.HIGH if loses_a_run(proposal) else action.spec.risk,
+        risk=Risk.HIGH if is_unsaved_run_lost(proposal) else action.spec.risk,
         confidence=confidence_of(evidence),
         details=_details(proposal, problem),
         change=change_text(proposal, problem),

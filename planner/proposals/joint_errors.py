@@ -51,7 +51,7 @@ class Error:
         return replace(self, kwh=np.asarray(self.kwh + self.lasting * np.sum(drawn, axis=0)))
 
 
-def either_side(down: float, up: float) -> Values:
+def two_sided_error(down: float, up: float) -> Values:
     """Return an error whose q10 is -`down`, whose median is 0 and whose q90 is `up` [levels]."""
     return np.where(_OF_Q90 < 0, _OF_Q90 * down, _OF_Q90 * up)
 
@@ -61,7 +61,7 @@ def above_zero(low: float, median: float, high: float) -> Values:
 
     Its q10, median and q90 are `low`, `median` and `high`.
     """
-    values = np.maximum(median + either_side(median - low, high - median), 0.0)
+    values = np.maximum(median + two_sided_error(median - low, high - median), 0.0)
     return values - mean_of(low, median, high)
 
 

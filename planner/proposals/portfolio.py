@@ -66,7 +66,7 @@ class Portfolio:
         return self.recommended + others + self.sharing - self.advised
 
 
-def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
+def joint_savings(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
     """Return the joint savings of recommendations, and the costs of those that cost money."""
     costs = [recommendation.savings.money for recommendation in recommendations]
     return sum(costs), -sum(cost for cost in costs if cost < 0)
@@ -117,11 +117,11 @@ def portfolio_of(
         total=total,
         unit=plan.currency,
         gpu_hours=gpu_hours,
-        nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
-        services=worth_of(row for row in rows if row.action.spec.of_service)[0],
-        sharing=worth_of(row for row in rows if row.action.spec.shares)[0],
-        programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
-        taken=worth_of(row for row in rows if not row.is_advice)[1],
-        advised=worth_of(row for row in rows if row.is_advice)[0],
+        nodes=joint_savings(row for row in rows if row.action.spec.of_node)[0],
+        services=joint_savings(row for row in rows if row.action.spec.of_service)[0],
+        sharing=joint_savings(row for row in rows if row.action.spec.shares)[0],
+        programs=joint_savings(row for row in rows if row.action.spec.of_program)[0],
+        taken=joint_savings(row for row in rows if not row.is_advice)[1],
+        advised=joint_savings(row for row in rows if row.is_advice)[0],
         for_memory=sum(relief.outcome.savings.money for relief in relieved if relief.outcome),
     )

@@ -16,7 +16,7 @@ from data.records.plans import JobPlan
 from planner.costs.configurations import Option
 from planner.costs.cost import needed_service, work_kwh
 from planner.costs.terms import Terms
-from planner.costs.time_shift import best_shift, goes_on_later
+from planner.costs.time_shift import best_shift, is_delayed
 from planner.problem.job_problem import JobProblem
 from planner.proposals.path_costs import Path, path_cost
 
@@ -81,7 +81,7 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
         return steady_proposal(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
-        if goes_on_later(job.demand):
+        if is_delayed(job.demand):
             # As a whole, which may be later than it would have ended.
             kwh = work_kwh(job.demand, job.options[0], terms)
             first, last = 0, best_shift(kwh, job.demand.remaining, terms)[0] - 1

@@ -7,7 +7,7 @@ from data.records.memory import MemoryFinding
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome
 
-_CUT_OFF = 0.999
+_FULL_MEMORY_RATIO = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class Relief:
     @property
     def cut_off(self) -> bool:
         """Return whether the forecast ends at the device's memory, so that more may be needed."""
-        return is_cut_off(self.finding)
+        return is_censored(self.finding)
 
 
-def is_cut_off(finding: MemoryFinding) -> bool:
+def is_censored(finding: MemoryFinding) -> bool:
     """Return whether the forecast ends at the device's memory."""
-    return finding.needed_mib >= _CUT_OFF * finding.limit_mib
+    return finding.needed_mib >= _FULL_MEMORY_RATIO * finding.limit_mib

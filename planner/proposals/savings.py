@@ -22,7 +22,7 @@ from planner.costs.carbon import emissions_of, market_emissions_of
 from planner.costs.cost import (
     SLOWER,
     ChangeTime,
-    Redo,
+    RepeatedRun,
     change_costs,
     idle_watts,
     longer_ratio,
@@ -44,17 +44,17 @@ from planner.costs.energy import (
 )
 from planner.costs.free_boards import free_board
 from planner.costs.terms import Terms
-from planner.costs.time_shift import goes_on_later, later_cost, slots_later
+from planner.costs.time_shift import delay_cost, delay_slots, is_delayed
 from planner.jobs.expected_value import mean_of
 from planner.jobs.job_demand import JobDemand
-from planner.jobs.power_curve import HELD
+from planner.jobs.power_curve import HOLDING_SHARES
 from planner.proposals.joint_errors import (
     Error,
     above_zero,
-    either_side,
     equally_likely,
     in_order,
     range_of,
+    two_sided_error,
     with_chance,
 )
 from planner.proposals.path_costs import option_costs, path_cost
@@ -92,7 +92,7 @@ def errors_of(
     return errors
 
 
-def _run_done_again(redo: Redo, price: float) -> Error:
+def _run_done_again(redo: RepeatedRun, price: float) -> Error:
     """Return the effect of a stopped run on the saving: done again by its chance, or not."""
     again = with_chance(redo.chance)
     return Error(
@@ -122,7 +122,7 @@ def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Error:
     kwh = np.zeros(len(hours)) if saved is None else (slots - slots.mean(axis=0)) @ saved * site
     rent = rent_per_hour(proposal.present, terms) - rent_per_hour(proposal.chosen, terms)
     rent = 0.0 if proposal.chosen.paused else rent
-    holding = HELD[1] * idle_watts(proposal.chosen, terms) * site
+    holding = HOLDING_SHARES[1] * idle_watts(proposal.chosen, terms) * site
     return Error(
         gpu_hours=in_order((freed * other[:, None] - remaining_boards * paid).ravel()),
         kwh=in_order((kwh[:, None] - holding * further).ravel()),
@@ -143,7 +143,7 @@ def _longer_rates(proposal: Proposal, longer: Triple, terms: Terms) -> Values:
     low, middle, high = longer[0] / central, longer[1] / central, longer[2] / most
     if may_slow(proposal.chosen):
         return np.maximum(low, high * np.array(SLOWER))
-    levels = either_side(middle - low, max(0.0, high - middle))
+    levels = two_sided_error(middle - low, max(0.0, high - middle))
     return np.maximum(middle + levels[:: len(levels) // 20], 0.0)
 
 
@@ -163,10 +163,10 @@ def _power_errors(proposal: Proposal, hold: Values, terms: Terms) -> Iterator[Er
     )
     if proposal.chosen.boards:
         at_once = float(np.interp(hold.sum() * terms.slot_hours, _HOURS, _AT_ONCE))
-        yield Error(kwh=either_side((middle - low) * at_once, (high - middle) * at_once))
+        yield Error(kwh=two_sided_error((middle - low) * at_once, (high - middle) * at_once))
     pue = terms.energy.pue
     below = pue - max(1.0, pue - PUE_UNCERTAINTY)
-    yield Error(kwh=either_side(middle / pue * below, middle / pue * PUE_UNCERTAINTY))
+    yield Error(kwh=two_sided_error(middle / pue * below, middle / pue * PUE_UNCERTAINTY))
     if proposal.chosen.paused:
         return
     cap = proposal.chosen.configuration.power_cap_watts
@@ -190,13 +190,13 @@ def _work_errors(
         return
     now, then = proposal.present.configuration, proposal.chosen.configuration
     model = terms.catalogue.get(then.gpu_model)
-    rest = proposal.chosen.boards * (1 + HELD[1]) * free_board(model).mean
+    rest = proposal.chosen.boards * (1 + HOLDING_SHARES[1]) * free_board(model).mean
     active = float((np.clip(estimate.central - rest, 0.0, None) * scale).sum())
     curve = proposal.job.demand.power_curve
     busier = abs(math.log(activity_ratio(proposal.present, proposal.chosen, terms)))
     speed = MODEL_ERROR * curve.exponent if now.gpu_model != then.gpu_model else 0.0
     wrong = math.hypot(MODEL_ERROR, speed, curve.half_width * busier) * active
-    yield Error(kwh=either_side(wrong, wrong))
+    yield Error(kwh=two_sided_error(wrong, wrong))
     if proposal.chosen.grows:
         # How much work found no board is not known: boards show no demand beyond themselves.
         added = proposal.chosen.service / proposal.present.service - 1
@@ -215,18 +215,18 @@ def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Err
     there = here if same else free_board(terms.catalogue.get(then.configuration.gpu_model))
     if then.boards:
         holding = abs(work * now.boards * here.mean - then.boards * there.mean)
-        unsure = holding * (HELD[2] - HELD[1]) * scale
-        yield Error(kwh=either_side(unsure, unsure))
-    boards = now.boards * (1 - work * (1 + HELD[1] * bool(then.boards)))
+        unsure = holding * (HOLDING_SHARES[2] - HOLDING_SHARES[1]) * scale
+        yield Error(kwh=two_sided_error(unsure, unsure))
+    boards = now.boards * (1 - work * (1 + HOLDING_SHARES[1] * bool(then.boards)))
     if same:
-        boards += then.boards * HELD[1]
+        boards += then.boards * HOLDING_SHARES[1]
     else:
-        other = then.boards * HELD[1] * scale
+        other = then.boards * HOLDING_SHARES[1] * scale
         yield Error(
-            kwh=either_side(other * (there.high - there.mean), other * (there.mean - there.low))
+            kwh=two_sided_error(other * (there.high - there.mean), other * (there.mean - there.low))
         )
     up, down = boards * (here.high - here.mean) * scale, boards * (here.mean - here.low) * scale
-    yield Error(kwh=either_side(up, down) if boards > 0 else either_side(-down, -up))
+    yield Error(kwh=two_sided_error(up, down) if boards > 0 else two_sided_error(-down, -up))
 
 
 def _put_off_prices(proposal: Proposal, hold: Values, terms: Terms) -> Values:
@@ -235,11 +235,11 @@ def _put_off_prices(proposal: Proposal, hold: Values, terms: Terms) -> Values:
     Else any hour of the day may be its.
     """
     demand, tariff = proposal.job.demand, terms.tariff
-    if goes_on_later(demand):
+    if is_delayed(demand):
         kwh, slots = work_kwh(demand, proposal.present, terms), int(proposal.held.sum())
         costs = np.array(
             [
-                later_cost(kwh, there, slots, tariff.per_kwh_ahead, tariff.mean_per_kwh)
+                delay_cost(kwh, there, slots, tariff.per_kwh_ahead, tariff.mean_per_kwh)
                 for there in demand.remaining.likely
             ]
         )
@@ -296,10 +296,10 @@ def put_off_grams(proposal: Proposal, hold: Values, touched: float, terms: Terms
     `touched` is the grid's carbon in the hours of the pause, gCO2e/kWh.
     """
     demand, tariff = proposal.job.demand, terms.tariff
-    if goes_on_later(demand):
+    if is_delayed(demand):
         kwh, slots = work_kwh(demand, proposal.present, terms), int(proposal.held.sum())
         there = demand.remaining.central
-        return -later_cost(kwh, there, slots, tariff.gco2e_ahead, tariff.mean_gco2e)
+        return -delay_cost(kwh, there, slots, tariff.gco2e_ahead, tariff.mean_gco2e)
     return put_off_kwh(proposal, hold, terms) * (touched - tariff.mean_gco2e)
 
 
@@ -457,7 +457,7 @@ def _energy(
     saved = expected_watts(proposal, terms)
     if saved is None:
         return None
-    spent = longer[1] * HELD[1] * idle_watts(proposal.chosen, terms) * site_ratio(terms)
+    spent = longer[1] * HOLDING_SHARES[1] * idle_watts(proposal.chosen, terms) * site_ratio(terms)
     spent += mean_of(*change.kwh)
     spent += change.redo.chance * change.redo.kwh if change.redo else 0.0
     central = float((saved * hold).sum()) * terms.slot_hours * site_ratio(terms) - spent
@@ -488,7 +488,7 @@ def _emissions(
 def _hours_error(proposal: Proposal, terms: Terms) -> float:
     """Return by how much the hours of a job that goes on later may be foreseen wrongly, kgCO2e."""
     demand = proposal.job.demand
-    if not goes_on_later(demand):
+    if not is_delayed(demand):
         return 0.0
     kwh = work_kwh(demand, proposal.present, terms) @ demand.remaining.central
     return _HOURS_ERROR * terms.tariff.mean_gco2e * float(kwh) / GRAMS_PER_KILOGRAM
@@ -525,8 +525,8 @@ def _delay(proposal: Proposal, change: ChangeTime, longer: Triple, terms: Terms)
         return None
     remaining = demand.remaining
     pauses = proposal.held * proposal.chosen.paused
-    if goes_on_later(demand):
-        waits = slots_later(remaining, float(pauses.sum()))
+    if is_delayed(demand):
+        waits = delay_slots(remaining, float(pauses.sum()))
     else:
         shares = (remaining.low, remaining.central, remaining.high)
         low, central, high = (float((pauses * share).sum()) for share in shares)

@@ -9,18 +9,18 @@ from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
 from data.records.recommendations import APPLY_FIRST, Recommendation
 from planner.costs.cost import missed_service
-from planner.costs.time_shift import goes_on_later, work_means
+from planner.costs.time_shift import is_delayed, work_means
 from planner.costs.transitions import leaving
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
 
 _MAX_NAMES = 5
-_ADMITTED = "admitted"
+_ADMISSION_PREFIX = "admitted"
 """The beginning of Kueue's word on a job whose pods the scheduler may bind."""
 
 
-def why(proposal: Proposal, problem: PlanningProblem) -> str:
+def proposal_reason(proposal: Proposal, problem: PlanningProblem) -> str:
     """Return the reason for a proposal, and the load of a service whose engines tell it."""
     text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
     if proposal.action is Action.SCALE_OUT and proposal.job.limited_by:
@@ -64,7 +64,7 @@ def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
         and (other.platform, other.cluster) == (job.platform, job.cluster)
         and _devices(other) in (_devices(job), ("", job.mig_profile))
         and unit_of(other) <= job.gpu_count - rest
-        and other.extra.get("kueue", _ADMITTED).startswith(_ADMITTED)
+        and other.extra.get("kueue", _ADMISSION_PREFIX).startswith(_ADMISSION_PREFIX)
     ]
     if not waiting:
         return ""
@@ -80,7 +80,7 @@ def _devices(job: Job) -> tuple[str, str]:
     return job.gpu_model, job.mig_profile
 
 
-def loses_a_run(proposal: Proposal) -> bool:
+def is_unsaved_run_lost(proposal: Proposal) -> bool:
     """Return whether a change ends a run that nothing tells of a checkpoint of."""
     parts = leaving(proposal.job.demand.standing, proposal.present, proposal.chosen)
     return not waits_for_start(proposal.job.demand.job) and any(part.at_worst for part in parts)
@@ -103,7 +103,7 @@ def _loses_work(proposal: Proposal) -> str:
             f"h of its run on {_gpus(proposal.present.boards)} before the present rest are done "
             "again, which the saving counts by that chance."
         )
-    if not loses_a_run(proposal):
+    if not is_unsaved_run_lost(proposal):
         return ""
     return (
         f" Risk: nothing says that it writes checkpoints, so that up to all {lost.hours:.1f} h of "
@@ -111,7 +111,7 @@ def _loses_work(proposal: Proposal) -> str:
     )
 
 
-STARTS_ELSEWHERE = "it starts again, and is to do so on a node that stays on"
+RESTART_ON_KEPT_NODE = "it starts again, and is to do so on a node that stays on"
 
 
 def name_of(proposal: Proposal) -> str:
@@ -196,7 +196,7 @@ def _waits(proposal: Proposal, problem: PlanningProblem) -> str:
     tariff, currency, demand = problem.tariff, problem.energy.currency, proposal.job.demand
     prices, carbon = (
         work_means(demand.remaining.central, last + 1, ahead, mean)
-        if goes_on_later(demand)
+        if is_delayed(demand)
         else (float(ahead[proposal.first : last + 1].mean()), mean)
         for ahead, mean in (
             (tariff.per_kwh_ahead, tariff.mean_per_kwh),
@@ -205,7 +205,7 @@ def _waits(proposal: Proposal, problem: PlanningProblem) -> str:
     )
     able = f"It can be stopped and started again ({demand.standing.reason}), may"
     hours, then = "in these hours", "over the day"
-    if goes_on_later(demand):
+    if is_delayed(demand):
         hours, then = "if it goes on at once", "after the pause"
         able = "It waits for its start, and may" if waits_for_start(demand.job) else able
     text = (

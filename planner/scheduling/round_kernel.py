@@ -24,7 +24,7 @@ _TOLERANCE = 2e-4
 """A gap of this share of the cost ends the search: the objective is not known that well."""
 
 _PAIR_CHECKS = 400_000
-_LEAST = 1e-12
+_EPSILON = 1e-12
 
 
 @inner
@@ -107,7 +107,7 @@ def _repair(cost: Floats, kind: Ints, gpus: Ints, choice: Ints, free: Ints) -> b
 def _best_single(
     cost: Floats, kind: Ints, gpus: Ints, choice: Ints, free: Ints
 ) -> tuple[float, int, int]:
-    best, best_job, best_config = -_LEAST, -1, -1
+    best, best_job, best_config = -_EPSILON, -1, -1
     for job in range(len(choice)):
         now = choice[job]
         for then in range(len(kind)):
@@ -216,7 +216,7 @@ def _improve(
         if gap <= _TOLERANCE * abs(total):
             break
         moves = _useful_moves(cost, kind, gpus, choice, price, gap)
-        change, one, two, tried = _best_pair(kind, gpus, choice, free, moves, _LEAST)
+        change, one, two, tried = _best_pair(kind, gpus, choice, free, moves, _EPSILON)
         checks += tried + len(moves[0])
         if one < 0:
             break
@@ -291,7 +291,7 @@ def _ascend(
             copy_into(price, best_price)
             _cheapest(cost, kind, gpus, price, trial, use)
         reach = total if total < np.inf else value + abs(value)
-        length = theta * max(reach - value, _LEAST) / max(slope, 1.0)
+        length = theta * max(reach - value, _EPSILON) / max(slope, 1.0)
         for row in range(types):
             price[row] = max(0.0, price[row] + length * (use[row] - capacity[row]))
     copy_into(price, best_price)

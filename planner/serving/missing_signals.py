@@ -4,7 +4,7 @@ import numpy as np
 
 from planner.serving.service_model import ServiceReadings
 
-_LOOK = "docs/serving.md lists what is read of each engine"
+_SIGNALS_HINT = "docs/serving.md lists what is read of each engine"
 
 
 def missing_signals_reason(readings: ServiceReadings) -> str:
@@ -15,7 +15,7 @@ def missing_signals_reason(readings: ServiceReadings) -> str:
     if not np.isfinite(readings.running).any():
         return (
             "the engine tells no requests at work: take a release that has such a metric, or "
-            f"scrape the engine itself ({_LOOK})"
+            f"scrape the engine itself ({_SIGNALS_HINT})"
         )
     if not any(np.isfinite(counter).any() for counter in counters):
         return (
@@ -25,12 +25,12 @@ def missing_signals_reason(readings: ServiceReadings) -> str:
     if not (np.isfinite(readings.finished) | np.isfinite(readings.timed)).any():
         return (
             "the engine tells no requests that ended: take a release that has such a metric "
-            f"({_LOOK})"
+            f"({_SIGNALS_HINT})"
         )
     if max(np.nansum(readings.finished), np.nansum(readings.timed)) > 0:
         return (
             "its requests end between two readings and are not timed: take a release that times "
-            f"them ({_LOOK})"
+            f"them ({_SIGNALS_HINT})"
         )
     if np.nansum(readings.running) + np.nansum(readings.waiting) > 0:
         return "no request has ended yet: a number follows the first that do"

@@ -40,7 +40,7 @@ MAX_LEARNT_SCV = 4.0
 """Up to it the formula is right within one replica; what varies more slowly is forecast."""
 MAX_LEARNT_SLOTS = 50_000
 """Busy slots of one service up to which a cycle sizes it: the formula counts them one by one."""
-_PROCESSING_ALONE = frozenset({"kserve", "ray_serve"})
+_ENGINES_WITHOUT_WAIT = frozenset({"kserve", "ray_serve"})
 """Engines whose time of a request is without its wait."""
 _PARTS = 100
 """Rates are rounded up to this part of what a full replica finishes."""
@@ -104,7 +104,7 @@ class ServiceReadings:
         Engines that time no requests: by Little's law, requests at work per request that ended.
         """
         sums, counts = self.timed_seconds[self.lately], self.timed[self.lately]
-        if self.engine not in _PROCESSING_ALONE:
+        if self.engine not in _ENGINES_WITHOUT_WAIT:
             waited = self.waited[self.lately]
             waits = self.waited_seconds[self.lately] / np.where(waited > 0, waited, np.nan)
             sums = sums - np.nan_to_num(waits) * counts

@@ -21,7 +21,7 @@ from data.records.plans import Plan
 from data.records.recommendations import Range, Savings
 from planner.fleet.fleet_nodes import Home
 from planner.jobs.job_end import waits_for_start
-from planner.memory.estimate.bounds import USABLE
+from planner.memory.estimate.bounds import USABLE_RATIO
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.fleet_advice import FleetAdvice, SharedPlace
@@ -44,10 +44,10 @@ from planner.sharing.shared_nodes import (
 )
 from planner.sharing.steps import SharingPlan, steps
 
-_PAST = timedelta(days=7)
-_LEAST_KNOWN = timedelta(hours=2)
+_LOOK_BACK = timedelta(days=7)
+_MIN_HISTORY = timedelta(hours=2)
 _NAMED_BOARDS = 100
-_NOWHERE = ("", "unknown")
+_UNKNOWN_NODES = ("", "unknown")
 SPEEDS = ((0.6, 0.74, 0.95, 1.00), (1.0, 0.60, 0.90, 0.97))
 """Up to a sum of solo utilizations: lowest, likely and highest speed of the slower of two jobs.
 
@@ -132,7 +132,7 @@ def _may_share(job: JobProblem, problem: PlanningProblem) -> bool:
         and not demand.may_stop(planning)
         and demand.demand_q90 is not None
         and problem.catalogue.find(run.gpu_model) is not None
-        and int(readings.sum()) * timedelta(minutes=planning.slot_minutes) >= _LEAST_KNOWN
+        and int(readings.sum()) * timedelta(minutes=planning.slot_minutes) >= _MIN_HISTORY
     )
 
 
@@ -165,7 +165,7 @@ class _SharingPool:
             if len(group) > 1 and not members & set(group):
                 groups.append(group)
                 members |= set(group)
-        self.usable_mib = USABLE * self.model.memory_mib
+        self.usable_mib = USABLE_RATIO * self.model.memory_mib
         self.load = _load(jobs, problem)
         self.limits = SharingLimits(
             usable_mib=self.usable_mib,
@@ -238,7 +238,7 @@ def _load(jobs: Sequence[JobProblem], problem: PlanningProblem) -> SharingLoad:
     slot = np.timedelta64(problem.planning.slot_minutes * 60, "s")
     newest = max(demand.past.slot_start[-1] for demand in demands)
     first = max(
-        newest - np.timedelta64(_PAST), min(demand.past.slot_start[0] for demand in demands)
+        newest - np.timedelta64(_LOOK_BACK), min(demand.past.slot_start[0] for demand in demands)
     )
     slots = int((newest - first) / slot) + 1
     rows = np.full((3, len(demands), slots), np.nan)
@@ -311,7 +311,7 @@ def _advice(subject: str, pool: _SharingPool, problem: PlanningProblem) -> Fleet
 def _nodes_of(home: Home | None) -> Iterator[str]:
     """Yield the known nodes of a job."""
     if home is not None:
-        yield from (name for name, _boards in home.boards if name not in _NOWHERE)
+        yield from (name for name, _boards in home.boards if name not in _UNKNOWN_NODES)
 
 
 def _groups_text(names: Sequence[Sequence[str]]) -> str:

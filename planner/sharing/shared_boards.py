@@ -31,7 +31,7 @@ twice: a bound is an estimate, and who shares moves only where it is clearly bro
 _ROUNDS_A_JOB, _RUIN = 4, 3
 _MOST_TOGETHER, _MOST_TRIES = 400, 200_000
 """Jobs that are looked at together, and boards that are tried for them: a bound on the time."""
-_LEAST_JOINT = 8
+_MIN_JOINT_SLOTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class _Packing:
         if key not in self.late_of:
             members = list(key)
             joint = self.readings[members].all(axis=0)
-            slots = joint if joint.sum() >= _LEAST_JOINT else joint | True
+            slots = joint if joint.sum() >= _MIN_JOINT_SLOTS else joint | True
             self.late_of[key] = _late(self.level[members][:, slots], self.active[members][:, slots])
         return self.late_of[key]
 

@@ -13,7 +13,7 @@ from data.facts.cluster_names import name_in_cluster
 from data.facts.gpu_resources import PLUGIN_CONFIG_LABEL, SHARED_GPU
 from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.feasible_changes import names_its_nodes, why_not
+from data.records.feasible_changes import configuration_refusal, has_named_nodes
 from data.records.plans import Configuration, Plan
 from data.records.recommendations import (
     BOARD_SHARES,
@@ -116,7 +116,9 @@ def _moves(job: JobProblem) -> bool:
         return False
     # Another resource in its pod template, as for a slice.
     share = Configuration(gpu_model=run.gpu_model, gpu_count=run.gpu_count, mig_profile=SHARED_GPU)
-    return not (run.scheduling.managed_by or names_its_nodes(run) or why_not(run, share))
+    return not (
+        run.scheduling.managed_by or has_named_nodes(run) or configuration_refusal(run, share)
+    )
 
 
 def node_advice(place: SharedNode, ids: Sequence[str], problem: PlanningProblem) -> FleetAdvice:

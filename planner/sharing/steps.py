@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data.facts.gpu_resources import PIECES, SHARED_GPU, VENDOR, WHOLE_GPU
+from data.facts.gpu_resources import FRACTION_RESOURCES, SHARED_GPU, VENDOR, WHOLE_GPU
 from data.facts.jobs import Platform
 
 _CONFIG_LABEL = f"{VENDOR}device-plugin.config"
@@ -58,8 +58,8 @@ data:
 4. The jobs named here ask for {SHARED_GPU}: 1 instead of {WHOLE_GPU}: 1, those of one board \
 with a pod affinity to each other's node.
 Instead of 1-4, where it runs: KAI (annotation gpu-fraction: "{fraction:.2f}"). \
-MPS (mps in place of timeSlicing) and HAMi ({PIECES[0]}: {plan.share_mib:.0f}, \
-{PIECES[2]}: 100) end a job that takes more than its part: \
+MPS (mps in place of timeSlicing) and HAMi ({FRACTION_RESOURCES[0]}: {plan.share_mib:.0f}, \
+{FRACTION_RESOURCES[2]}: 100) end a job that takes more than its part: \
 only for jobs that never took more than {plan.share_mib:.0f} MiB.
 Back: remove the label, and ask for {WHOLE_GPU}: 1 again."""
 

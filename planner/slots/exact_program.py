@@ -12,7 +12,7 @@ from planner.slots.slot_problem import Floats, Indices
 
 _NODE_COLUMNS = 1_000_000
 """Nodes of the search tree times columns: a count, so that every machine ends at the same plan."""
-_FOR_LARGE = (
+_LARGE_PROGRAM_OPTIONS = (
     "mip_allow_restart",
     "mip_heuristic_run_feasibility_jump",
     "mip_heuristic_run_rins",
@@ -98,7 +98,7 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", CLOSE),
-            *((option, self.width > _SMALL) for option in _FOR_LARGE),
+            *((option, self.width > _SMALL) for option in _LARGE_PROGRAM_OPTIONS),
             ("mip_max_nodes", _NODE_COLUMNS // self.width),
             ("objective_bound", limit),
             ("time_limit", max(0.0, seconds)),

@@ -72,10 +72,12 @@ def certified_bound(
     constant = priced_constant(market, prices)
     jobs = jobs_bound(kernel, charges, label_room=label_room, expired=expired)
     bound = replace(jobs, value=jobs.value + constant)
-    return or_jobs_alone(bound, kernel, charges.lam, forced)
+    return better_with_jobs_alone(bound, kernel, charges.lam, forced)
 
 
-def or_jobs_alone(bound: Bound, kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
+def better_with_jobs_alone(
+    bound: Bound, kernel: KernelProblem, lam: Floats, forced: Floats
+) -> Bound:
     """Return the better of a bound and, with few jobs, that of every job on its own."""
     if len(kernel.present) > _FEW_JOBS:
         return bound

@@ -15,8 +15,8 @@ from planner.slots.broken_limits import SLACK
 from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem
-from planner.solver.ruin_recreate_kernel import Random, random_below, settle, touches
-from planner.solver.work_kernel import insert
+from planner.solver.ruin_recreate_kernel import Random, random_below, settle, uses_row
+from planner.solver.work_kernel import insert_best_path
 
 
 @inner
@@ -45,7 +45,7 @@ def _in_the_way(
     start = random_below(state, jobs)
     for step in range(jobs):
         job = (start + step) % jobs
-        if not touches(kernel, job, draft.path[job, slot], row):
+        if not uses_row(kernel, job, draft.path[job, slot], row):
             continue
         listed = False
         for index in range(count):
@@ -95,7 +95,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
             add_path(kernel, job, draft.path[job], -1.0, draft.used)
             if count == 1:
                 weight = 0.5 + random_below(state, 501) / 1000.0
-                insert(
+                insert_best_path(
                     uncoupled, job, weight, row_price, node_price, draft, searches, -1.0,
                     draft.path[job],
                 )  # fmt: skip
@@ -110,7 +110,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
                 break
             job = out[index]
             weight = 0.0 if index == count - 1 else random_below(state, 1001) / 1000.0
-            fits = insert(
+            fits = insert_best_path(
                 kernel, job, weight, row_price, node_price, draft, searches, -1.0, draft.path[job]
             )
             if fits:

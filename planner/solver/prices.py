@@ -59,7 +59,7 @@ def node_bound(fleet: SlotFleet, worth: Floats) -> float:
 SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
-_REACH = _COLD_RATE / (1 - _COLD_DECAY)
+_MAX_PRICE = _COLD_RATE / (1 - _COLD_DECAY)
 """The sum of all steps of a cold search, in typical prices. The price of a limit that cannot be
 kept is its penalty, which may be far beyond: it has steps of its own."""
 _WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
@@ -317,8 +317,8 @@ def settled_prices(
     )
     best = search(start)
     penalty = market.rows.over_penalty.max(axis=0, initial=0.0)
-    far = np.isfinite(penalty) & (penalty > _REACH * best.scale)
-    for scale in (np.where(far, penalty / _REACH, best.scale), best.scale):
+    far = np.isfinite(penalty) & (penalty > _MAX_PRICE * best.scale)
+    for scale in (np.where(far, penalty / _MAX_PRICE, best.scale), best.scale):
         other = search(best.prices, scale=scale) if far.any() and not warm else best
         if other.bound <= best.bound:
             break

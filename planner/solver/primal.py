@@ -16,7 +16,7 @@ from planner.solver.insertion_kernel import add_path, priced_costs
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, uncoupled
 from planner.solver.prices import Adam, Market, ResourcePrices
 from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 _DIVE_STEPS, _DIVE_RATE, _DIVE_DECAY = 4, 0.02, 0.8
 _INSERT_SEARCHES, _MOVE_SEARCHES = 8, 5
@@ -60,7 +60,7 @@ def _place(
 ) -> bool:
     """Insert the jobs one after the other; False when one finds no room."""
     for job in jobs:
-        fits = insert(
+        fits = insert_best_path(
             kernel, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
             -1.0, draft.path[job],
         )  # fmt: skip

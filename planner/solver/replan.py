@@ -15,7 +15,7 @@ from planner.solver.insertion_kernel import add_path, path_fits
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
 from planner.solver.primal import InsertionPrices
 from planner.solver.ruin_recreate_kernel import settle
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 _WEIGHT = 0.8
 _SEARCHES = 8
@@ -136,7 +136,7 @@ def _inserted(
     """Insert the jobs one after the other; False when one finds no room."""
     for job in jobs:
         path = draft.path[job]
-        if not insert(
+        if not insert_best_path(
             kernel, job, weight, charges.rows, charges.nodes, draft, _SEARCHES, -1.0, path
         ):
             return False

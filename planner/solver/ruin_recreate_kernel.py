@@ -14,7 +14,7 @@ from data.base.compiled import compiled, copy_into, inner
 from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.kernel_problem import Draft, KernelProblem
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 Random = npt.NDArray[np.uint64]
 _TRIES = 48
@@ -34,7 +34,7 @@ def random_below(state: Random, below: int) -> int:
 
 
 @inner
-def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
+def uses_row(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
     """Return whether a configuration of a job uses a row."""
     domains, types = kernel.members.shape
     kind = kernel.gpu_type[option]
@@ -51,7 +51,7 @@ def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
 def _could_touch(kernel: KernelProblem, job: int, slot: int, row: int) -> bool:
     for index in range(kernel.option_count[job]):
         option = kernel.options[job, index]
-        if math.isfinite(kernel.cost[job, slot, option]) and touches(kernel, job, option, row):
+        if math.isfinite(kernel.cost[job, slot, option]) and uses_row(kernel, job, option, row):
             return True
     return False
 
@@ -70,7 +70,7 @@ def _pick(
     start = random_below(state, len(movable))
     for step in range(min(_TRIES, len(movable))):
         job = movable[(start + step) % len(movable)]
-        uses = touches(kernel, job, draft.path[job, slot], row)
+        uses = uses_row(kernel, job, draft.path[job, slot], row)
         if uses == using and (uses or _could_touch(kernel, job, slot, row)):
             return int(job)
     return -1
@@ -214,7 +214,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
             kind, first, end = 0, 0, 0
             if index == 0 and not last and random_below(state, 8) == 0:
                 kind, first, end = _bar(kernel, draft.used, barred, state)
-            fits = insert(
+            fits = insert_best_path(
                 kernel, job, weight, row_price, node_price, draft, searches, share,
                 draft.path[job],
             )  # fmt: skip

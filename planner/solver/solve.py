@@ -37,9 +37,9 @@ from planner.solver.bounds import (
     BY_MODEL,
     Bound,
     better,
+    better_with_jobs_alone,
     certified_bound,
     checked_bound,
-    or_jobs_alone,
 )
 from planner.solver.exact import exact_plan, states
 from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits
@@ -57,7 +57,7 @@ from planner.solver.primal import (
 from planner.solver.replan import PlanPrices, WarmStart, kept_plan, towards
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 _ROUNDS = 12
 
@@ -119,7 +119,7 @@ def _fill(kernel: KernelProblem, draft: Draft, order: Indices, path: Path) -> in
     for job in order:
         if path_fits(kernel, job, path[job], draft.used):
             draft.path[job] = path[job]
-        elif not insert(
+        elif not insert_best_path(
             kernel, job, 0.0, nothing, kernel.node_cost / kernel.boards_per_node, draft, 6,
             -1.0, draft.path[job],
         ):  # fmt: skip
@@ -265,7 +265,7 @@ def solve(
     if _closed(draft, proved.value):
         bound = proved
     elif start is not None and start.bound is not None:
-        bound = or_jobs_alone(start.bound, task.kernel, charges.lam, task.survey.forced)
+        bound = better_with_jobs_alone(start.bound, task.kernel, charges.lam, task.survey.forced)
     else:
         bound = certified_bound(
             task.kernel,

@@ -9,17 +9,17 @@ from planner.solver.replan import WarmStart
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 
-_LITTLE = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2, exact=False)
+_SMALL_EFFORT = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2, exact=False)
 
 
 @cache
 def warm_up() -> None:
     """Plan twenty jobs over four slots, cold and warm: about 30 CPU s when nothing is cached."""
     problem = _small_problem()
-    plan = solve(problem, budget_seconds=np.inf, effort=_LITTLE)
+    plan = solve(problem, budget_seconds=np.inf, effort=_SMALL_EFFORT)
     mask = np.ones(problem.size, dtype=np.bool_)
     warm = WarmStart(prices=plan.prices, announced=plan.paths, kept=mask, churn_price=0.0)
-    solve(problem, budget_seconds=np.inf, effort=_LITTLE, warm=warm)
+    solve(problem, budget_seconds=np.inf, effort=_SMALL_EFFORT, warm=warm)
 
 
 def _small_problem() -> SlotProblem:

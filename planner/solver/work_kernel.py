@@ -219,7 +219,7 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
 
 
 @compiled
-def insert(
+def insert_best_path(
     kernel: KernelProblem,
     job: int,
     weight: float,

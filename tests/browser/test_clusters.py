@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
 from data.base.clock import utc_now
-from data.facts.cluster_names import MAIN
+from data.facts.cluster_names import MAIN_CLUSTER
 from data.settings.load import load_settings
 from data.store import open_store
 
@@ -49,7 +49,7 @@ def test_clusters_are_told_apart_filtered_and_changed_apart(
     page.get_by_role("button", name="All jobs").click()
     page.get_by_role("combobox", name=re.compile("Cluster")).click()
     options = page.get_by_role("option").all_text_contents()
-    assert sorted(options) == sorted(["all", MAIN, *filter(None, SEEDS)])
+    assert sorted(options) == sorted(["all", MAIN_CLUSTER, *filter(None, SEEDS)])
     page.get_by_role("option", name="paris", exact=True).click()
     expect(page).to_have_url(re.compile("cluster=paris"))
     visitor.settle()
@@ -61,7 +61,7 @@ def test_clusters_are_told_apart_filtered_and_changed_apart(
     assert [name for name in names_in(visitor, "boards-rows") if "@paris" not in name] == []
 
     visitor.open(f"{clusters.base}/account?tab=energy&by=cluster")
-    for name in (MAIN, "paris", "lyon"):
+    for name in (MAIN_CLUSTER, "paris", "lyon"):
         expect(page.get_by_text(name, exact=True).first).to_be_attached()
 
     visitor.open(f"{clusters.base}/findings?cluster=paris")

@@ -11,7 +11,7 @@ import pytest
 from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
 from playwright.sync_api import expect
 
-from dashboard.web.frame.navigation import MOVED, PAGES
+from dashboard.web.frame.navigation import FORMER_ADDRESSES, PAGES
 
 pytestmark = pytest.mark.browser
 
@@ -84,10 +84,10 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
         widths = widths[::-1]
 
 
-@pytest.mark.parametrize("former", MOVED)
+@pytest.mark.parametrize("former", FORMER_ADDRESSES)
 def test_a_former_address_leads_on(server: Server, visitor: Visitor, former: str) -> None:
     """To the page and the tab or drawer that have its content now, with its own words kept."""
-    view, words = MOVED[former]
+    view, words = FORMER_ADDRESSES[former]
     visitor.open(f"{server.base}/{former}?days=30&namespace=search")
     address = urlsplit(visitor.page.url)
     assert address.path == f"/{view}"

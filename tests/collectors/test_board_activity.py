@@ -13,7 +13,7 @@ from benchmarks._slow_jobs import slow_shape
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.readings.board_activity import activity_of
-from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.dcgm_readings import DroppedReadings, Series
 from collectors.readings.metric_names import HEALTH_QUANTITIES
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
@@ -34,7 +34,7 @@ def series(metric: str, *values: float, first: int = 0, step: int = 60, **labels
 
 def told(*found: Series, window: Window = HOUR) -> pd.DataFrame:
     """The activity of these series."""
-    return activity_of(found, load_gpu_catalogue(), window, Dropped())
+    return activity_of(found, load_gpu_catalogue(), window, DroppedReadings())
 
 
 def only(*found: Series, window: Window = HOUR) -> pd.Series:
@@ -112,7 +112,7 @@ def test_two_boards_and_replicas_that_say_the_same_are_told_apart() -> None:
 
 def test_what_is_no_reading_is_left_out_and_counted() -> None:
     """Blanks of DCGM, and series without a board."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     found = activity_of(
         [
             series("DCGM_FI_PROF_DRAM_ACTIVE", 0.5, 2**47, float("nan"), -1.0),

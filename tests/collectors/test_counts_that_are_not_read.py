@@ -7,8 +7,8 @@ from fleet_cases import pods_job
 
 from collectors.kubernetes.own_work import follows
 from collectors.kubernetes.pod_templates import demand_of, host_facts, unit_facts
-from dashboard.apply.kubernetes.state.rollout import has_rolled_out, still_to_do
-from data.records.feasible_changes import UNREAD_COUNT, why_not
+from dashboard.apply.kubernetes.state.rollout import has_rolled_out, missing_events
+from data.records.feasible_changes import UNREAD_COUNT, configuration_refusal
 from data.records.plans import Configuration
 
 POD = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
@@ -48,8 +48,8 @@ def test_a_number_of_pods_that_is_not_read_is_told(kind: str, count: Any) -> Non
     assert list(host_facts((), kind, written)) == []
     job = pods_job("w", kind.lower(), extra=facts, gpu_count=4)
     fewer = Configuration(gpu_model=job.gpu_model, gpu_count=2)
-    assert "is not understood" in why_not(job, fewer)
-    assert str(count) in why_not(job, fewer)
+    assert "is not understood" in configuration_refusal(job, fewer)
+    assert str(count) in configuration_refusal(job, fewer)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
@@ -62,7 +62,7 @@ def test_a_change_is_not_done_while_a_count_is_not_read(kind: str, count: Any, p
     written = document(kind, good if place == "status" else count)
     written["status"] = {"observedGeneration": 2, **told}
     assert not has_rolled_out(written)
-    assert "not understood" in still_to_do(kind, written, ())
+    assert "not understood" in missing_events(kind, written, ())
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -70,9 +70,9 @@ def test_a_change_is_not_done_while_a_count_is_not_read(kind: str, count: Any, p
 def test_a_job_is_not_done_while_a_count_is_not_read(count: Any, field: str) -> None:
     """No pods would be what is left of a number that is taken for 0."""
     spec, status = {"parallelism": 2, "completions": 2}, {"succeeded": 2}
-    assert still_to_do("Job", {"spec": spec, "status": status}, ()) == ""
+    assert missing_events("Job", {"spec": spec, "status": status}, ()) == ""
     (status if field == "succeeded" else spec)[field] = count
-    assert "not understood" in still_to_do("Job", {"spec": spec, "status": status}, ())
+    assert "not understood" in missing_events("Job", {"spec": spec, "status": status}, ())
 
 
 @pytest.mark.parametrize("count", COUNTS)

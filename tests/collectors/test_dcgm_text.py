@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.readings.dcgm_readings import Dropped
+from collectors.readings.dcgm_readings import DroppedReadings
 from collectors.readings.device_labels import holder_of
 from collectors.readings.exposition_text import parse_exposition, parse_labels, read_dcgm_text
 from collectors.simulated.exposition import exposition
@@ -109,5 +109,5 @@ def test_the_fleets_text_is_its_samples(tmp_path: Path) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_or_counted(text: str) -> None:
     """No input crashes the parser."""
-    list(parse_exposition(text, AT, Dropped()))
+    list(parse_exposition(text, AT, DroppedReadings()))
     parse_labels(text)

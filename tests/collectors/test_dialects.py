@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._exporter_dialects import DIALECTS
-from collectors.readings.dcgm_readings import Dropped, Series, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, Series, samples_of
 from collectors.readings.device_labels import device_of, holder_of, node_of
 from collectors.readings.exposition_text import parse_exposition, read_dcgm_text
 from collectors.readings.metric_names import BY_NAME, EXPORTER_OF, EXPORTERS, FIELDS
@@ -120,7 +120,8 @@ def test_no_order_of_series_shows(found: list[Series], data: st.DataObject) -> N
     """Any permutation, and every series twice, gives the same frame."""
     shuffled = data.draw(st.permutations(found))
     frames = [
-        samples_of(group, CATALOGUE, Dropped()) for group in (found, shuffled, found + shuffled)
+        samples_of(group, CATALOGUE, DroppedReadings())
+        for group in (found, shuffled, found + shuffled)
     ]
     key = ["sampled_at", "gpu_uuid", "mig_instance", "job_id"]
     ordered = [frame.sort_values(key).reset_index(drop=True) for frame in frames]
@@ -132,10 +133,14 @@ def test_gpu_util_of_a_mig_instance_is_no_utilization() -> None:
     """The exporter repeats 0 there; engine activity is the instance's own."""
     labels = 'gpu="0",UUID="GPU-a",GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"'
     text = f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 0\nDCGM_FI_DEV_FB_USED{{{labels}}} 10\n"
-    samples = samples_of(parse_exposition(text, AT, Dropped()), CATALOGUE, Dropped())
+    samples = samples_of(
+        parse_exposition(text, AT, DroppedReadings()), CATALOGUE, DroppedReadings()
+    )
     assert samples["utilization_ratio"].isna().all()
     more = text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.25\n"
-    samples = samples_of(parse_exposition(more, AT, Dropped()), CATALOGUE, Dropped())
+    samples = samples_of(
+        parse_exposition(more, AT, DroppedReadings()), CATALOGUE, DroppedReadings()
+    )
     assert samples["utilization_ratio"].tolist() == [0.25]
     assert samples["utilization_signal"].tolist() == ["gr_engine_active"]
 
@@ -143,7 +148,7 @@ def test_gpu_util_of_a_mig_instance_is_no_utilization() -> None:
 @pytest.mark.parametrize("raw", ["<<<NOT_SUPPORTED>>>", "[N/A]", "ERR!", "Unknown"])
 def test_words_instead_of_numbers_are_counted(raw: str) -> None:
     """What DCGM and nvidia-smi write for no reading."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     found = list(parse_exposition(f'DCGM_FI_DEV_POWER_USAGE{{UUID="GPU-a"}} {raw}', AT, dropped))
     assert found == []
     assert dropped.as_pairs() == (("no-number", 1),)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.readings.dcgm_readings import Dropped, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, samples_of
 from collectors.readings.device_labels import device_of
 from collectors.readings.exposition_text import parse_exposition
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -29,7 +29,7 @@ SMI = (
 
 def samples(lines: tuple[str, ...]) -> pd.DataFrame:
     """The samples of exposition lines, by instance."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     found = samples_of(parse_exposition("\n".join(lines), AT, dropped), CATALOGUE, dropped)
     assert dropped.as_pairs() == ()
     return found.set_index("mig_instance").sort_index()

@@ -20,7 +20,7 @@ from collectors.kubernetes.placement_rules import FullBudgets
 from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.feasible_changes import NO_DISRUPTIONS, why_not
+from data.records.feasible_changes import NO_DISRUPTIONS, configuration_refusal
 from data.records.plans import Configuration
 from data.settings.sources import KubernetesSettings
 
@@ -146,9 +146,9 @@ def test_a_number_of_available_pods_is_its_owners_floor(
     lists = {PODS: running, SETS: [owner], "/apis/policy/v1/poddisruptionbudgets": [keep]}
     (job,) = told(lists, tmp_path).jobs
     for count in range(4):
-        why = why_not(job, Configuration(gpu_model=job.gpu_model, gpu_count=count))
+        why = configuration_refusal(job, Configuration(gpu_model=job.gpu_model, gpu_count=count))
         assert ("PodDisruptionBudget keep" in why) == (count < floor)
     # The other namespace's budget of the same name and labels is not this job's.
     keep["metadata"]["namespace"] = "other"
     (job,) = told(lists, tmp_path).jobs
-    assert why_not(job, Configuration(gpu_model=job.gpu_model, gpu_count=1)) == ""
+    assert configuration_refusal(job, Configuration(gpu_model=job.gpu_model, gpu_count=1)) == ""

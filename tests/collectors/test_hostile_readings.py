@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.readings.dcgm_readings import Dropped, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, samples_of
 from collectors.readings.device_labels import readable_labels
 from collectors.readings.exposition_text import (
     answers_in,
@@ -34,7 +34,7 @@ def answer(*points: Any, **labels: Any) -> dict[str, Any]:
 
 def read(document: Any) -> tuple[list[float], dict[str, int]]:
     """The powers that were kept, and what was dropped."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     samples = samples_of(parse_answer(document, dropped), load_gpu_catalogue(), dropped)
     return samples["power_watts"].tolist(), dict(dropped.as_pairs())
 
@@ -111,7 +111,9 @@ def test_half_characters_and_nul_become_replacements() -> None:
     found = readable_labels({"pod": "a\ud800b", "node": "n\0"})
     assert found == ({"pod": "a?b", "node": "n\ufffd"}, 0)
     document = json.loads(json.dumps(answer([NOW, "1"], pod="tr\ud800in\0", namespace="ü")))
-    samples = samples_of(parse_answer(document, Dropped()), load_gpu_catalogue(), Dropped())
+    samples = samples_of(
+        parse_answer(document, DroppedReadings()), load_gpu_catalogue(), DroppedReadings()
+    )
     assert samples["job_id"].tolist() == ["ü/tr?in\ufffd"]
 
 
@@ -131,7 +133,7 @@ def test_half_characters_and_nul_become_replacements() -> None:
 def test_another_document_is_refused_in_short(document: Any, told: str) -> None:
     """The message says what came instead, in a line."""
     with pytest.raises(UnexpectedAnswerError, match=told) as caught:
-        list(parse_answer(document, Dropped()))
+        list(parse_answer(document, DroppedReadings()))
     assert len(str(caught.value)) < 300
     assert str(caught.value).isprintable()
 
@@ -163,7 +165,7 @@ def test_a_line_of_spaces_takes_no_time(space: str) -> None:
     text = (
         f'a{many}b c d\n{POWER}{many}{{UUID="GPU-1"{many}}}{many}1 2 3{many}x\n{POWER}{many}' + "{"
     )
-    dropped = Dropped()
+    dropped = DroppedReadings()
     began = time.monotonic()
     assert list(parse_exposition(text, AT, dropped)) == []
     assert time.monotonic() - began < 2
@@ -173,7 +175,7 @@ def test_a_line_of_spaces_takes_no_time(space: str) -> None:
 @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
 def test_only_a_line_feed_ends_a_line(separator: str) -> None:
     """Other separators of lines are characters of a label."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     text = f'{POWER}{{UUID="GPU-1",pod="a{separator}b"}} 1\r\n'
     (found,) = parse_exposition(text, AT, dropped)
     assert found.labels["pod"] == f"a{separator}b"

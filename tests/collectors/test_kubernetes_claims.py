@@ -19,8 +19,8 @@ from beds.kubernetes_lists import (
 )
 
 from data.boards.board_shares import SHARED_BOARDS
-from data.facts.gpu_resources import NOT_READ
-from data.records.feasible_changes import UNREAD_REQUEST, why_not
+from data.facts.gpu_resources import UNREAD_SUFFIX
+from data.records.feasible_changes import UNREAD_REQUEST, configuration_refusal
 from data.records.plans import Configuration
 
 
@@ -121,7 +121,7 @@ def test_a_request_that_is_not_understood_is_told_and_counts_nothing(
         request_of.pop("exactly", None)
     found = told(waiting(request_of), tmp_path)
     assert (found.jobs, dict(found.report.dropped)) == ((), {"request-not-understood": 1})
-    (text,) = [line for line in found.report.warnings if NOT_READ in line]
+    (text,) = [line for line in found.report.warnings if UNREAD_SUFFIX in line]
     assert "ml/a" in text
     assert word in text
     assert text in found.report.reason
@@ -144,7 +144,7 @@ def test_a_request_that_is_understood_is_counted(
     """Fields that choose among boards change no number of them."""
     found = told(waiting(request_of), tmp_path)
     assert sum(job.gpu_count for job in found.jobs) == count
-    assert not [line for line in found.report.warnings if NOT_READ in line]
+    assert not [line for line in found.report.warnings if UNREAD_SUFFIX in line]
 
 
 @pytest.mark.parametrize(("request_of", "_word"), NOT_UNDERSTOOD)
@@ -156,7 +156,7 @@ def test_what_a_claim_was_given_counts_whatever_it_asked_for(
     held["spec"] = {"devices": {"requests": [{"name": "r"} | request_of]}}
     found = told({PODS: [claiming("a", "c")], CLAIMS: [held]}, tmp_path)
     assert only(found).gpu_count == 3
-    assert not [line for line in found.report.warnings if NOT_READ in line]
+    assert not [line for line in found.report.warnings if UNREAD_SUFFIX in line]
 
 
 def test_one_request_that_is_not_understood_beside_another_holds_back_every_change(
@@ -170,7 +170,7 @@ def test_one_request_that_is_not_understood_beside_another_holds_back_every_chan
     job = only(told(lists, tmp_path))
     assert "allocationMode All" in job.extra[UNREAD_REQUEST]
     fewer = Configuration(gpu_model=job.gpu_model, gpu_count=1)
-    assert "is not understood" in why_not(job, fewer)
+    assert "is not understood" in configuration_refusal(job, fewer)
 
 
 @pytest.mark.parametrize("mark", [{"shareID": "s"}, {"consumedCapacity": {"memory": "20Gi"}}])

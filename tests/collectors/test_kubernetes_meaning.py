@@ -33,7 +33,12 @@ from collectors.kubernetes.jobs import KubernetesCollector
 from data.base.errors import SourceNotConfiguredError, SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import JobState
-from data.records.feasible_changes import NO_NODE, names_its_nodes, required_nodes, why_not
+from data.records.feasible_changes import (
+    NO_NODE,
+    configuration_refusal,
+    has_named_nodes,
+    required_nodes,
+)
 from data.records.plans import Configuration
 from data.settings.sources import KubernetesSettings
 
@@ -185,7 +190,7 @@ def test_pods_that_may_not_be_put_on_all_nodes_of_their_model_are_told(
     own["spec"] |= spec
     found = told({NODES: nodes, PODS: [own]}, tmp_path)
     assert dict(facts(found).extra).get("bound_to") == bound
-    assert names_its_nodes(only(found)) is (bound is not None)
+    assert has_named_nodes(only(found)) is (bound is not None)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_pods_without_a_node_tell_those_on_which_they_may_start(
     own["spec"] |= spec
     job = only(told({NODES: nodes, PODS: [own]}, tmp_path))
     assert required_nodes(job) == named
-    assert names_its_nodes(job) is bool(named)
+    assert has_named_nodes(job) is bool(named)
 
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -247,7 +252,9 @@ def test_models_that_other_rules_of_a_pod_keep_it_from_are_told(
     found = told({NODES: nodes, PODS: [own]}, tmp_path)
     assert dict(facts(found).extra).get("closed_models") == closed
     job = only(found)
-    why = why_not(job, Configuration(gpu_model="A100-SXM4-80GB", gpu_count=job.gpu_count))
+    why = configuration_refusal(
+        job, Configuration(gpu_model="A100-SXM4-80GB", gpu_count=job.gpu_count)
+    )
     assert ("keeps its pods off every node of A100-SXM4-80GB" in why) is (closed is not None)
 
 

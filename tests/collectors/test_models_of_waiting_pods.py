@@ -8,7 +8,7 @@ from beds.kubernetes_lists import NODES, PODS, TRAIN, node, only, pod, told
 
 from data.facts.gpu_resources import PRODUCT_LABEL
 from data.facts.jobs import JobState
-from data.records.feasible_changes import names_its_nodes, required_nodes
+from data.records.feasible_changes import has_named_nodes, required_nodes
 
 H100, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"
 
@@ -82,7 +82,7 @@ def test_the_nodes_of_a_pod_that_waits_are_named_as_far_as_a_record_has_room(
         entry["metadata"]["labels"]["pool"] = "b"
     job = only(told({NODES: nodes, PODS: [waiting({"nodeSelector": {"pool": "b"}})]}, tmp_path))
     assert len(required_nodes(job)) == (admitted if named else 0)
-    assert names_its_nodes(job)
+    assert has_named_nodes(job)
 
 
 @pytest.mark.parametrize("spec", [{"nodeSelector": {"pool": "b"}}, affinity("pool", "Exists")])

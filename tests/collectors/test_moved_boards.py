@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from collectors.readings.dcgm_readings import Dropped, Series, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, Series, samples_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 START = datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp()
@@ -28,7 +28,7 @@ def series(
 
 def read(*found: list[Series]) -> tuple[list[tuple[int, str, str, str]], tuple[str, ...]]:
     """(step, board, node, job) of every sample, and the warnings."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     samples = samples_of(
         [column for some in found for column in some], load_gpu_catalogue(), dropped
     )

@@ -8,8 +8,8 @@ from beds.kubernetes_lists import JOBS, PODS, SETS, facts, pod, template, thing,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kubernetes.own_work import checkpoint_facts, why_no_fewer, why_no_other_number
-from data.records.feasible_changes import why_not
+from collectors.kubernetes.own_work import checkpoint_facts, scale_down_refusal, scaling_refusal
+from data.records.feasible_changes import configuration_refusal
 from data.records.plans import Configuration
 
 COUNTS = st.integers(min_value=1, max_value=40)
@@ -36,7 +36,7 @@ def test_equal_numbers_are_no_sign_that_a_job_shares_its_work(
         ("CronJob", {"spec": {"jobTemplate": {"spec": spec}}}),
         ("JobSet", {"spec": set_spec}),
     ):
-        assert "completions" in why_no_fewer(kind, document)
+        assert "completions" in scale_down_refusal(kind, document)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_only_its_owners_mark_lets_completions_follow(
     own = thing("Job", "train", spec=indexed(4, 4, **container), annotations=marks)
     pods = [pod(f"p{number}", "batch/v1/Job/train") for number in range(4)]
     job = told({PODS: pods, JOBS: [own]}, tmp_path).jobs[0]
-    assert bool(why_not(job, two_of(job.gpu_model, 4))) != is_marked
-    assert why_not(job, two_of(job.gpu_model, 0)) == ""
+    assert bool(configuration_refusal(job, two_of(job.gpu_model, 4))) != is_marked
+    assert configuration_refusal(job, two_of(job.gpu_model, 0)) == ""
 
 
 def two_of(model: str, count: int) -> Configuration:
@@ -75,7 +75,7 @@ def test_a_mark_lets_no_job_of_more_rounds_save(mode: str) -> None:
     """Of eight completions two at a time each runs to its end, marked elastic or not."""
     spec = {"completions": 8, "parallelism": 2, "completionMode": mode}
     document = {"metadata": {"annotations": {"trimtab/elastic": "true"}}, "spec": spec}
-    assert "8 completions" in why_no_fewer("Job", document)
+    assert "8 completions" in scale_down_refusal("Job", document)
 
 
 CLAIMS = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
@@ -112,15 +112,15 @@ def test_replicas_that_are_shards_are_not_taken_for_copies(
     own = thing("StatefulSet", "serve", {"replicas": 4, "template": pods} | spec, annotations=marks)
     running = [pod(f"serve-{number}", "apps/v1/StatefulSet/serve") for number in range(4)]
     job = told({PODS: running, SETS: [own]}, tmp_path).jobs[0]
-    why = why_not(job, two_of(job.gpu_model, 2))
+    why = configuration_refusal(job, two_of(job.gpu_model, 2))
     named = "NUM_SHARDS" in reason or "--num-shards" in reason
     assert bool(why) == (bool(reason) and (named or not marks))
     if reason and not named and not marks:
-        assert reason in why_no_other_number("StatefulSet", own)
+        assert reason in scaling_refusal("StatefulSet", own)
         assert reason in why
-        assert why_not(job, two_of(job.gpu_model, 10))
+        assert configuration_refusal(job, two_of(job.gpu_model, 10))
         # Other GPUs in each pod leave all its pods.
-        assert why_not(job, two_of(job.gpu_model, 4)) == ""
+        assert configuration_refusal(job, two_of(job.gpu_model, 4)) == ""
 
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
@@ -132,7 +132,9 @@ def test_a_set_whose_volumes_go_with_its_pods_is_not_stopped(tmp_path: Any, poli
     lists = {PODS: running, SETS: [thing("StatefulSet", "serve", spec)]}
     found = told(lists, tmp_path)
     assert facts(found).workload
-    assert bool(why_not(found.jobs[0], two_of(found.jobs[0].gpu_model, 0))) == (policy == "Delete")
+    assert bool(configuration_refusal(found.jobs[0], two_of(found.jobs[0].gpu_model, 0))) == (
+        policy == "Delete"
+    )
 
 
 @pytest.mark.parametrize(

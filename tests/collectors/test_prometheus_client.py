@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from collectors.prometheus import client as client_module
 from collectors.prometheus import session
-from collectors.prometheus.client import PrometheusClient, RangePart, parts_of, pushed_down
+from collectors.prometheus.client import PrometheusClient, RangePart, end_aligned, parts_of
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.shared.collector import Window
 from data.base.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
@@ -281,6 +281,6 @@ def test_readings_that_are_no_numbers_are_dropped_and_counted() -> None:
 )
 def test_a_step_is_represented_as_the_metric_asks(metric: str, function: str) -> None:
     """Gauges by their mean, memory by its largest, counters and limits by the last reading."""
-    assert pushed_down(metric, metric, 60, 15.0) == f"{function}({metric}[59999ms])"
-    assert pushed_down(metric, metric, 60, 60.0) == metric
-    assert pushed_down(metric, metric, 60, None) == metric
+    assert end_aligned(metric, metric, 60, 15.0) == f"{function}({metric}[59999ms])"
+    assert end_aligned(metric, metric, 60, 60.0) == metric
+    assert end_aligned(metric, metric, 60, None) == metric

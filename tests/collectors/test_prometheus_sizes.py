@@ -16,7 +16,7 @@ from beds.prometheus_options import prometheus_with
 from beds.victoria import import_openmetrics, running_victoria
 
 from benchmarks._exporter_dialects import openmetrics
-from collectors.prometheus.client import PrometheusClient, pushed_down
+from collectors.prometheus.client import PrometheusClient, end_aligned
 from collectors.prometheus.metrics import PrometheusDcgmCollector
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet
@@ -159,7 +159,7 @@ def test_roll_ups_of_the_server_equal_those_by_hand(tmp_path: Path) -> None:
             scrape = one.scrape_seconds(POWER, END)
             assert scrape == pytest.approx(15)
             for metric, points in readings.items():
-                assert "over_time" in pushed_down(metric, metric, 60, scrape)
+                assert "over_time" in end_aligned(metric, metric, 60, scrape)
                 found = points_of(
                     one.series(metric, start=start, end=END, step_seconds=60, scrape_seconds=scrape)
                 )

@@ -18,7 +18,7 @@ from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.metrics import PrometheusDcgmCollector
-from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.dcgm_readings import DroppedReadings, Series
 from collectors.readings.reported_progress import IMPLAUSIBLE, progress_of, share_done
 from collectors.shared.collector import Window
 from data.base.errors import SettingsError
@@ -150,7 +150,7 @@ def series(values: list[float], **labels: str) -> Series:
 def test_two_metrics_of_equal_labels_make_a_share() -> None:
     """Ranks of one pod report the same: the furthest tells; a total of 0 is counted."""
     pod = {"namespace": "ml", "pod": "p"}
-    dropped = Dropped()
+    dropped = DroppedReadings()
     frame = progress_of(
         [series([10.0, 20.0], rank="0", **pod), series([10.0, 19.0], rank="1", **pod)],
         [series([0.0, 100.0], rank="0", **pod), series([0.0, 100.0], rank="1", **pod)],
@@ -164,7 +164,7 @@ def test_two_metrics_of_equal_labels_make_a_share() -> None:
 
 def test_a_metric_alone_is_a_share_and_needs_a_holder() -> None:
     """NaN and above 1 are none; a series that names no job tells nothing."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     frame = progress_of(
         [series([0.25, float("nan"), 1.5], hpc_job="7"), series([0.5])], None, dropped
     )
@@ -176,7 +176,7 @@ def test_a_metric_alone_is_a_share_and_needs_a_holder() -> None:
 def test_a_checkpoint_is_a_time_before_it_was_told() -> None:
     """Seconds of Unix; 0 says that none was written yet, the future or milliseconds are no time."""
     at = NOW.timestamp()
-    dropped = Dropped()
+    dropped = DroppedReadings()
     times = [0.0, at - 900, at + 60, 1000 * at, float("nan")]
     frame = progress_of(
         [series([0.2], namespace="ml", pod="p")],

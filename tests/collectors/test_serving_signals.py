@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.dcgm_readings import DroppedReadings, Series
 from collectors.readings.exposition_text import parse_exposition
 from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
@@ -23,9 +23,9 @@ from collectors.readings.serving_signals import (
 AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
-def read(*lines: str, dropped: Dropped | None = None) -> tuple[ServiceSample, ...]:
+def read(*lines: str, dropped: DroppedReadings | None = None) -> tuple[ServiceSample, ...]:
     """The samples of exposition lines."""
-    counts = dropped or Dropped()
+    counts = dropped or DroppedReadings()
     return service_samples(
         parse_exposition("\n".join(lines), AT, counts, metrics=slot_functions()), counts
     )
@@ -147,7 +147,7 @@ def test_replicas_are_told_apart_and_named_as_gpu_samples_name_them() -> None:
 
 def test_what_cannot_be_a_reading_is_dropped_and_counted() -> None:
     """A sentinel of -1, NaN, a cache fuller than full; the rest is kept."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     (found,) = read(
         "vllm:num_requests_running -1",
         "vllm:num_requests_waiting NaN",
@@ -162,7 +162,7 @@ def test_what_cannot_be_a_reading_is_dropped_and_counted() -> None:
 @pytest.mark.parametrize("at_seconds", [-1.0, 0.0, 1e18, float("nan")])
 def test_a_time_that_is_none_is_dropped(at_seconds: float) -> None:
     """As for GPU readings: before 2001 or after 2096."""
-    dropped = Dropped()
+    dropped = DroppedReadings()
     series = Series(
         metric="tgi_queue_size",
         labels={},
@@ -205,7 +205,7 @@ def test_an_engine_that_two_jobs_scrape_counts_once(place: str) -> None:
             f"vllm:e2e_request_latency_seconds_sum{{{labels}}} 300",
             f"vllm:e2e_request_latency_seconds_count{{{labels}}} 100",
         ]
-    dropped = Dropped()
+    dropped = DroppedReadings()
     (found,) = read(*lines, dropped=dropped)
     assert (found.running_requests, found.finished_requests_total) == (8, 100)
     durations = found.request_seconds

@@ -22,7 +22,7 @@ from collectors.prometheus.metrics import (
     serving_names,
     serving_slots,
 )
-from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.dcgm_readings import DroppedReadings, Series
 from collectors.shared.collector import Collector, Window
 from collectors.shared.multi_cluster import InCluster
 from dashboard.cli import main
@@ -291,7 +291,7 @@ def test_a_label_of_an_address_names_no_other_cluster() -> None:
         metric=running["__name__"], labels=running,
         times=np.array([END.timestamp()]), values=np.array([1.0]),
     )  # fmt: skip
-    found = serving_slots([series], Dropped())
+    found = serving_slots([series], DroppedReadings())
     assert [cluster_in(text) for text in found["address"]] == [""]
     assert found["address"].tolist() == ["a%40paris"]
 

@@ -10,7 +10,7 @@ from beds.slurm_files import BedNode
 from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from data.base.clock import utc_now
-from data.boards.unplanned_jobs import kept_on
+from data.boards.unplanned_jobs import required_nodes_on
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import JobState
 from data.settings.sources import SlurmSettings
@@ -60,7 +60,7 @@ def told(bed: SlurmBed, mode: str) -> set[str]:
         for job in found.jobs
         if job.scheduler is not None and job.scheduler.state is JobState.RUNNING
     }
-    return set(kept_on(found.jobs, running, found.nodes))
+    return set(required_nodes_on(found.jobs, running, found.nodes))
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])

@@ -23,7 +23,7 @@ from data.boards.unplanned_jobs import occupied
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.jobs import JobState
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 from data.records.plans import Configuration
 from data.settings.sources import SlurmSettings
 
@@ -136,7 +136,9 @@ def test_jobs_with_shards_are_jobs_that_share_their_boards(details: tuple[str, .
     assert occupied(found.jobs, (), found.nodes) == {("w1", "L40S-48GB"): 2}
     for entry in found.jobs:
         none = Configuration(gpu_model="L40S-48GB", gpu_count=2)
-        assert "shares of GPUs" in why_not(entry, none, may_requeue=True, behind_others=True)
+        assert "shares of GPUs" in configuration_refusal(
+            entry, none, may_requeue=True, behind_others=True
+        )
 
 
 def test_jobs_that_hide_what_they_hold_lower_the_completeness() -> None:

@@ -36,10 +36,10 @@ from collectors.slurm.unread import unread_gres
 from dashboard.apply.kubernetes.state.pod_spec import profile_of, roles_of
 from dashboard.apply.kubernetes.state.quotas import limit_refusal, refusal
 from data.base.errors import UnexpectedAnswerError
-from data.boards.unplanned_jobs import kept_on
+from data.boards.unplanned_jobs import required_nodes_on
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
-from data.facts.gpu_resources import NOT_READ, is_accelerator, resource_of
+from data.facts.gpu_resources import UNREAD_SUFFIX, is_accelerator, resource_of
 from data.settings.sources import SlurmSettings
 
 UNREAD = (
@@ -83,7 +83,7 @@ def machine(name: str, offered: dict[str, str], labels: dict[str, str] | None = 
 
 def unread_texts(found: Collected) -> list[str]:
     """The warnings of the source about accelerators."""
-    return [text for text in found.report.warnings if NOT_READ in text]
+    return [text for text in found.report.warnings if UNREAD_SUFFIX in text]
 
 
 def test_names_of_accelerators_are_told_from_other_devices() -> None:
@@ -112,7 +112,7 @@ def test_every_unread_accelerator_is_counted_by_name(tmp_path: Path, seed: int) 
     texts = unread_texts(found)
     assert len(texts) == len(expected)
     for name, (held, asked) in expected.items():
-        (text,) = [entry for entry in texts if f" {name}, which is {NOT_READ}" in entry]
+        (text,) = [entry for entry in texts if f" {name}, which is {UNREAD_SUFFIX}" in entry]
         assert text.startswith(f"{held} node")
         assert (f"and {asked} pod" in text) == (asked > 0)
         assert text in found.report.reason
@@ -121,8 +121,10 @@ def test_every_unread_accelerator_is_counted_by_name(tmp_path: Path, seed: int) 
     assert ratio <= 1 / (1 + sum(held for held, _asked in expected.values()))
     described = {entry.name: entry for entry in found.nodes}
     assert len(described) == len(nodes)
-    assert all((NOT_READ in entry.reason) == (name != "whole") for name, entry in described.items())
-    assert kept_on([], [], found.nodes) == set(described) - {"whole"}
+    assert all(
+        (UNREAD_SUFFIX in entry.reason) == (name != "whole") for name, entry in described.items()
+    )
+    assert required_nodes_on([], [], found.nodes) == set(described) - {"whole"}
 
 
 def test_doctor_is_not_content_with_a_cluster_that_is_read_in_part(tmp_path: Path) -> None:
@@ -144,7 +146,9 @@ def test_pods_whose_request_is_not_understood_are_told_until_they_end(tmp_path: 
     waits = pod("waits", at="", limits={"furiosa.ai/warboy": "1"}, phase="Pending")
     ended = pod("ended", limits={"rebellions.ai/ATOM": "1"}, phase="Succeeded")
     found = told({PODS: [waits, ended]}, tmp_path)
-    assert unread_texts(found) == [f"1 pod (ml/waits) holds furiosa.ai/warboy, which is {NOT_READ}"]
+    assert unread_texts(found) == [
+        f"1 pod (ml/waits) holds furiosa.ai/warboy, which is {UNREAD_SUFFIX}"
+    ]
 
 
 @pytest.mark.parametrize("text", ["8", "8.0", "8k", "2Ki", "1e3", 4])
@@ -164,7 +168,7 @@ def test_a_quantity_that_is_not_understood_is_told(tmp_path: Path, text: str | b
     found = told({NODES: [machine("g1", {GPU: text}), node("n2")],
                   PODS: [pod("p", at="g1", limits={GPU: text})]}, tmp_path)  # fmt: skip
     (line,) = unread_texts(found)
-    assert line == f"1 node (g1) and 1 pod (ml/p) hold {GPU}, which is {NOT_READ}"
+    assert line == f"1 node (g1) and 1 pod (ml/p) hold {GPU}, which is {UNREAD_SUFFIX}"
 
 
 @pytest.mark.parametrize(("limit", "refuses"), [("2", True), ("1k", False), ("plenty", False)])
@@ -194,7 +198,7 @@ def test_devices_of_another_driver_are_told_by_its_name(tmp_path: Path) -> None:
     }
     found = told({SLICES: slices, CLAIMS: [claim]}, tmp_path)
     assert unread_texts(found) == [
-        f"1 node (n1) and 1 pod (ml/sim) hold gpu.intel.com, which is {NOT_READ}"
+        f"1 node (n1) and 1 pod (ml/sim) hold gpu.intel.com, which is {UNREAD_SUFFIX}"
     ]
 
 
@@ -245,8 +249,8 @@ def test_a_device_class_that_is_not_understood_is_told(tmp_path: Path) -> None:
     ]
     pods = [claims_something(**{"example.com/wide": "2", "example.com/link": "1"})]
     assert unread_texts(told({PODS: pods, CLASSES: classes}, tmp_path)) == [
-        f"1 pod (ml/p) and 1 device class (wide) hold example.com/wide, which is {NOT_READ}",
-        f"1 device class (tall) holds gpu.example.com, which is {NOT_READ}",
+        f"1 pod (ml/p) and 1 device class (wide) hold example.com/wide, which is {UNREAD_SUFFIX}",
+        f"1 device class (tall) holds gpu.example.com, which is {UNREAD_SUFFIX}",
     ]
 
 
@@ -388,8 +392,8 @@ def test_gres_of_other_names_are_counted_with_their_nodes_and_jobs() -> None:
         },
     )  # fmt: skip
     assert unread_texts(found) == [
-        f"1 node (h1) and 1 job (9) hold gres/gaudi, which is {NOT_READ}",
-        f"2 nodes (a1, a2) and 2 jobs (7, 8) hold gres/npu, which is {NOT_READ}",
+        f"1 node (h1) and 1 job (9) hold gres/gaudi, which is {UNREAD_SUFFIX}",
+        f"2 nodes (a1, a2) and 2 jobs (7, 8) hold gres/npu, which is {UNREAD_SUFFIX}",
     ]
     assert found.report.completeness_ratio is None
     assert all(text in found.report.reason for text in unread_texts(found))
@@ -461,4 +465,4 @@ def test_a_recording_of_another_exporter_says_whose_metrics_it_holds(tmp_path: P
     path.write_text(line.format("habanalabs_utilization") + line.format("DCGM_FI_DEV_GPU_UTIL"))
     report = read_dcgm_text(path, at, catalogue).report
     assert len(report.warnings) == 1
-    assert f"is {NOT_READ}" in report.warnings[0]
+    assert f"is {UNREAD_SUFFIX}" in report.warnings[0]

@@ -13,7 +13,7 @@ from factories import make_recommendation
 from page_edits import follow
 
 from dashboard.apply import APPLIERS
-from dashboard.apply.contract.wording import deed
+from dashboard.apply.contract.wording import change_words
 from data.records.actions import ACTIONS, ADVICE, FOR_MEMORY, NOT_FOR_SAVING, Action
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def test_the_rows_say_how_risky_an_action_is() -> None:
 def test_deeds_are_words_for_both_directions(action: Action) -> None:
     """Every placeholder of a row is one that a recommendation fills."""
     one = make_recommendation(action=action, change="time limit of 2 h")
-    there, back = deed(one, back=False), deed(one, back=True)
+    there, back = change_words(one, back=False), change_words(one, back=True)
     assert there != back
     assert "{" not in there + back
 

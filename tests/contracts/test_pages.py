@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dashboard.web.frame.navigation import MOVED, PAGES, RENAMED, pages_of, place_of
+from dashboard.web.frame.navigation import FORMER_ADDRESSES, PAGES, RENAMED, pages_of, place_of
 
 WEB = Path(__file__).parents[2] / "dashboard/web"
 OWNERS = {"findings", "jobs", "account"}
@@ -46,9 +46,9 @@ def test_an_address_opens_the_tab_that_it_names() -> None:
 def test_every_former_address_leads_to_a_page_of_today() -> None:
     """None of them is one of today, which would be lost."""
     views = {row.view: row for row in PAGES}
-    assert not MOVED.keys() & views.keys()
-    assert MOVED.keys() >= RENAMED.keys()
-    for view, words in MOVED.values():
+    assert not FORMER_ADDRESSES.keys() & views.keys()
+    assert FORMER_ADDRESSES.keys() >= RENAMED.keys()
+    for view, words in FORMER_ADDRESSES.values():
         row = views[view or PAGES[0].view]
         assert row.tab(words).view == words.get("tab", row.tabs[0].view)
 

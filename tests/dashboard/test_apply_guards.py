@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_journal_row, make_recommendation
 
-from dashboard.apply.worker.guards import why_wait
+from dashboard.apply.worker.guards import apply_hold
 from dashboard.apply.worker.prepare import _back, _recent, _require_rights, change_of
-from dashboard.apply.worker.same_object import others_on
+from dashboard.apply.worker.same_object import commands_on_same_object
 from data.base.errors import ApprovalMissingError, NotAllowedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.commands import Command, CommandKind, Person, Work
@@ -56,14 +56,14 @@ def test_a_change_waits_until_fewer_than_the_limit_are_within_the_hour(
         (command("back", kind=CommandKind.ROLLBACK), NOW - MINUTE),
     )
     limits = ApplySettings(max_per_hour=limit, cool_down_minutes=0.0)
-    held = why_wait(reader, command("new"), limits, NOW)
+    held = apply_hold(reader, command("new"), limits, NOW)
     if made < limit:
         assert held is None
         return
     assert held is not None
     assert f"{made} changes within the hour" in held.reason
-    assert why_wait(reader, command("new"), limits, held.until) is None
-    assert why_wait(reader, command("new"), limits, held.until - SECOND) is not None
+    assert apply_hold(reader, command("new"), limits, held.until) is None
+    assert apply_hold(reader, command("new"), limits, held.until - SECOND) is not None
 
 
 @pytest.mark.parametrize("minutes", [10.0, 90.0])
@@ -75,11 +75,11 @@ def test_a_job_rests_from_its_last_change(minutes: float) -> None:
         (command("other", target="o"), NOW - MINUTE),
     ]
     limits = ApplySettings(max_per_hour=100, cool_down_minutes=minutes)
-    held = why_wait(prepared(*of_job), command("new", target="j"), limits, NOW)
+    held = apply_hold(prepared(*of_job), command("new", target="j"), limits, NOW)
     assert held is not None
     assert held.until == NOW + (minutes - 5) * MINUTE
-    assert why_wait(prepared(*of_job), command("new", target="j"), limits, held.until) is None
-    assert why_wait(prepared(*of_job), command("new", target="free"), limits, NOW) is None
+    assert apply_hold(prepared(*of_job), command("new", target="j"), limits, held.until) is None
+    assert apply_hold(prepared(*of_job), command("new", target="free"), limits, NOW) is None
 
 
 @pytest.mark.parametrize("own", ["a", "b", "c"])
@@ -214,6 +214,6 @@ def test_changes_of_the_same_field_of_the_same_object_meet(other: Change, shares
         ],
     )
     asked = change("Deployment", "b/b", "replicas", "image")
-    found = others_on(reader, asked, "own", {State.APPLIED})
+    found = commands_on_same_object(reader, asked, "own", {State.APPLIED})
     assert [entry.command_id for entry in found] == ["other"] * shares
-    assert others_on(reader, asked, "own", {State.APPLYING}) == ()
+    assert commands_on_same_object(reader, asked, "own", {State.APPLYING}) == ()

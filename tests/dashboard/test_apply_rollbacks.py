@@ -9,7 +9,7 @@ from beds.apply_bench import JOB, Bench, sent
 from beds.file_cluster import FileApplier, FileCluster
 from factories import make_plan, make_recommendation
 
-from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.contract.applier import CloseResult, Remains
 from dashboard.decisions import approvals
 from data.base.errors import LeaseLostError, StalePlanError
 from data.facts.jobs import Platform
@@ -83,11 +83,13 @@ class _ClosingApplier(FileApplier):
     def between_steps(self, change: Change, *, sent: int) -> str:
         return ""
 
-    def close(self, change: Change, *, sent: int) -> Closed:
+    def close(self, change: Change, *, sent: int) -> CloseResult:
         """Note the call."""
         self.closed.append(sent)
-        left = Left.UNKNOWN if len(self.closed) == 1 else Left.NOTHING
-        return Closed(left=left, detail="no answer" if left is Left.UNKNOWN else "taken back")
+        left = Remains.UNKNOWN if len(self.closed) == 1 else Remains.NOTHING
+        return CloseResult(
+            left=left, detail="no answer" if left is Remains.UNKNOWN else "taken back"
+        )
 
 
 @pytest.mark.parametrize(

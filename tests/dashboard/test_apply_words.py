@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from factories import make_recommendation
 
-from dashboard.apply.contract.wording import STATE_WORDS, deed
+from dashboard.apply.contract.wording import STATE_WORDS, change_words
 from data.records.actions import Action
-from data.records.lifecycle import OPEN, STANDING, State
+from data.records.lifecycle import OPEN, STANDING_STATES, State
 
 TARGETS = {"job": ("search/ranker-0", ""), "node": ("", "a100-01"), "braces": ("a/{now}", "")}
 
@@ -19,7 +19,7 @@ def test_every_state_has_words_of_its_own() -> None:
     for state, words in STATE_WORDS.items():
         assert (" is being " in f" {words}") == (state in OPEN)
         if "target is watched" in words:
-            assert state in STANDING
+            assert state in STANDING_STATES
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -30,7 +30,7 @@ def test_the_way_back_never_reads_as_the_way_there(action: Action, target: str) 
     one = replace(
         make_recommendation(), action=action, job_id=job_id, job_name=job_name, change="a change"
     )
-    there, back = deed(one, back=False), deed(one, back=True)
+    there, back = change_words(one, back=False), change_words(one, back=True)
     assert there != back
     if action is not Action.ADD_GPUS:
         assert one.target in there

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_samples
 
-from dashboard.serving.outlook import foreseen_serving
+from dashboard.serving.outlook import service_outlooks
 from data.facts.columns import ALLOCATIONS, SAMPLES, SERVING, check_frame, empty_frame
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
@@ -80,7 +80,7 @@ def changed(store: Store, what: str, *, end: int = AFTER) -> ServiceOutlook:
             store.keep(make_collected(times, batch_id=f"boards {number}"))
     serving = pd.concat([old, new])
     store.keep(make_collected(empty_frame(SAMPLES), serving=serving, batch_id="served", **facts))
-    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (found,) = service_outlooks(store.reader, SETTINGS, NOW)
     return found
 
 
@@ -124,7 +124,7 @@ def test_while_a_rollout_lasts_both_count(store: Store) -> None:
         "search/ranker-1", since=NOW - timedelta(minutes=10), slots=2, seconds=8.0, model="other"
     )
     store.keep(make_collected(serving=pd.concat([old, new])))
-    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (found,) = service_outlooks(store.reader, SETTINGS, NOW)
     assert found.seen_full
     assert found.replicas == 2
 
@@ -150,7 +150,7 @@ def with_a_peak(
             "request_seconds": 1200 * rates, "request_count": 300 * rates, "kv_cache_ratio": 0.5,
         })  # fmt: skip
         store.keep(make_collected(serving=check_frame(frame, SERVING), batch_id=model))
-    changed, same = foreseen_serving(store.reader, SETTINGS, NOW)
+    changed, same = service_outlooks(store.reader, SETTINGS, NOW)
     return changed, same
 
 

@@ -16,7 +16,7 @@ from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, fleet_map
 from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import fleet_timeline, forecast_band
-from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
+from dashboard.charts.palette import FREE_COLOUR, IDLE, PROPOSED, USED, safe, with_opacity
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
@@ -79,7 +79,7 @@ def test_fleet_stacks_what_boards_do() -> None:
     """Used, idle and free are stacked in their colours and add up to the boards."""
     figure = fleet_timeline(make_fleet())
     assert [entry.name for entry in figure.data] == ["in use", "allocated but idle", "free"]
-    assert [entry.line.color for entry in figure.data] == [USED, IDLE, FREE]
+    assert [entry.line.color for entry in figure.data] == [USED, IDLE, FREE_COLOUR]
     assert {entry.stackgroup for entry in figure.data} == {"gpus"}
     assert [sum(values) for values in zip(*(entry.y for entry in figure.data), strict=True)] == [
         10,
@@ -172,7 +172,7 @@ def test_labels_hold_no_markup(name: str) -> None:
 
 def test_faded_keeps_the_colour() -> None:
     """Opacity is added to a colour, nothing else."""
-    assert faded("#0072B2", 0.2) == "rgba(0,114,178,0.2)"
+    assert with_opacity("#0072B2", 0.2) == "rgba(0,114,178,0.2)"
 
 
 def test_accuracy_by_lead_is_a_mean_over_series() -> None:

@@ -187,7 +187,7 @@ def test_a_holder_that_is_halted_at_a_backup_is_told(
 ) -> None:
     """A backup may take as long as it takes, but not from a process that does not work."""
     url = _store_of(tmp_path / "trimtab.duckdb")
-    for name in ("_ANSWERS_WITHIN", "_ASKS_AGAIN_AFTER"):
+    for name in ("_TIMEOUT_SECONDS", "_PROBE_AFTER_SECONDS"):
         monkeypatch.setattr(f"data.store.handles.remote_store.{name}", 0.2)
     with held(url) as process:
         os.kill(process, signal.SIGSTOP)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.apply.worker.counterfactual import lasting
+from dashboard.apply.worker.counterfactual import remaining_part
 
 HORIZON = 24.0
 
@@ -15,7 +15,7 @@ def test_it_lasts_as_jobs_do_that_end_in_any_hour_alike(mean_life: float, window
     lives = np.random.default_rng(3).exponential(mean_life, 1_000_000)
     expected = float(np.minimum(lives, HORIZON).mean())
     held = np.minimum(lives, window)
-    low, mean, high = lasting(expected, HORIZON, window)
+    low, mean, high = remaining_part(expected, HORIZON, window)
     assert mean == pytest.approx(float(held.mean()), rel=0.01)
     assert low <= mean <= high <= window
     inside = float(((held >= low - 1e-9) & (held <= high + 1e-9)).mean())
@@ -27,4 +27,4 @@ def test_it_lasts_as_jobs_do_that_end_in_any_hour_alike(mean_life: float, window
 @pytest.mark.parametrize("expected", [HORIZON, HORIZON + 1, 0.0])
 def test_one_that_is_not_expected_to_end_lasts(expected: float) -> None:
     """A service; and one of which nothing was said."""
-    assert lasting(expected, HORIZON, 8.0) == (8.0, 8.0, 8.0)
+    assert remaining_part(expected, HORIZON, 8.0) == (8.0, 8.0, 8.0)

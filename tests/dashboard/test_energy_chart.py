@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard.charts.energy_stack import StackPart, energy_stack
-from dashboard.charts.palette import FREE, NAMELESS
+from dashboard.charts.palette import FREE_COLOUR, UNATTRIBUTED_COLOUR
 from dashboard.web.account.energy_parts import measured_of
 
 
@@ -40,8 +40,8 @@ def test_the_largest_lies_at_the_bottom_and_what_is_nobodys_on_top() -> None:
     )
     layers = bars(figure)
     assert list(layers) == ["large", "small", "(unattributed)", "(not allocated)"]
-    assert layers["(not allocated)"].marker.color == FREE
-    assert layers["(unattributed)"].marker.color == NAMELESS
+    assert layers["(not allocated)"].marker.color == FREE_COLOUR
+    assert layers["(unattributed)"].marker.color == UNATTRIBUTED_COLOUR
     assert layers["(unattributed)"].marker.pattern.shape == "/"
     assert list(layers["large"].x) == ["d1", "d2"]
     assert list(layers["large"].y) == [None, 5.0]

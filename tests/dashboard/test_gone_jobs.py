@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.cycle.context import World
-from dashboard.cycle.cooldowns import gone
+from dashboard.cycle.cooldowns import ended_jobs
 from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, empty_frame
 from data.facts.fleet import Node, SourceReport, SourceState
-from data.facts.jobs import OVER, JobState, SchedulerFacts
+from data.facts.jobs import ENDED_STATES, JobState, SchedulerFacts
 from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store
 
@@ -52,7 +52,7 @@ def test_only_a_scheduler_that_answered_ends_a_job(
         if now is not None:
             told[source].append(replace(job, scheduler=SchedulerFacts(state=now)))
         answered = states[source] is SourceState.RAN
-        if scheduled and answered and (now is None or now in OVER):
+        if scheduled and answered and (now is None or now in ENDED_STATES):
             over.add(job.job_id)
     collected = [
         make_collected(
@@ -63,7 +63,7 @@ def test_only_a_scheduler_that_answered_ends_a_job(
         )
         for name in SOURCES
     ]
-    assert set(gone(jobs, collected)) == over
+    assert set(ended_jobs(jobs, collected)) == over
 
 
 class Scheduler:

@@ -23,14 +23,14 @@ from dashboard.decisions.service import DecisionService
 from dashboard.web.access.context import WebWorld
 from dashboard.web.access.identity import register
 from dashboard.web.frame.headings import HEADINGS, column_settings, heading
-from dashboard.web.frame.navigation import MOVED, PAGES
+from dashboard.web.frame.navigation import FORMER_ADDRESSES, PAGES
 from data.facts.columns import XIDS, check_frame
 from data.settings.load import load_settings
 from data.store import open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
-VIEWS = MOVED.keys() | {tab.view for row in PAGES for tab in row.tabs}
+VIEWS = FORMER_ADDRESSES.keys() | {tab.view for row in PAGES for tab in row.tabs}
 """Each tab, and what a former address opens."""
 WITH_TABLES = {"fleet", "jobs", "serving", "forecasts", "plan", "findings", "energy", "health"}
 
@@ -78,7 +78,7 @@ def headings_of(app: AppTest) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "view", sorted(MOVED.keys() | {tab.view for row in PAGES for tab in row.tabs})
+    "view", sorted(FORMER_ADDRESSES.keys() | {tab.view for row in PAGES for tab in row.tabs})
 )
 def test_no_table_shows_a_name_of_the_program(
     view: str, world: WebWorld, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from dashboard.accounting.savings.idle_bridge import (
     Segment,
     idle_rows,
     idle_sum,
-    why_kept,
+    keep_reason,
 )
 from dashboard.cli import main
 from data.base.clock import utc_now
@@ -118,7 +118,7 @@ def test_a_part_of_the_bar_opens_its_jobs(url: str, monkeypatch: pytest.MonkeyPa
 )
 def test_why_a_job_is_kept(idle: IdleGpus | None, why: str) -> None:
     """The cause with its reason; busy GPUs are a reason too; no plan gives none."""
-    assert why_kept(idle) == why
+    assert keep_reason(idle) == why
 
 
 def test_before_the_first_cycle_there_is_nothing(

@@ -9,7 +9,7 @@ import pytest
 from beds.served import served
 from factories import NOW, make_collected, make_job
 
-from dashboard.serving.outlook import foreseen_serving
+from dashboard.serving.outlook import service_outlooks
 from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
@@ -27,7 +27,7 @@ def outlook(store: Store, *frames: pd.DataFrame, now: datetime = NOW) -> tuple[S
     """What is foreseen of what engines served."""
     for position, frame in enumerate(frames):
         store.keep(make_collected(serving=frame, batch_id=str(position)))
-    return foreseen_serving(store.reader, ServingSettings(), now)
+    return service_outlooks(store.reader, ServingSettings(), now)
 
 
 MONDAY = datetime(2026, 1, 5, 1, 30, tzinfo=UTC)

@@ -25,7 +25,7 @@ from dashboard.web.findings.finding_rows import (
     state_of,
     steady,
 )
-from data.facts.cluster_names import MAIN
+from data.facts.cluster_names import MAIN_CLUSTER
 from data.records.actions import Action, Risk
 from data.records.findings import DismissalReason, Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
@@ -127,7 +127,7 @@ def test_urgent_comes_first_then_money() -> None:
         (replace(TO_DECIDE, search="Fewer gpus"), [1, 2]),
         (replace(TO_DECIDE, owner="ada", risk=Risk.LOW), [2]),
         (replace(TO_DECIDE, kind=Action.FEWER_GPUS, owner="ada"), [1, 2]),
-        (replace(TO_DECIDE, model=make_job("ml/x").gpu_model, cluster=MAIN), [1, 2]),
+        (replace(TO_DECIDE, model=make_job("ml/x").gpu_model, cluster=MAIN_CLUSTER), [1, 2]),
         (replace(TO_DECIDE, model="another"), []),
         (replace(TO_DECIDE, cluster="another"), []),
         (replace(TO_DECIDE, account="another"), []),

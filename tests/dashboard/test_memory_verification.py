@@ -15,7 +15,7 @@ from beds.apply_bench import JOB, START, Bench, fill
 from beds.file_cluster import FileCluster
 from factories import make_collected, make_range, make_recommendation, make_samples
 
-from dashboard.apply.worker.verification import told_speed, watches_on
+from dashboard.apply.worker.verification import is_undecided, request_speed
 from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.actions import Action
 from data.records.commands import Measurement
@@ -166,7 +166,7 @@ def test_no_speed_is_told_of_few_requests_or_no_times() -> None:
     """Below 30 requests, below eight slots, or without durations; requests count without tokens."""
     day = timed(24 * 60, pace=0.02)
     slower = timed(24 * 60, pace=0.04)
-    told = told_speed(day, slower)
+    told = request_speed(day, slower)
     assert told is not None
     assert told[0] == pytest.approx(0.5)
     assert 0 < told[1] < 0.01
@@ -175,11 +175,11 @@ def test_no_speed_is_told_of_few_requests_or_no_times() -> None:
         slower.assign(request_count=0.1),
         slower.assign(request_seconds=np.nan),
     ):
-        assert told_speed(day, few) is None
-    assert watches_on(day, slower[:7], 0.9)
-    assert not watches_on(day, slower.assign(request_seconds=np.nan), 0.9)
-    assert not watches_on(day[:3], slower, 0.9)
-    unsaid = told_speed(day, slower.assign(generation_tokens=np.nan))
+        assert request_speed(day, few) is None
+    assert is_undecided(day, slower[:7], 0.9)
+    assert not is_undecided(day, slower.assign(request_seconds=np.nan), 0.9)
+    assert not is_undecided(day[:3], slower, 0.9)
+    unsaid = request_speed(day, slower.assign(generation_tokens=np.nan))
     assert unsaid is not None
     assert unsaid[0] == pytest.approx(0.5, abs=0.05)
 

@@ -9,7 +9,7 @@ import pytest
 from beds.page_world import page_at, register_world
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.shared.collect import collect_all, fell_short
+from collectors.shared.collect import collect_all, is_incomplete
 from collectors.shared.collector import Window
 from dashboard.cli import main
 from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
@@ -148,7 +148,7 @@ def test_a_source_that_ends_early_gives_the_time(
     window = Window(start=NOW - timedelta(days=14), end=NOW)
     (found,) = collect_all((Silent(until, *warnings),), window)
     assert found.report.state is SourceState.RAN
-    assert fell_short(found.report) is short
+    assert is_incomplete(found.report) is short
     said = f"complete only up to {NOW - until:%Y-%m-%d %H:%M} UTC"
     assert found.report.reason.startswith(said) is short
 

@@ -7,9 +7,9 @@ import pytest
 from beds.apply_bench import JOB, Bench
 from factories import make_job, make_plan, make_recommendation
 
-from dashboard.cycle.cooldowns import REST, resting
+from dashboard.cycle.cooldowns import COOLDOWN, resting
 from dashboard.notify.messages import messages_for
-from data.records.lifecycle import STANDING
+from data.records.lifecycle import STANDING_STATES
 from data.settings.access import NotifySettings
 
 WHEN = {
@@ -109,7 +109,9 @@ def test_one_object_has_one_applied_change(bench: Bench, noticed: bool) -> None:
     states = bench.store.reader.states()
     assert states[first] == ("undone-outside" if noticed else "replaced")
     passing(bench, 300.0)
-    assert [digest for digest, state in states.items() if state in STANDING] == [bench.digest]
+    assert [digest for digest, state in states.items() if state in STANDING_STATES] == [
+        bench.digest
+    ]
 
 
 def test_a_change_that_was_replaced_can_still_be_rolled_back(bench: Bench) -> None:
@@ -152,8 +154,8 @@ def test_a_target_rests_after_a_change_and_after_what_others_did(bench: Bench) -
     passing(bench, 10.0)
     at = reader.entries(("undone-outside",))[0].at
     for job in (as_before, as_after):
-        assert "undone from outside" in resting(reader, (job,), at + REST / 2)[JOB]
-        assert resting(reader, (job,), at + REST) == {}
+        assert "undone from outside" in resting(reader, (job,), at + COOLDOWN / 2)[JOB]
+        assert resting(reader, (job,), at + COOLDOWN) == {}
     bench.roll_back()
     assert "rolling-back" in resting(reader, (), bench.clock())[JOB]
 
@@ -165,5 +167,5 @@ def test_a_target_rests_after_a_rollback(bench: Bench) -> None:
     assert bench.state == "rolled-back"
     reader, job = bench.store.reader, make_job(gpu_count=4)
     at = reader.entries(("rolled-back",))[0].at
-    assert "was rolled back at" in resting(reader, (job,), at + REST / 2)[JOB]
-    assert resting(reader, (job,), at + REST) == {}
+    assert "was rolled back at" in resting(reader, (job,), at + COOLDOWN / 2)[JOB]
+    assert resting(reader, (job,), at + COOLDOWN) == {}

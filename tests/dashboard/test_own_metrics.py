@@ -8,7 +8,7 @@ from factories import NOW, make_collected, make_plan, make_recommendation
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard.cycle.cycle_thread import CycleState
-from dashboard.web.server.prometheus_metrics import NAMED, OwnMetrics
+from dashboard.web.server.prometheus_metrics import MAX_NAMED_FINDINGS, OwnMetrics
 from data.records.recommendations import Decision, Recommendation
 from data.store import Store, open_store
 
@@ -129,8 +129,11 @@ def test_savings_are_told_by_state_and_kind(store: Store) -> None:
 
 def test_a_thousand_recommendations_make_no_thousand_series(store: Store) -> None:
     """The largest are named; the sum holds all."""
-    many = [make_recommendation(job_id=f"search/job-{index}") for index in range(NAMED + 20)]
+    many = [
+        make_recommendation(job_id=f"search/job-{index}")
+        for index in range(MAX_NAMED_FINDINGS + 20)
+    ]
     keep(store, *many)
     found = scraped(store)
-    assert len(found["trimtab_recommendation_saving_cost"]) == NAMED
-    assert sum(found["trimtab_recommendations"].values()) == NAMED + 20
+    assert len(found["trimtab_recommendation_saving_cost"]) == MAX_NAMED_FINDINGS
+    assert sum(found["trimtab_recommendations"].values()) == MAX_NAMED_FINDINGS + 20

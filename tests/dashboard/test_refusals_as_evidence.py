@@ -11,7 +11,7 @@ from factories import NOW, make_job, make_range, make_recommendation
 from dashboard.cycle.cooldowns import rejections
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.lifecycle import TARGET_MOVED, State
+from data.records.lifecycle import CHANGED_TARGET, State
 from data.records.recommendations import Recommendation
 from data.records.target_facts import TARGET_FACTS, target_facts
 
@@ -84,7 +84,7 @@ def test_another_fact_lifts_it_and_what_moves_by_itself_does_not(
 def test_a_target_that_had_moved_was_no_refusal_of_the_change() -> None:
     """The next plan sees it as it is; and no refusal holds for ever."""
     one = refused(job_of())
-    assert read(one, job_of(), record=TARGET_MOVED) == {}
+    assert read(one, job_of(), record=CHANGED_TARGET) == {}
     assert read(one, job_of(), days=31) == {}
 
 

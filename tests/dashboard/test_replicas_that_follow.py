@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected
 
-from dashboard.serving.outlook import foreseen_serving
+from dashboard.serving.outlook import service_outlooks
 from data.facts.columns import SERVING, check_frame
 from data.settings.serving import ServingSettings
 from data.store import Store, open_store
@@ -66,7 +66,7 @@ def followed(
         serving, late = served(begins, replicas, rates, has_cache=has_cache)
         found.append((replicas, late))
         store.keep(make_collected(serving=serving, batch_id=str(step)))
-        (told,) = foreseen_serving(store.reader, ServingSettings(), begins + STEP)
+        (told,) = service_outlooks(store.reader, ServingSettings(), begins + STEP)
         replicas = max(1, *told.required_replicas[: SLOTS // 2])
     return found
 

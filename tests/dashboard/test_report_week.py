@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from dashboard.reports.week.week import last_whole_week, week_filed, week_to
 from data.base.errors import SettingsError
 from data.settings.reports import WEEKDAYS, ReportSettings
@@ -75,9 +75,9 @@ def test_the_weeks_of_a_year_tile_time(zone: str, year: int) -> None:
         assert 52 <= len(names) <= 56
 
 
-@pytest.mark.parametrize("every", [Every.DAY, Every.WEEK])
+@pytest.mark.parametrize("every", [PeriodLength.DAY, PeriodLength.WEEK])
 @pytest.mark.parametrize("zone", ZONES)
-def test_days_and_weeks_of_a_statement_tile_time(zone: str, every: Every) -> None:
+def test_days_and_weeks_of_a_statement_tile_time(zone: str, every: PeriodLength) -> None:
     """Every moment lies in one period; it is the one that the pieces number it into."""
     for year in (1987, 2011, 2018, 2026):
         start, end = datetime(year, 1, 1, 7, 5, tzinfo=UTC), datetime(year + 1, 1, 3, tzinfo=UTC)

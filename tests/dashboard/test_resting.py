@@ -13,7 +13,7 @@ from dashboard.cycle.cooldowns import rejections, resting
 from data.base.errors import NotKnownError
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action
-from data.records.lifecycle import UNDER_WAY, State
+from data.records.lifecycle import ACTIVE_STATES, State
 from data.records.plans import IdleCause
 from data.records.recommendations import Decision
 from data.store import Store
@@ -64,7 +64,7 @@ def test_a_node_that_a_change_took_out_of_service_is_not_proposed_again(state: S
         commands=list,
     )
     found = resting(reader, [], NOW)
-    assert (node.target in found) is (state in UNDER_WAY - {State.ROLLBACK_REFUSED})
+    assert (node.target in found) is (state in ACTIVE_STATES - {State.ROLLBACK_REFUSED})
 
 
 @pytest.mark.parametrize("state", [State.APPROVED, State.WRITTEN])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from factories import make_job, make_recommendation
 
-from dashboard.common.rights import may_look, owns, why_not, why_not_submit
+from dashboard.common.rights import decision_refusal, may_see, owns, submit_refusal
 from data.facts.jobs import SchedulerFacts
 from data.records.commands import Person
 from data.settings.access import AccessSettings
@@ -43,10 +43,10 @@ def test_a_recommendation_about_another_job_is_not_ones_own() -> None:
 def test_four_eyes_looks_at_owner_and_user_in_any_case(name: str, owner: str, user: str) -> None:
     """Who may be the same person approves nothing, and decides all else."""
     job = make_job(owner=owner, scheduler=SchedulerFacts(user=user))
-    assert "owns the job" in why_not(person(name), ACCESS, ADVICE, job, approving=True)
-    assert why_not(person(name), ACCESS, ADVICE, job) == ""
+    assert "owns the job" in decision_refusal(person(name), ACCESS, ADVICE, job, approving=True)
+    assert decision_refusal(person(name), ACCESS, ADVICE, job) == ""
     another = replace(ADVICE, job_id="search/other")
-    assert why_not(person(name), ACCESS, another, job, approving=True) == ""
+    assert decision_refusal(person(name), ACCESS, another, job, approving=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_four_eyes_looks_at_owner_and_user_in_any_case(name: str, owner: str, us
 )
 def test_who_submits(name: str, may: bool) -> None:
     """Owners, approvers and admins; a viewer looks."""
-    assert (why_not_submit(person(name), ACCESS) == "") is may
+    assert (submit_refusal(person(name), ACCESS) == "") is may
 
 
 @pytest.mark.parametrize("limit", ["viewer", "owner", "approver"])
@@ -72,9 +72,9 @@ def test_a_token_gives_nothing_that_its_person_or_its_limit_lacks(
     )
     like_limit = replace(limits, **{f"{limit}s": name})
     for allows in (
-        lambda who, access: may_look(who, access, ADVICE, job),
-        lambda who, access: not why_not(who, access, ADVICE, job),
-        lambda who, access: not why_not_submit(who, access),
+        lambda who, access: may_see(who, access, ADVICE, job),
+        lambda who, access: not decision_refusal(who, access, ADVICE, job),
+        lambda who, access: not submit_refusal(who, access),
     ):
         if allows(limited, ACCESS):
             assert allows(person(name), ACCESS)
@@ -85,7 +85,7 @@ def test_an_owner_looks_by_a_token_at_their_own_jobs() -> None:
     """And decides nothing by it."""
     looks = replace(person("olga"), max_role="viewer")
     mine, others = make_job(owner="olga"), make_job(owner="ann")
-    assert may_look(looks, ACCESS, ADVICE, mine)
-    assert not may_look(looks, ACCESS, ADVICE, others)
-    assert "viewer's token" in why_not(looks, ACCESS, ADVICE, mine)
-    assert "viewer's token" in why_not_submit(looks, ACCESS)
+    assert may_see(looks, ACCESS, ADVICE, mine)
+    assert not may_see(looks, ACCESS, ADVICE, others)
+    assert "viewer's token" in decision_refusal(looks, ACCESS, ADVICE, mine)
+    assert "viewer's token" in submit_refusal(looks, ACCESS)

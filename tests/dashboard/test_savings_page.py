@@ -56,7 +56,7 @@ def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
         "dashboard.web.access.identity.current_world": lambda: world,
         "dashboard.web.frame.page.current_world": lambda: world,
         "dashboard.web.frame.month.current_world": lambda: world,
-        "dashboard.web.frame.page.way": lambda *_told, **_asked: None,
+        "dashboard.web.frame.page.show_link": lambda *_told, **_asked: None,
         "dashboard.accounting.savings.ledger.ledger": lambda _reader, now: (),
     }.items():
         monkeypatch.setattr(name, answer)

@@ -15,7 +15,7 @@ from beds.served import served
 from factories import make_collected, make_job
 
 from dashboard.resources.rows import service_row
-from dashboard.serving.outlook import foreseen_serving
+from dashboard.serving.outlook import service_outlooks
 from data.facts.columns import ALLOCATIONS, check_frame
 from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook
@@ -95,7 +95,7 @@ def at_night(
     keep(store, now, "week", facts, serving=pd.concat([serving, other], ignore_index=True),
          allocations=allocations)  # fmt: skip
     return tuple(
-        found for found in foreseen_serving(store.reader, SETTINGS, now) if found.service != "other"
+        found for found in service_outlooks(store.reader, SETTINGS, now) if found.service != "other"
     )
 
 
@@ -138,7 +138,7 @@ def test_a_scheduler_that_was_not_read_since_tells_nothing(store: Store) -> None
         serving=served(np.full(12, 1.0), label="search/other-0", end=MIDNIGHT), batch_id="other"
     )
     store.keep(replace(other, report=replace(other.report, source="prometheus")))
-    found = foreseen_serving(store.reader, SETTINGS, MIDNIGHT + timedelta(hours=1))
+    found = service_outlooks(store.reader, SETTINGS, MIDNIGHT + timedelta(hours=1))
     assert [entry.service for entry in found] == ["other"]
 
 
@@ -151,7 +151,7 @@ def test_a_pod_that_runs_unread_is_not_taken_for_zero(store: Store) -> None:
     keep(store, now, "week", ZERO, serving=pd.concat([serving, other], ignore_index=True),
          allocations=pd.concat([allocations, more.assign(label_id="search/chat-5c6d7f8b9-bcdfg")],
                                ignore_index=True))  # fmt: skip
-    found = foreseen_serving(store.reader, SETTINGS, now)
+    found = service_outlooks(store.reader, SETTINGS, now)
     assert [entry.service for entry in found] == ["other"]
 
 
@@ -161,7 +161,7 @@ def test_an_autoscaler_that_follows_sleeps_by_night_and_is_awake_by_day(tmp_path
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         serving, allocations = days_until(MIDNIGHT, 7)
         keep(store, MIDNIGHT, "week", ZERO, serving=serving, allocations=allocations)
-        (told,) = foreseen_serving(store.reader, SETTINGS, MIDNIGHT)
+        (told,) = service_outlooks(store.reader, SETTINGS, MIDNIGHT)
         number, ordered_at, slots_held, late, asked = 100, None, 0, 0, 0
         for step in range(STEPS):
             begins = MIDNIGHT + step * timedelta(hours=1)
@@ -187,7 +187,7 @@ def test_an_autoscaler_that_follows_sleeps_by_night_and_is_awake_by_day(tmp_path
             rows = held(living) if living else None
             keep(store, end, f"step-{step}", ZERO, serving=frame,
                  **({} if rows is None else {"allocations": rows}))  # fmt: skip
-            (told,) = foreseen_serving(store.reader, SETTINGS, end)
+            (told,) = service_outlooks(store.reader, SETTINGS, end)
     assert slots_held <= 0.6 * STEPS * 12
     assert late <= 6
     assert asked > 120

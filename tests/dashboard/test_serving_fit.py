@@ -14,7 +14,7 @@ from factories import NOW, make_collected, make_job, make_samples
 from collectors.shared.collector import Window
 from dashboard.cycle.context import World
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.serving.fit import FASTER_MEMORY, SLOWER_THAN_STATED
+from dashboard.serving.fit import FASTER_MEMORY, SLOW_END_FACTOR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
@@ -216,5 +216,5 @@ def test_the_doubt_of_speed_covers_what_data_sheets_say_of_bandwidth() -> None:
     assert set(BANDWIDTHS) == {model.name for model in catalogue}
     for here, there in product(catalogue, catalogue):
         if there.price_per_hour < here.price_per_hour and here.name not in FASTER_MEMORY:
-            slower = max(1.0, here.relative_speed / there.relative_speed) * SLOWER_THAN_STATED
+            slower = max(1.0, here.relative_speed / there.relative_speed) * SLOW_END_FACTOR
             assert BANDWIDTHS[here.name] / BANDWIDTHS[there.name] <= slower

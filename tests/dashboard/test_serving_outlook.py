@@ -11,7 +11,7 @@ from beds.served import served
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 
 from dashboard.serving import outlook as serving_outlook
-from dashboard.serving.outlook import foreseen_serving, service_history
+from dashboard.serving.outlook import service_history, service_outlooks
 from data.facts.columns import ALLOCATIONS, check_frame
 from data.records.serving import ColdStart, ServiceOutlook
 from data.settings.serving import ServingSettings
@@ -39,7 +39,7 @@ def outlook(store: Store, *frames: pd.DataFrame, now: datetime = NOW) -> tuple[S
     """What is foreseen of what engines served."""
     for position, frame in enumerate(frames):
         store.keep(make_collected(serving=frame, batch_id=str(position)))
-    return foreseen_serving(store.reader, SETTINGS, now)
+    return service_outlooks(store.reader, SETTINGS, now)
 
 
 def test_the_peak_is_ordered_before_it_comes(store: Store) -> None:
@@ -66,7 +66,7 @@ def test_a_longer_cold_start_orders_earlier_and_for_the_high_forecast(
     outlooks = []
     for seconds in (0.0, 720.0):
         monkeypatch.setattr(serving_outlook, "COLD_START_SECONDS", seconds)
-        outlooks += foreseen_serving(store.reader, SETTINGS, NOW)
+        outlooks += service_outlooks(store.reader, SETTINGS, NOW)
     at_once, ahead = outlooks
     needed = at_once.required_replicas
     assert ahead.required_replicas[4:] == tuple(
@@ -98,14 +98,14 @@ def test_a_cold_start_that_was_seen_is_the_lead_and_not_the_setting(
     monkeypatch.setattr(serving_outlook, "COLD_START_SECONDS", 0.0)
     few = started([660.0, 700.0, 800.0])
     store.keep(make_collected(batch_id="few", allocations=few))
-    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (found,) = service_outlooks(store.reader, SETTINGS, NOW)
     needed = found.required_replicas
     assert found.cold_start == ColdStart(
         seconds=0.0, typical_seconds=700.0, starts=3, source="setting"
     )
     many = started([660.0, 700.0, 800.0, *[900.0] * 5, 1140.0, float("nan")])
     store.keep(make_collected(batch_id="many", allocations=many))
-    (learnt,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (learnt,) = service_outlooks(store.reader, SETTINGS, NOW)
     assert learnt.cold_start == ColdStart(
         seconds=1140.0, typical_seconds=900.0, starts=9, source="pods"
     )
@@ -148,7 +148,7 @@ def test_long_prompts_ask_for_more_replicas_than_as_many_requests_do(store: Stor
     tokens = {"prompt_tokens": prompt, "generation_tokens": 600 * 200.0}
     (by_requests,) = outlook(store, served(rates, **told))
     store.keep(make_collected(serving=served(rates, **told, **tokens), batch_id="tokens"))
-    (by_tokens,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (by_tokens,) = service_outlooks(store.reader, SETTINGS, NOW)
     assert by_requests.token_seconds is None
     assert by_tokens.token_seconds is not None
     assert by_tokens.token_seconds.prompt.central == pytest.approx(4e-3)
@@ -170,7 +170,7 @@ def test_the_peak_of_requests_is_a_share_of_what_replicas_carry_once_one_was_ful
     (unseen,) = outlook(store, served(rates))
     assert (unseen.seen_full, unseen.peak_load_ratio) == (False, None)
     store.keep(make_collected(serving=served(rates, waiting_requests=waiting), batch_id="full"))
-    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (found,) = service_outlooks(store.reader, SETTINGS, NOW)
     assert found.seen_full
     assert found.carried_per_second is not None
     highest = max(8.0, *found.rates_q95)
@@ -201,7 +201,7 @@ def test_the_replicas_of_a_day_are_known_by_the_hour(store: Store) -> None:
     both = pd.concat([first, second])
     untold = both.assign(finished_requests=np.nan, request_count=np.nan)
     store.keep(make_collected(serving=untold, batch_id="untold"))
-    (unsized,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (unsized,) = service_outlooks(store.reader, SETTINGS, NOW)
     assert (unsized.required_replicas, unsized.hourly_replicas) == ((), there)
 
 
@@ -220,7 +220,7 @@ def test_what_waits_now_is_no_floor_for_hours(store: Store) -> None:
     """However long readings count, a queue holds for an hour: later the forecast alone decides."""
     waiting = np.where(np.arange(288) == 287, 640.0, 0.0)
     store.keep(make_collected(serving=served(np.full(288, 2.0), waiting_requests=waiting)))
-    (found,) = foreseen_serving(store.reader, ServingSettings(stale_minutes=720), NOW)
+    (found,) = service_outlooks(store.reader, ServingSettings(stale_minutes=720), NOW)
     assert found.reactive_replicas is not None
     assert found.required_replicas[0] == found.reactive_replicas > 10
     assert max(found.required_replicas[7:]) < 10
@@ -259,7 +259,7 @@ def test_services_forecast_at_once_are_what_each_is_alone(
         frames.append(frame[random.random(slots) < (0.8 if number % 3 else 1.0)])
     together = outlook(store, *frames)
     monkeypatch.setattr(serving_outlook, "_BATCH", 1)
-    alone = foreseen_serving(store.reader, SETTINGS, NOW)
+    alone = service_outlooks(store.reader, SETTINGS, NOW)
     assert len(alone) == len(together) >= 6
     assert any(found.token_seconds for found in alone)
     for one, found in zip(alone, together, strict=True):

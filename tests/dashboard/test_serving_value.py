@@ -9,7 +9,7 @@ import pytest
 from factories import H100, NOW, make_collected, make_job, make_samples
 
 from dashboard.accounting.cost.statement import CostStatement, make_cost_statement
-from dashboard.serving.token_cost import OTHER_JOBS, TokenValue, kept_values, token_values
+from dashboard.serving.token_cost import OTHER_JOBS, TokenValue, cached_token_values, token_values
 from data.facts.collected import Collected
 from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.settings.all_settings import Settings
@@ -112,13 +112,15 @@ def test_a_page_that_is_drawn_again_makes_no_other_statement(
 
     monkeypatch.setattr("dashboard.serving.token_cost.make_cost_statement", counted)
     reader = store.reader_for_pages()
-    first, second = (kept_values(reader, PRICED, {DARK, CHAT}, end=NOW) for _draw in range(2))
+    first, second = (
+        cached_token_values(reader, PRICED, {DARK, CHAT}, end=NOW) for _draw in range(2)
+    )
     assert first == second == token_values(store.reader, PRICED, {CHAT, DARK}, end=NOW)
     assert len(made) == 2
-    kept_values(reader, PRICED, {CHAT}, end=NOW)
+    cached_token_values(reader, PRICED, {CHAT}, end=NOW)
     assert len(made) == 3
     store.keep(make_collected(batch_id="another"))
-    kept_values(reader, PRICED, {CHAT}, end=NOW)
+    cached_token_values(reader, PRICED, {CHAT}, end=NOW)
     assert len(made) == 4
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.api.http.authentication import proxied
-from dashboard.common.rights import may_look, owns, role_of, why_not
+from dashboard.common.rights import decision_refusal, may_see, owns, role_of
 from dashboard.web.access.session_cookies import SecureCookies
 from dashboard.web.access.sign_in import claimed
 from dashboard.web.access.trusted_proxy import PERSON_HEADER, AuthMiddleware
@@ -239,7 +239,7 @@ def test_four_eyes_refuses_in_doubt(person: Person, owner: str) -> None:
     """Another spelling of the owner's name gives no right to approve, and no way round the rule."""
     access = replace(PROXY, default_role="approver", four_eyes=True)
     job = replace(make_job(), owner=owner)
-    reason = why_not(person, access, make_recommendation(), job, approving=True)
+    reason = decision_refusal(person, access, make_recommendation(), job, approving=True)
     if owns(person, access, make_recommendation(), job):
         assert "owns the job" in reason
     if owner == "kim" and person.name in ("Kim", "KIM", "\u212aim", "kim@site", "\uff4bim"):
@@ -257,7 +257,7 @@ def test_four_eyes_sees_one_mailbox_in_its_addresses(owner: str, name: str) -> N
     access = replace(PROXY, default_role="approver", four_eyes=True)
     job = replace(make_job(), owner=owner)
     for person in (Person(name=name), Person(name="anne+kim@site.example")):
-        reason = why_not(person, access, make_recommendation(), job, approving=True)
+        reason = decision_refusal(person, access, make_recommendation(), job, approving=True)
         assert ("owns the job" in reason) is (person.name == name)
 
 
@@ -272,10 +272,14 @@ def test_four_eyes_sees_through_look_alike_letters(owner: str) -> None:
             others.add(owner[:at] + twin["c"] + owner[at + 1 :])
     assert len(others) > 8
     for name in sorted(others):
-        reason = why_not(Person(name=name), access, make_recommendation(), job, approving=True)
+        reason = decision_refusal(
+            Person(name=name), access, make_recommendation(), job, approving=True
+        )
         assert "owns the job" in reason, ascii(name)
     for name in ("boot", "kim", "anne", "олег", "mora"):
-        assert not why_not(Person(name=name), access, make_recommendation(), job, approving=True)
+        assert not decision_refusal(
+            Person(name=name), access, make_recommendation(), job, approving=True
+        )
 
 
 @pytest.mark.parametrize("name", ["group:sre", "GROUP:sre", "group: sre"])
@@ -294,16 +298,16 @@ def test_an_owner_sees_and_decides_about_their_own_jobs_only() -> None:
     recommendation, job = make_recommendation(), make_job()
     for person in (Person(name="search"), Person(name="x", groups=("search",))):
         assert owns(person, access, recommendation, job)
-        assert may_look(person, access, recommendation, job)
-        assert why_not(person, access, recommendation, job) == ""
+        assert may_see(person, access, recommendation, job)
+        assert decision_refusal(person, access, recommendation, job) == ""
     other = Person(name="mallory@site")
-    assert not may_look(other, access, recommendation, job)
-    assert "own jobs" in why_not(other, access, recommendation, job)
+    assert not may_see(other, access, recommendation, job)
+    assert "own jobs" in decision_refusal(other, access, recommendation, job)
 
 
 def test_a_viewer_decides_nothing() -> None:
     """Looking is not approving."""
-    reason = why_not(Person(name="kim"), PROXY, make_recommendation(), make_job())
+    reason = decision_refusal(Person(name="kim"), PROXY, make_recommendation(), make_job())
     assert "kim is viewer" in reason
 
 

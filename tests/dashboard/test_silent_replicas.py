@@ -9,7 +9,7 @@ import pytest
 from factories import NOW, make_collected
 
 from dashboard.resources.rows import service_row
-from dashboard.serving.outlook import foreseen_serving
+from dashboard.serving.outlook import service_outlooks
 from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
@@ -58,7 +58,7 @@ def foreseen(
     serving = pd.concat([read(label) for label in reads], ignore_index=True)
     allocations = check_frame(frame, ALLOCATIONS)
     store.keep(make_collected(serving=serving, allocations=allocations))
-    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    (found,) = service_outlooks(store.reader, SETTINGS, NOW)
     return found
 
 

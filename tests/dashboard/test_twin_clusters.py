@@ -21,7 +21,7 @@ from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
 from dashboard.cycle.wiring import build_world
 from dashboard.submission.job.fleet import fleet_of_store
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.cluster_names import MAIN, cluster_in, name_in_cluster
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in, name_in_cluster
 from data.facts.collected import Collected
 from data.facts.job_pages import JobFilter
 from data.records.actions import Action
@@ -125,13 +125,13 @@ def test_sums_over_clusters_are_those_of_the_fleet(twins: tuple[CycleOutcome, St
         store.reader, start=start, end=NOW, settings=SETTINGS, by=GroupBy.CLUSTER
     )
     kwh = {row.key: row.gpu_energy_kwh.central for row in energy.rows if row.gpu_energy_kwh}
-    assert set(kwh) == {MAIN, "paris"}
-    assert kwh["paris"] == pytest.approx(kwh[MAIN])
+    assert set(kwh) == {MAIN_CLUSTER, "paris"}
+    assert kwh["paris"] == pytest.approx(kwh[MAIN_CLUSTER])
     assert energy.total.gpu_energy_kwh is not None
     assert sum(kwh.values()) == pytest.approx(energy.total.gpu_energy_kwh.central)
     money = make_cost_statement(store.reader, SETTINGS, start=start, end=NOW, by=("cluster",))
     costs = {row.names[0]: row.cost for row in money.rows}
-    assert costs["paris"] == pytest.approx(costs[MAIN])
+    assert costs["paris"] == pytest.approx(costs[MAIN_CLUSTER])
     assert sum(cost or 0.0 for cost in costs.values()) == pytest.approx(money.total.cost)
     boards = {row.gpu_model: row.boards for row in capacity_rows(store.reader, SETTINGS)}
     assert boards == {
@@ -145,7 +145,7 @@ def test_sums_over_clusters_are_those_of_the_fleet(twins: tuple[CycleOutcome, St
 def test_jobs_are_filtered_by_cluster(twins: tuple[CycleOutcome, Store]) -> None:
     """Half of them each, the main one by its word."""
     _outcome, store = twins
-    assert store.reader.job_choices()["cluster"] == (MAIN, "paris")
+    assert store.reader.job_choices()["cluster"] == (MAIN_CLUSTER, "paris")
 
     def found(cluster: str) -> set[str]:
         page = store.reader.job_page(
@@ -158,7 +158,7 @@ def test_jobs_are_filtered_by_cluster(twins: tuple[CycleOutcome, Store]) -> None
         )
         return {used.job.job_id for used in page.rows}
 
-    assert {f"{job}@paris" for job in found(MAIN)} == found("paris")
+    assert {f"{job}@paris" for job in found(MAIN_CLUSTER)} == found("paris")
     assert len(found("paris")) > 5
 
 

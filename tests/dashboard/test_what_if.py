@@ -15,11 +15,11 @@ from factories import NOW
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
-from dashboard.cli.terminal.option_types import KNOBS as COMMAND_KNOBS
+from dashboard.cli.terminal.option_types import WHAT_IF_OPTIONS as COMMAND_KNOBS
 from dashboard.common.what_if_document import difference_rows
 from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle
-from dashboard.cycle.what_if import KNOBS, changed_settings, read_basis, what_if
+from dashboard.cycle.what_if import WHAT_IF_SETTINGS, changed_settings, read_basis, what_if
 from dashboard.cycle.wiring import build_world
 from data.base.errors import SettingsError, StoreError
 from data.facts.columns import SAMPLES, check_frame
@@ -189,7 +189,7 @@ def test_the_command_refuses_what_it_does_not_know(
 
 def test_both_faces_turn_the_same_knobs() -> None:
     """The options of the command are the knobs that there are."""
-    assert set(COMMAND_KNOBS) == set(KNOBS)
+    assert set(COMMAND_KNOBS) == set(WHAT_IF_SETTINGS)
 
 
 def held_to_a_mebibyte(job: Job) -> MemoryFinding:

@@ -24,7 +24,7 @@ from dashboard.apply.contract.wording import STATE_WORDS
 from dashboard.apply.worker.progress import progress_of
 from dashboard.resources.alerts import urgent_facts
 from data.base.errors import StalePlanError
-from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
+from data.records.lifecycle import OPEN, REVERSIBLE, STANDING_STATES, State
 from data.settings.all_settings import Settings
 from data.store import open_store
 
@@ -132,7 +132,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def one_applied_row(self) -> None:
         """One object has at most one change that stands on it."""
-        applied = STANDING - {State.ROLLBACK_REFUSED, State.UNKNOWN}
+        applied = STANDING_STATES - {State.ROLLBACK_REFUSED, State.UNKNOWN}
         assert sum(state in applied for state in self.states.values()) <= 1, self.states
 
     @invariant()

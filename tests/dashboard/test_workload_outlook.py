@@ -9,7 +9,7 @@ import pytest
 from factories import H100, make_collected, make_job, make_plan, make_samples
 
 from dashboard.cli import main
-from dashboard.cycle.outlooks import foreseen_workloads
+from dashboard.cycle.outlooks import workload_outlooks
 from dashboard.resources.workload_rows import total_lines, workload_rows
 from data.facts.jobs import Job, OwnNames, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
@@ -46,7 +46,7 @@ def fill(store: Store) -> None:
 def foreseen(store: Store, now: datetime = END) -> tuple[WorkloadForecast, ...] | None:
     """What a cycle at that time makes."""
     view = store.reader.planning_view(now, slot_seconds=900, history_days=42)
-    return foreseen_workloads(store.reader, view, SETTINGS, now)
+    return workload_outlooks(store.reader, view, SETTINGS, now)
 
 
 def keep(store: Store, workloads: tuple[WorkloadForecast, ...] | None, number: int) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from factories import NOW
 
-from dashboard.web.fleet.xid_errors import worth_a_look, xid_texts
+from dashboard.web.fleet.xid_errors import notable_errors, xid_texts
 from data.catalogue.xid_table import meaning_of
 from data.facts.columns import XIDS, check_frame, empty_frame
 
@@ -59,7 +59,7 @@ def test_a_board_shows_its_code_none_or_unknown() -> None:
 def test_an_old_fault_of_a_job_is_nobodys_trouble() -> None:
     """A board still shows it; what concerns the board itself stays, however old."""
     day = NOW - timedelta(days=1)
-    assert worth_a_look(EVENTS, since=day)["xid"].tolist() == [79]
+    assert notable_errors(EVENTS, since=day)["xid"].tolist() == [79]
     old = shown(("GPU-0", 48, 500, 0), ("GPU-1", 31, 5, 0), ("GPU-2", 31, 50, 0))
-    assert worth_a_look(old, since=day)["gpu_uuid"].tolist() == ["GPU-1", "GPU-0"]
-    assert worth_a_look(empty_frame(XIDS), since=day).empty
+    assert notable_errors(old, since=day)["gpu_uuid"].tolist() == ["GPU-1", "GPU-0"]
+    assert notable_errors(empty_frame(XIDS), since=day).empty

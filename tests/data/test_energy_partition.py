@@ -14,7 +14,7 @@ from factories import make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
 from data.store.facts.energy_parts import EnergyKey, Periods
@@ -122,10 +122,10 @@ def test_a_range_counts_only_itself(filled_store: Store, start: datetime, minute
     assert counted == pytest.approx((end - start).total_seconds(), rel=1e-9)
 
 
-@pytest.mark.parametrize("every", [Every.DAY, Every.WEEK])
+@pytest.mark.parametrize("every", [PeriodLength.DAY, PeriodLength.WEEK])
 @pytest.mark.parametrize("zone", ZONES)
 def test_days_of_any_zone_are_as_long_as_they_were(
-    filled_store: Store, zone: str, every: Every
+    filled_store: Store, zone: str, every: PeriodLength
 ) -> None:
     """Board-time of each is its length by the clock; their sum is the whole range."""
     start, end = START + timedelta(hours=5, minutes=25), END - timedelta(minutes=50)

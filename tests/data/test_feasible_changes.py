@@ -5,7 +5,12 @@ from factories import H100, make_job
 from fleet_cases import pods_job, slurm_job
 
 from data.facts.jobs import Job
-from data.records.feasible_changes import counts_below, unit_of, untouchable, why_not
+from data.records.feasible_changes import (
+    change_refusal,
+    configuration_refusal,
+    counts_below,
+    unit_of,
+)
 from data.records.plans import Configuration
 
 A100 = "A100-SXM4-80GB"
@@ -17,7 +22,7 @@ def offered(job: Job, *, model: str = H100) -> list[int]:
     return [
         count
         for count in counts
-        if not why_not(job, Configuration(gpu_model=model, gpu_count=count))
+        if not configuration_refusal(job, Configuration(gpu_model=model, gpu_count=count))
     ]
 
 
@@ -89,7 +94,7 @@ def test_an_elastic_job_stays_within_its_bounds() -> None:
 def test_only_what_can_be_stopped_and_kept_is_reclaimed(kind: str, *, kept: bool) -> None:
     """A bare pod is gone for good."""
     none = Configuration(gpu_model=H100, gpu_count=0)
-    assert (not why_not(pods_job("x", kind), none)) is kept
+    assert (not configuration_refusal(pods_job("x", kind), none)) is kept
 
 
 def asks(per: str, count: int, nodes: int = 1, **extra: str) -> Job:
@@ -134,5 +139,5 @@ def test_slurm_types(extra: dict[str, str], wanted: list[int]) -> None:
 
 def test_a_het_job_is_not_touched_and_a_job_of_nobody_is_not_judged() -> None:
     """What telemetry alone names is for a person to decide."""
-    assert "heterogeneous" in untouchable(asks("node", 4, het_job="7"))
+    assert "heterogeneous" in change_refusal(asks("node", 4, het_job="7"))
     assert offered(make_job("a/job/x", gpu_count=4)) == [1, 2]

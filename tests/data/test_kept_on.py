@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.boards.unplanned_jobs import kept_on
+from data.boards.unplanned_jobs import required_nodes_on
 from data.facts.fleet import Node
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.feasible_changes import required_nodes
@@ -85,13 +85,13 @@ def test_nodes_on_which_a_waiting_job_may_start(changes: dict[str, Any], kept: s
     if changes.get("platform") is not Platform.SLURM:
         nodes = [replace(entry, partitions=()) for entry in nodes]
     job = replace(make_job("team/waits", scheduler=WAITING), **changes)
-    assert kept_on([job], set(), nodes) == kept
+    assert required_nodes_on([job], set(), nodes) == kept
 
 
 @pytest.mark.parametrize("state", ["idle+planned", "reserved+idle", "idle+reservation-ahead"])
 def test_a_node_that_its_scheduler_has_promised(state: str) -> None:
     """Free as it looks, somebody will come."""
-    assert kept_on([], set(), [node("n1"), replace(node("n2"), state=state)]) == {"n2"}
+    assert required_nodes_on([], set(), [node("n1"), replace(node("n2"), state=state)]) == {"n2"}
 
 
 @pytest.mark.parametrize("platform", [Platform.KUBERNETES, Platform.SLURM])
@@ -101,8 +101,8 @@ def test_a_job_that_waits_for_named_nodes_keeps_no_others_on(platform: Platform)
     assert waits.scheduler is not None
     named = replace(waits.scheduler, extra=(("required_nodes", "n2"),))
     nodes = [node("n1"), node("n2")]
-    assert kept_on([waits], (), nodes) == {"n1", "n2"}
-    assert kept_on([replace(waits, scheduler=named)], (), nodes) == {"n2"}
+    assert required_nodes_on([waits], (), nodes) == {"n1", "n2"}
+    assert required_nodes_on([replace(waits, scheduler=named)], (), nodes) == {"n2"}
 
 
 @pytest.mark.parametrize("platform", [Platform.KUBERNETES, Platform.SLURM])
@@ -121,7 +121,9 @@ def test_the_names_of_a_job_are_read_once_whatever_the_nodes(
     assert waits.scheduler is not None
     names = [f"n{number}" for number in range(1500)]
     named = replace(waits.scheduler, extra=(("required_nodes", ",".join(names[1:])),))
-    assert kept_on([replace(waits, scheduler=named)], (), map(node, names)) == {*names[1:]}
+    assert required_nodes_on([replace(waits, scheduler=named)], (), map(node, names)) == {
+        *names[1:]
+    }
     assert read == {waits.job_id: 1}
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from data.records.lifecycle import (
     OPEN,
-    STANDING,
+    STANDING_STATES,
     TRANSITIONS,
     IllegalEventError,
     LifecycleEvent,
@@ -70,5 +70,5 @@ def test_only_what_nobody_took_up_expires() -> None:
     assert shown_state(State.APPROVED, expired=True, superseded=True) is State.EXPIRED
     assert shown_state(State.PROPOSED, expired=False, superseded=True) is State.SUPERSEDED
     assert shown_state(State.APPROVED, expired=False, superseded=True) is State.APPROVED
-    for state in (*OPEN, *STANDING):
+    for state in (*OPEN, *STANDING_STATES):
         assert shown_state(state, expired=True, superseded=True) is state

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.facts.jobs import OVER, Job, JobState, JobWait, Platform, SchedulerFacts
+from data.facts.jobs import ENDED_STATES, Job, JobState, JobWait, Platform, SchedulerFacts
 from data.store.facts.fact_reader import with_models_held
 from data.store.facts.fact_writer import merged_job
 
@@ -25,7 +25,7 @@ def told(state: JobState, seen: float, *, began: float = 0.0) -> Job:
     facts = SchedulerFacts(
         state=state,
         started_at=None if state is JobState.PENDING else START + timedelta(minutes=began),
-        ended_at=at if state in OVER else None,
+        ended_at=at if state in ENDED_STATES else None,
     )
     return make_job("slurm:7", first_seen_at=START, last_seen_at=at, scheduler=facts)
 
@@ -36,7 +36,7 @@ def read(seen: float) -> Job:
     return make_job("slurm:7", first_seen_at=START, last_seen_at=at)
 
 
-@pytest.mark.parametrize("state", sorted(OVER))
+@pytest.mark.parametrize("state", sorted(ENDED_STATES))
 def test_a_run_that_ended_does_not_run_for_being_read_a_little_longer(state: JobState) -> None:
     """Telemetry names a job until its last reading is stale, minutes after its end."""
     said = (told(JobState.RUNNING, 10), read(15), told(state, 13))

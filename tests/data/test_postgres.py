@@ -91,7 +91,7 @@ def test_a_reader_puts_retention_off_and_breaks_nothing(
     shared: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partition is dropped when nobody reads the table; until then the rows stay."""
-    monkeypatch.setattr("data.store.engine.partitions._PATIENCE", timedelta(milliseconds=200))
+    monkeypatch.setattr("data.store.engine.partitions._LOCK_TIMEOUT", timedelta(milliseconds=200))
     shared.keep(make_collected())
     retention, later = RetentionSettings(raw_days=1, five_minute_days=1), NOW + timedelta(days=9)
     with shared._engine.begin() as reader:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from data.base.errors import StoreError
-from data.settings.store import is_there
+from data.settings.store import is_file
 from data.store import open_store
 
 NOBODY = 65534
@@ -71,10 +71,10 @@ def test_a_store_of_another_user_is_named(closed: str, file: Path) -> None:
 def test_what_is_not_there_is_not_there(tmp_path: Path) -> None:
     """A folder or a file that is missing is no refusal."""
     (tmp_path / "a file").touch()
-    assert is_there(tmp_path / "a file")
-    assert not is_there(tmp_path / "none")
-    assert not is_there(tmp_path / "none" / "none")
-    assert not is_there(tmp_path / "a file" / "none")
+    assert is_file(tmp_path / "a file")
+    assert not is_file(tmp_path / "none")
+    assert not is_file(tmp_path / "none" / "none")
+    assert not is_file(tmp_path / "a file" / "none")
 
 
 def test_a_store_on_a_read_only_file_system_is_called_that(

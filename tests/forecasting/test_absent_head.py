@@ -11,7 +11,7 @@ from beds.ports import free_port
 from forecasting_cases import HOURLY, daily, series
 
 from forecasting.distributed import ray_driver
-from forecasting.distributed.ray_driver import present, why_absent
+from forecasting.distributed.ray_driver import absence_reason, present
 from forecasting.jobs.forecast_path import PathTask
 from forecasting.jobs.path_pool import paths_of
 
@@ -39,15 +39,15 @@ def listener(said: bytes | None) -> Iterator[int]:
 def test_what_is_no_head_is_told(said: bytes | None) -> None:
     """Silence until the deadline, or the words of another protocol."""
     with listener(said) as port:
-        assert why_absent(f"ray://127.0.0.1:{port}", 0.3)
-        assert why_absent(f"127.0.0.1:{port}", 0.3)
+        assert absence_reason(f"ray://127.0.0.1:{port}", 0.3)
+        assert absence_reason(f"127.0.0.1:{port}", 0.3)
 
 
 def test_a_head_speaks_grpc() -> None:
     """Its settings come first; an address that names no head is left to Ray."""
     with listener(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))) as port:
-        assert why_absent(f"ray://127.0.0.1:{port}") == ""
-    assert why_absent("auto") == why_absent("local") == ""
+        assert absence_reason(f"ray://127.0.0.1:{port}") == ""
+    assert absence_reason("auto") == absence_reason("local") == ""
 
 
 def test_an_absent_head_is_told_once_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from benchmarks._model_comparison import rolling_backtest
 from data.base import compiled
 from data.base.errors import NotEnoughHistoryError
-from forecasting.mix.kernel import _ALL, _JUDGED, LEVELS, _at_ranks, _merge, _quantiles
+from forecasting.mix.kernel import _ALL, _BAND_LEVELS, LEVELS, _at_ranks, _merge, _quantiles
 from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _buckets, _origins, _ready, mix, mix_many
 from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
@@ -339,7 +339,9 @@ def test_what_is_merged_part_by_part_has_the_quantiles_of_the_whole(
         so_far = whole[:size]
         assert ascending[:size].tolist() == sorted(so_far)
         if so_far:
-            assert quantiles[_JUDGED] == pytest.approx(np.quantile(so_far, LEVELS[_JUDGED]))
+            assert quantiles[_BAND_LEVELS] == pytest.approx(
+                np.quantile(so_far, LEVELS[_BAND_LEVELS])
+            )
 
 
 def test_without_a_backtest_the_forecast_is_the_same() -> None:

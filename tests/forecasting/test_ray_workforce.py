@@ -15,7 +15,7 @@ from beds.ray_cluster import Fate, added, on_a_cluster, place, tenfold
 
 from benchmarks.plan_instances import make_instance
 from data.base.errors import SettingsError
-from forecasting.distributed.ray_workers import RayWorkforce, shared_out
+from forecasting.distributed.ray_workers import RayWorkforce, balanced_shares
 from planner.partitions.solve_parts import solve_parts
 from planner.solver.solved_plan import Effort, SolvedPlan
 
@@ -121,9 +121,9 @@ def test_whatever_dies_of_a_cluster_the_answers_come(
 
 def test_things_are_shared_out_by_weight() -> None:
     """The heaviest goes to who has least; never more workers than things."""
-    assert shared_out([5, 1, 1, 3], 2) == [[0], [1, 2, 3]]
-    assert shared_out([1, 1], 16) == [[0], [1]]
-    assert shared_out([2, 2, 2], 1) == [[0, 1, 2]]
+    assert balanced_shares([5, 1, 1, 3], 2) == [[0], [1, 2, 3]]
+    assert balanced_shares([1, 1], 16) == [[0], [1]]
+    assert balanced_shares([2, 2, 2], 1) == [[0, 1, 2]]
 
 
 def test_without_ray_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

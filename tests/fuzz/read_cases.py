@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.readings.dcgm_readings import DroppedReadings, Series, jobs_of, samples_of
 from collectors.readings.exposition_text import answers_in, parse_answer, parse_exposition
 from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -28,7 +28,7 @@ _MAX_MESSAGE = 700
 _FIRST, _LAST = pd.Timestamp(2001, 9, 9, tz="UTC"), pd.Timestamp(2096, 10, 3, tz="UTC")
 
 Case = tuple[str, bytes]
-Read = Callable[[bytes, Dropped], list[Series]]
+Read = Callable[[bytes, DroppedReadings], list[Series]]
 
 
 @dataclass(slots=True)
@@ -43,13 +43,13 @@ class Outcome:
     seconds: float = 0.0
 
 
-def read_body(body: bytes, dropped: Dropped) -> list[Series]:
+def read_body(body: bytes, dropped: DroppedReadings) -> list[Series]:
     """Return the series of a recorded answer. Errors: CollectorError."""
     answers = answers_in(body.decode("utf-8", "replace"), "the body")
     return [column for answer in answers for column in parse_answer(answer, dropped)]
 
 
-def read_text(text: bytes, dropped: Dropped) -> list[Series]:
+def read_text(text: bytes, dropped: DroppedReadings) -> list[Series]:
     """Return the series of an exposition text."""
     return list(parse_exposition(text.decode("utf-8", "replace"), AT, dropped))
 
@@ -74,7 +74,7 @@ def faults_of(samples: pd.DataFrame) -> list[str]:
     return found
 
 
-def frame_of(series: list[Series], dropped: Dropped) -> pd.DataFrame:
+def frame_of(series: list[Series], dropped: DroppedReadings) -> pd.DataFrame:
     """Return the samples as they go to the store. Errors: AssertionError when one is impossible."""
     samples = samples_of(series, load_gpu_catalogue(), dropped)
     faults = faults_of(samples)
@@ -96,7 +96,7 @@ def read_cases(
             outcome = outcomes[family]
             began = time.perf_counter()
             parsed = [(body, _parse(body, read, outcome)) for body in batch]
-            dropped = Dropped()
+            dropped = DroppedReadings()
             try:
                 frame = frame_of([entry for _body, series in parsed for entry in series], dropped)
             except Exception:  # noqa: BLE001 - what is looked for is what nobody thought of
@@ -120,7 +120,7 @@ def _batches(cases: Iterable[Case]) -> Iterator[tuple[str, list[bytes]]]:
 
 def _parse(body: bytes, read: Read, outcome: Outcome) -> list[Series]:
     outcome.cases += 1
-    dropped = Dropped()
+    dropped = DroppedReadings()
     try:
         series = read(body, dropped)
     except CollectorError as error:
@@ -142,7 +142,7 @@ def _alone(parsed: list[tuple[bytes, list[Series]]]) -> list[str]:
     faults = []
     for body, series in parsed:
         try:
-            frame_of(series, Dropped())
+            frame_of(series, DroppedReadings())
         except Exception as error:  # noqa: BLE001 - what is looked for is what nobody thought of
             faults.append(f"{error!r} on {body[:120]!r}")
     return faults or ["a batch that crashes only together"]

@@ -23,7 +23,7 @@ from planner.costs.cost import SLOWER, longer_ratio
 from planner.costs.time_shift import waiting_stretch
 from planner.plan import build_plan
 from planner.proposals import guardrails
-from planner.proposals.guardrails import suspicion
+from planner.proposals.guardrails import contradiction
 from planner.proposals.proposal import proposal_of
 from planner.proposals.savings import outcome_of
 
@@ -344,4 +344,4 @@ def test_power_is_that_of_each_board_whatever_number_there_was(
     history = history_of(job, 1.0, 5_000.0, 600.0, timedelta(hours=1))
     history["allocated_gpus"] = float(before)
     problem = case((job, 1.0, 5_000.0, 600.0), gpus=boards(H100, 4), history=history)
-    assert bool(suspicion(problem.jobs[0].demand, problem.terms)) == is_flagged
+    assert bool(contradiction(problem.jobs[0].demand, problem.terms)) == is_flagged

@@ -13,11 +13,11 @@ from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from data.records.recommendations import Range
 from data.settings.all_settings import PlanningSettings
-from planner.advisers.time_limits import advised_limit, why_shorter
+from planner.advisers.time_limits import advised_limit, shorter_limit_reason
 from planner.jobs.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals import guardrails
-from planner.proposals.guardrails import refusal, saving_ratio, suspicion
+from planner.proposals.guardrails import contradiction, refusal, saving_ratio
 from planner.proposals.proposal import Proposal
 from planner.proposals.savings import ProposalOutcome, outcome_of
 
@@ -320,12 +320,12 @@ def test_busy_yet_cool_is_suspicious(busy: float, watts: float, flagged: bool) -
     demand = replace(problem.jobs[0].demand, utilization_mean_ratio=busy, board_mean_watts=watts)
     share = (watts - model.idle_watts) / (model.tdp_watts - model.idle_watts)
     assert (share > 0.15) == (watts > 175)
-    said = suspicion(demand, problem.terms)
+    said = contradiction(demand, problem.terms)
     assert bool(said) == flagged
     if flagged:
         assert f"{100 * busy:.0f} % utilization at {max(0, 100 * share):.0f} % of its" in said
     for unknown in ({"utilization_mean_ratio": None}, {"board_mean_watts": None}):
-        assert suspicion(replace(demand, **unknown), problem.terms) == ""
+        assert contradiction(replace(demand, **unknown), problem.terms) == ""
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_the_advised_limit_is_half_again_the_longest_run(
     found = advised_limit(job, seconds)
     assert found == (advised_hours and advised_hours * HOUR)
     if found:
-        said = why_shorter(job, seconds, found)
+        said = shorter_limit_reason(job, seconds, found)
         middle, most = sorted(runs)[len(runs) // 2], max(runs)
         assert said.startswith(f"{len(runs)} ended runs of this job took {middle:.3g} h in the")
         assert f"and {most:.3g} h at most, and it asks for {limit_hours:.3g} h" in said

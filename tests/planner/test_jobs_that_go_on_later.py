@@ -21,7 +21,7 @@ from data.records.plans import JobPlan
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.costs.time_shift import best_shift, later_cost, slots_later
+from planner.costs.time_shift import best_shift, delay_cost, delay_slots
 from planner.jobs.job_end import Remaining, likely_waits
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.path_costs import path_cost
@@ -183,7 +183,7 @@ def test_what_a_shift_costs_is_the_sum_of_its_hours(
     def paid(start: int) -> float:
         return float(ahead[start : start + hours].sum())
 
-    found = later_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
+    found = delay_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
     assert found == pytest.approx(2 * (paid(slots) - paid(0)), abs=1e-9)
     problem = problem_of(
         running_until(FIRST + timedelta(hours=hours)), told(prices), slack=float(slack)
@@ -223,7 +223,7 @@ def test_a_job_that_starts_later_is_shifted_from_its_own_start(
     paid = sum(ahead[hour + slots] - ahead[hour] for hour in moved if start + hours < 24)
     if start + hours >= 24:
         paid = sum(9.0 - ahead[hour] for hour in range(start, min(24, start + slots)))
-    found = later_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
+    found = delay_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
     assert found == pytest.approx(2 * paid, abs=1e-9)
 
 
@@ -299,6 +299,6 @@ def test_of_likely_starts_those_after_the_shift_are_not_put_off(
     remaining = Remaining(
         low=middle, central=middle, high=middle, likely=likely, cut_off=np.zeros(10, dtype=bool)
     )
-    low, central, high = slots_later(remaining, slots)
+    low, central, high = delay_slots(remaining, slots)
     assert central == pytest.approx(np.mean([max(0.0, slots - at) for at in starts]))
     assert 0 <= low <= central <= high <= slots

@@ -7,23 +7,23 @@ from planner.jobs.expected_value import mean_of
 from planner.proposals.joint_errors import (
     Error,
     above_zero,
-    either_side,
     equally_likely,
     in_order,
     range_of,
+    two_sided_error,
 )
 
 
 def test_one_error_has_its_own_range() -> None:
     """q10 and q90 of a single error are what was said of it."""
-    found = range_of(10.0, [either_side(1.0, 3.0)], "kWh")
+    found = range_of(10.0, [two_sided_error(1.0, 3.0)], "kWh")
     assert (found.low, found.central, found.high) == pytest.approx((9.0, 10.0, 13.0), abs=0.02)
 
 
 @pytest.mark.parametrize("count", [2, 4, 9])
 def test_independent_errors_add_as_their_squares(count: int) -> None:
     """Several alike errors are as wide as one times the root of their number."""
-    found = range_of(0.0, [either_side(1.0, 1.0)] * count, "h")
+    found = range_of(0.0, [two_sided_error(1.0, 1.0)] * count, "h")
     assert found.high == pytest.approx(np.sqrt(count), rel=0.06)
     assert found.low == pytest.approx(-np.sqrt(count), rel=0.06)
 
@@ -79,7 +79,7 @@ def test_what_boards_draw_otherwise_counts_for_as_long_as_they_are_held(
     hours = np.sort(ends)[:: draws // 2_000]
     mean = float(hours.mean())
     end = Error(kwh=in_order(hours - mean), lasting=in_order(hours / mean))
-    rate = Error(kwh=either_side(off * mean, off * mean))
+    rate = Error(kwh=two_sided_error(off * mean, off * mean))
     found = range_of(mean, [end.with_rates([rate]).kwh], "kWh")
     inside = (ends * power >= found.low) & (ends * power <= found.high)
     assert inside.mean() == pytest.approx(0.8, abs=0.02)

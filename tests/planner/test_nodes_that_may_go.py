@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.advisers.nodes_that_may_go import all_fit
+from planner.advisers.removable_nodes import all_fit
 
 
 def fit_in_turn(rooms: list[int], leaving: list[int]) -> bool:

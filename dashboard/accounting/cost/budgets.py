@@ -20,7 +20,7 @@ from dashboard.accounting.cost.statement import (
     month_of,
 )
 from dashboard.accounting.energy.factors import factors_from
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.base.clock import midnight
 from data.catalogue.carbon_table import load_carbon_table
 from data.records.recommendations import Range
@@ -29,7 +29,7 @@ from data.store import StoreReader
 from forecasting.series.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
 
 FLEET = "(fleet)"
-_COARSE = frozenset({"tenant", "model", "state"})
+_GROUPS_WITHOUT_JOBS = frozenset({"tenant", "model", "state"})
 """Groups that a statement tells apart without its jobs."""
 _Q90 = 1.2816
 _TEAMS = 3
@@ -85,7 +85,13 @@ def budget_rows(
     """
     start = history_start(settings, at)
     statement = make_cost_statement(
-        reader, settings, start=start, end=at, by=by, every=Every.DAY, is_coarse=set(by) <= _COARSE
+        reader,
+        settings,
+        start=start,
+        end=at,
+        by=by,
+        every=PeriodLength.DAY,
+        is_coarse=set(by) <= _GROUPS_WITHOUT_JOBS,
     )
     rows = budgets_of(statement, settings, by)
     everything = statement.rows_by()

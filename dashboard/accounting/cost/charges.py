@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from dashboard.accounting.cost.applications import application_of
-from dashboard.accounting.cost.groups import OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS
 from dashboard.accounting.cost.prices import PriceList
 from dashboard.accounting.cost.work_shares import parts_by_use
 from dashboard.accounting.energy.build import read_parts, tenant_key
 from dashboard.accounting.energy.factors import Factors
 from dashboard.accounting.energy.periods import Calendar
 from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.facts.jobs import Job, JobState
 from data.settings.all_settings import Settings
 from data.store import StoreReader
@@ -32,7 +32,7 @@ USED, IDLE, SHARED, UNCLEAR = "used", "idle", "shared", "held, activity unknown"
 FREE, UNATTRIBUTED = "free", "unattributed"
 STATES = (USED, IDLE, SHARED, UNCLEAR, FREE, UNATTRIBUTED)
 
-NOBODYS = {FREE: "(not allocated)", UNATTRIBUTED: "(unattributed)"}
+NAMES_OF_UNHELD = {FREE: "(not allocated)", UNATTRIBUTED: "(unattributed)"}
 """What stands for `NAMES` of what nobody held."""
 
 NAMES = ("tenant", "application", "owner", "job", "outcome")
@@ -110,10 +110,10 @@ def charges_of(
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
         rows = _with_names(rows, reader, settings)
-    elif key in OF_BOARDS:
+    elif key in BOARD_GROUPS:
         rows, names = rows.rename(columns={"key": str(key)}), (str(key),)
     else:
-        tenant = rows["holder"].map(NOBODYS).fillna(rows["key"])
+        tenant = rows["holder"].map(NAMES_OF_UNHELD).fillna(rows["key"])
         rows, names = rows.assign(tenant=tenant), ("tenant",)
     keys = ["start", "at", "until", "holder", *names, "model", "state", "kind"]
     return rows.groupby(keys, sort=True)[list(AMOUNTS)].sum(min_count=1).reset_index()
@@ -124,7 +124,7 @@ def _keys_of(rows: pd.DataFrame, *, reader: StoreReader, key: EnergyKey) -> "pd.
     if key in (EnergyKey.BOARD, EnergyKey.JOB):
         return rows["gpu_uuid" if key is EnergyKey.BOARD else "job_id"]
     if key is EnergyKey.CLUSTER:
-        return rows["job_id"].map(lambda job_id: cluster_in(job_id) or MAIN)
+        return rows["job_id"].map(lambda job_id: cluster_in(job_id) or MAIN_CLUSTER)
     jobs = reader.jobs_of(sorted(rows["job_id"].unique()))
     names = {job_id: job.tenant(key) or NO_NAME for job_id, job in jobs.items()}
     return rows["job_id"].map(names).fillna(NO_NAME)
@@ -260,7 +260,7 @@ def _with_names(table: pd.DataFrame, reader: StoreReader, settings: Settings) ->
     by = tenant_key(settings)
     names = {key: _names_of(key, jobs.get(key), by) for key in table.loc[of_job, "key"].unique()}
     rows = [
-        names[key] if holder == "job" else (NOBODYS[holder],) * len(NAMES)
+        names[key] if holder == "job" else (NAMES_OF_UNHELD[holder],) * len(NAMES)
         for holder, key in zip(table["holder"], table["key"], strict=True)
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(NAMES)

@@ -13,7 +13,7 @@ import pandas as pd
 from dashboard.accounting.cost.budgets import BudgetRow, budgets_of, history_start
 from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.statement import CostStatement, make_cost_statement, month_of
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.base.clock import floor_to_slot
 from data.base.units import SECONDS_PER_HOUR
 from data.settings.all_settings import Settings
@@ -53,7 +53,7 @@ def make_book(
         settings,
         start=min(last_month, history_start(settings, at)),
         end=at,
-        every=Every.DAY,
+        every=PeriodLength.DAY,
         is_coarse=takes is None,
         takes=takes,
     )
@@ -66,7 +66,7 @@ def make_book(
     )
 
 
-def kept_book(reader: StoreReader, settings: Settings, *, now: datetime) -> CostBook | None:
+def cached_book(reader: StoreReader, settings: Settings, *, now: datetime) -> CostBook | None:
     """Return the book of all that the reader sees, None before the first sample.
 
     A reader that remembers makes it anew once an hour.

@@ -6,14 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.accounting.cost.budgets import BudgetRow
-from dashboard.accounting.cost.charges import NOBODYS
+from dashboard.accounting.cost.charges import NAMES_OF_UNHELD
 from dashboard.accounting.cost.statement import CostRow, CostStatement, Reconciliation
 from dashboard.common.csv_cells import csv_text
 from data.base.rows import row_of
 
 COLUMNS = (*(field.name for field in fields(CostRow)[3:]), "cost")
 """The amounts of a row."""
-_OPENCOST_IDLE = {NOBODYS["free"]: "__idle__", NOBODYS["unattributed"]: "__unallocated__"}
+_OPENCOST_IDLE = {
+    NAMES_OF_UNHELD["free"]: "__idle__",
+    NAMES_OF_UNHELD["unattributed"]: "__unallocated__",
+}
 
 
 def flat_row(row: CostRow, statement: CostStatement) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from dashboard.accounting.cost.budgets import BudgetRow
-from dashboard.accounting.cost.charges import FREE, NOBODYS, SHARED
-from dashboard.accounting.cost.groups import OF_BOARDS
+from dashboard.accounting.cost.charges import FREE, NAMES_OF_UNHELD, SHARED
+from dashboard.accounting.cost.groups import BOARD_GROUPS
 from dashboard.accounting.cost.prices import PLANNING
 from dashboard.accounting.cost.statement import CostStatement, Reconciliation, month_of
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from dashboard.common.csv_cells import csv_text
 from data.base.units import known
 from data.catalogue.carbon_table import load_carbon_table
@@ -29,7 +29,7 @@ from data.settings.all_settings import Settings
 from data.store.facts.energy_parts import NO_NAME
 
 VERSION = "1.4"
-PERIODS = (Every.HOUR, Every.DAY)
+PERIODS = (PeriodLength.HOUR, PeriodLength.DAY)
 """How long a charge may be: within one billing period."""
 FORECAST_BY = ("tenant", "model")
 _BILLING_ACCOUNT = "trimtab"
@@ -110,7 +110,7 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
 
     Errors: ValueError for a statement of longer periods or by board.
     """
-    if statement.calendar.every not in PERIODS or set(OF_BOARDS).intersection(statement.by):
+    if statement.calendar.every not in PERIODS or set(BOARD_GROUPS).intersection(statement.by):
         raise ValueError("FOCUS charges are by hour or day, and of jobs")
     spans = dict(statement.calendar.spans(statement.start, statement.end))
     maker = _Rows(spans=spans, settings=settings)
@@ -133,7 +133,7 @@ def forecast_rows(
         tenant, _, model = budget.tenant.rpartition("/")
         if budget.by != ",".join(FORECAST_BY):
             continue
-        holder = None if tenant in (NO_NAME, *NOBODYS.values()) else tenant
+        holder = None if tenant in (NO_NAME, *NAMES_OF_UNHELD.values()) else tenant
         for start, end, cost, hours in (
             (this, following, budget.month_end, budget.gpu_hours),
             (following, after, budget.next_month, budget.next_gpu_hours),
@@ -216,7 +216,7 @@ class _Rows:
 def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the holder of a charge: sub account, resource, tags and a shared device's split."""
     state = charge["state"]
-    if charge["holder"] in NOBODYS:
+    if charge["holder"] in NAMES_OF_UNHELD:
         return {"x_State": state, "Tags": json.dumps({"trimtab/state": state})}
     names = {
         name: None if charge[name] == NO_NAME else charge[name]

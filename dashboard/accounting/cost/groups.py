@@ -1,6 +1,6 @@
 """By what rows of the statement are told apart; nothing heavy is imported."""
 
-OF_BOARDS = ("board", "cluster")
+BOARD_GROUPS = ("board", "cluster")
 """What is not told apart by who held the boards, nor one beside the other."""
-GROUPS = ("tenant", "application", "owner", "job", "outcome", "model", "state", *OF_BOARDS)
-"""Alone or together, but for `OF_BOARDS`."""
+GROUPS = ("tenant", "application", "owner", "job", "outcome", "model", "state", *BOARD_GROUPS)
+"""Alone or together, but for `BOARD_GROUPS`."""

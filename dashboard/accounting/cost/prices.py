@@ -61,7 +61,7 @@ class Rent:
         return f"{least}{figure_text(self.amount)} {currency}{note}"
 
     def sentence(self, currency: str, left_out: str) -> str:
-        """Return it with what it leaves out, from `left_out_of_prices`: no heading says so."""
+        """Return it with what it leaves out, from `exclusion_words`: no heading says so."""
         return self.text(currency) + ("" if self.amount is None else left_out)
 
 
@@ -217,7 +217,7 @@ def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
     return outlook.without_prices() if _includes_electricity(settings) else outlook
 
 
-def left_out_of_prices(settings: Settings) -> str:
+def exclusion_words(settings: Settings) -> str:
     """Return, in words that follow a cost by GPU prices, what it leaves out; '' where nothing."""
     return "" if _includes_electricity(settings) else ", excluding electricity"
 

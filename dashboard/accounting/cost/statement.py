@@ -24,11 +24,11 @@ from dashboard.accounting.cost.charges import (
     USED,
     charges_of,
 )
-from dashboard.accounting.cost.groups import OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS
 from dashboard.accounting.cost.prices import PLANNING, PriceList, planning_prices, price_list
 from dashboard.accounting.energy.build import calendar_of, expected_hours, tenant_key
 from dashboard.accounting.energy.factors import factors_from
-from dashboard.accounting.energy.periods import Calendar, Every, require_whole_slots
+from dashboard.accounting.energy.periods import Calendar, PeriodLength, require_whole_slots
 from data.base.errors import BadRangeError, scrub
 from data.base.units import known
 from data.catalogue.carbon_table import load_carbon_table
@@ -192,7 +192,7 @@ def make_cost_statement(
     start: datetime,
     end: datetime,
     by: Sequence[str] = ("tenant",),
-    every: Every = Every.TOTAL,
+    every: PeriodLength = PeriodLength.TOTAL,
     is_coarse: bool = False,
     takes: Callable[[str], bool] | None = None,
 ) -> CostStatement:
@@ -209,7 +209,7 @@ def make_cost_statement(
             f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
             "Give an earlier `from`; `to` is the newest sample unless it is given.",
         )
-    of_boards = [name for name in OF_BOARDS if name in by]
+    of_boards = [name for name in BOARD_GROUPS if name in by]
     if len(of_boards) > 1 or (of_boards and set(NAMES).intersection(by)):
         raise BadRangeError(
             f"by {','.join(by)}: a {of_boards[0]} is not told apart by who held its boards",
@@ -285,7 +285,7 @@ def asked_cost_statement(
         start=start or month_of(settings, end),
         end=end,
         by=by,
-        every=Every(every),
+        every=PeriodLength(every),
     )
 
 

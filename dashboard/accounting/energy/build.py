@@ -10,14 +10,19 @@ import pandas as pd
 
 from dashboard.accounting.energy.amounts import NOTHING, priced, row_of, sums_of
 from dashboard.accounting.energy.factors import Factors, factors_from
-from dashboard.accounting.energy.periods import WHOLE_RANGE, Calendar, Every, require_whole_slots
+from dashboard.accounting.energy.periods import (
+    WHOLE_RANGE,
+    Calendar,
+    PeriodLength,
+    require_whole_slots,
+)
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.accounting.energy.work_units import UnitScore, finished_runs, unit_scores
 from data.base.clock import ceil_to_slot, stretches_of_offset, utc_now
 from data.base.errors import BadRangeError
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.facts.jobs import Job
 from data.records.recommendations import Range
 from data.settings.all_settings import Settings
@@ -27,9 +32,9 @@ from data.store.facts.energy_parts import NO_NAME, EnergyKey
 
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)
-_NOT_WHOLE = 1e-6
+_ROUNDING_TOLERANCE = 1e-6
 _RANGE = timedelta(days=7)
-_PERIODS = frozenset(Every) - {Every.TOTAL}
+_PERIODS = frozenset(PeriodLength) - {PeriodLength.TOTAL}
 
 
 def asked_statement(
@@ -61,7 +66,7 @@ def asked_statement(
         end=end,
         settings=settings,
         by=group,
-        calendar=calendar_of(settings, Every(by if by in _PERIODS else every)),
+        calendar=calendar_of(settings, PeriodLength(by if by in _PERIODS else every)),
     )
 
 
@@ -97,7 +102,7 @@ def make_statement(
     rows = _all_rows(amounts, since, dict(calendar.spans(start, end)), factors)
     groups = (
         rows
-        if calendar.every is Every.TOTAL
+        if calendar.every is PeriodLength.TOTAL
         else _all_rows(amounts.assign(start=start), since, {start: end}, factors)
     )
     total = _total(amounts, start, end, factors)
@@ -155,7 +160,7 @@ def energy_of_jobs(
     return tuple(sorted(rows, key=_place)), holdings
 
 
-def calendar_of(settings: Settings, every: Every) -> Calendar:
+def calendar_of(settings: Settings, every: PeriodLength) -> Calendar:
     """Return the calendar of the weekly report: its zone, and weeks that begin where its ends."""
     return Calendar(
         every=every,
@@ -221,7 +226,7 @@ def _only(
         field = tenant_is if by is GroupBy.TENANT else by.value
         rows["key"] = [jobs[key].tenant(field) or NO_NAME for key in rows["key"]]
     elif by is GroupBy.CLUSTER:
-        rows["key"] = [cluster_in(key) or MAIN for key in rows["key"]]
+        rows["key"] = [cluster_in(key) or MAIN_CLUSTER for key in rows["key"]]
         rows["holder"] = Holder.ANY.value
     elif by is not GroupBy.JOB:
         rows["key"] = rows["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
@@ -286,7 +291,7 @@ def _missing(
     gaps = []
     for start, end in spans.items():
         hours = expected_hours(since, start, end) - observed[start]
-        if hours > _NOT_WHOLE:
+        if hours > _ROUNDING_TOLERANCE:
             gaps.append(
                 row_of(
                     NOTHING | {"board_hours": hours},

@@ -18,7 +18,7 @@ _EPOCH_WEEKDAY = 3
 """1970-01-01 was a Thursday."""
 
 
-class Every(StrEnum):
+class PeriodLength(StrEnum):
     """How long a period is; total: the range is one."""
 
     HOUR = "hour"
@@ -41,15 +41,15 @@ class Piece:
 class Calendar:
     """Periods of one length in one zone; weeks begin on `week_begins`, 0 for Monday."""
 
-    every: Every
+    every: PeriodLength
     zone: str = "UTC"
     week_begins: int = 0
 
     def pieces(self, start: datetime, end: datetime) -> tuple[Piece, ...]:
         """Return the stretches to read one by one; together they are [start, end)."""
-        if self.every is Every.TOTAL:
+        if self.every is PeriodLength.TOTAL:
             return (Piece(start=start, end=end, grid=Periods()),)
-        if self.every is Every.HOUR:
+        if self.every is PeriodLength.HOUR:
             return (Piece(start=start, end=end, grid=Periods(seconds=SECONDS_PER_HOUR)),)
         days = self._days
         parts = []
@@ -61,21 +61,21 @@ class Calendar:
 
     @property
     def _days(self) -> int:
-        return 7 if self.every is Every.WEEK else 1
+        return 7 if self.every is PeriodLength.WEEK else 1
 
     @property
     def _shift_days(self) -> int:
-        return _EPOCH_WEEKDAY - self.week_begins if self.every is Every.WEEK else 0
+        return _EPOCH_WEEKDAY - self.week_begins if self.every is PeriodLength.WEEK else 0
 
     def start_of(self, number: int, start: datetime) -> datetime:
         """Return first moment (UTC) of the period of that number in the range from `start` on."""
-        if self.every is Every.TOTAL:
+        if self.every is PeriodLength.TOTAL:
             return start
-        if self.every is Every.HOUR:
+        if self.every is PeriodLength.HOUR:
             at = datetime.fromtimestamp(number * SECONDS_PER_HOUR, tz=UTC)
         else:
             day = date(1970, 1, 1) + timedelta(days=number * self._days - self._shift_days)
-            first = day.replace(day=1) if self.every is Every.MONTH else day
+            first = day.replace(day=1) if self.every is PeriodLength.MONTH else day
             at = midnight(first, ZoneInfo(self.zone))
         return max(at, start)
 
@@ -89,26 +89,26 @@ class Calendar:
         return tuple(zip(starts, [*starts[1:], end], strict=True)) if starts else ()
 
     def _next(self, at: datetime, end: datetime) -> datetime:
-        if self.every is Every.TOTAL:
+        if self.every is PeriodLength.TOTAL:
             return end
-        if self.every is Every.HOUR:
+        if self.every is PeriodLength.HOUR:
             return floor_to_slot(at, SECONDS_PER_HOUR) + timedelta(hours=1)
         day = at.astimezone(ZoneInfo(self.zone)).date() + timedelta(days=1)
-        while self.every is Every.WEEK and day.weekday() != self.week_begins:
+        while self.every is PeriodLength.WEEK and day.weekday() != self.week_begins:
             day += timedelta(days=1)
-        while self.every is Every.MONTH and day.day != 1:
+        while self.every is PeriodLength.MONTH and day.day != 1:
             day += timedelta(days=1)
         return midnight(day, ZoneInfo(self.zone))
 
     def name_of(self, start: datetime) -> str:
         """Return the name of a period: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
         local = start.astimezone(ZoneInfo(self.zone))
-        if self.every is Every.HOUR:
+        if self.every is PeriodLength.HOUR:
             return f"{local:%Y-%m-%d %H:%M %Z}"
-        return "" if self.every is Every.TOTAL else f"{local:%Y-%m-%d}"
+        return "" if self.every is PeriodLength.TOTAL else f"{local:%Y-%m-%d}"
 
 
-WHOLE_RANGE = Calendar(every=Every.TOTAL)
+WHOLE_RANGE = Calendar(every=PeriodLength.TOTAL)
 
 
 def require_whole_slots(start: datetime | None, end: datetime | None) -> None:

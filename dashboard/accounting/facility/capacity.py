@@ -22,7 +22,7 @@ from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
 from data.facts.jobs import Job, JobWait
-from data.facts.queue_waits import wants_boards
+from data.facts.queue_waits import is_waiting_for_boards
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 
@@ -187,7 +187,7 @@ def _waits(job: Job, end: datetime) -> tuple[JobWait, ...]:
         return ()
     # Accounting keeps BeginTime of a run that was requeued: Slurm puts it off for some seconds.
     reason = "" if facts.earlier_waits and facts.started_at else facts.reason
-    if facts.submitted_at is None or not wants_boards(reason):
+    if facts.submitted_at is None or not is_waiting_for_boards(reason):
         return facts.earlier_waits
     until = facts.started_at or facts.ended_at or min(job.last_seen_at, end)
     latest = JobWait(

@@ -46,7 +46,7 @@ class HeatRow:
     counts: str
 
 
-def foreseen_racks(
+def rack_forecasts(
     reader: StoreReader, domains: Sequence[PowerDomain], as_of: datetime
 ) -> "tuple[GroupSeries, ...]":
     """Return the power of each rack by the hour, to be forecast; nothing without power domains."""

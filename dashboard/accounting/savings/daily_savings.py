@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from dashboard.accounting.cost.prices import as_paid, price_list
-from dashboard.accounting.savings.ledger import ENDED, STOOD, sum_of
+from dashboard.accounting.savings.ledger import ENDED_OUTCOMES, STANDING_OUTCOMES, sum_of
 from dashboard.accounting.savings.shown_money import in_price_range
-from dashboard.apply.worker.verification import BEFORE, MAX_READINGS, compare, split_energy
+from dashboard.apply.worker.verification import BASELINE_WINDOW, MAX_READINGS, compare, split_energy
 from dashboard.common.figures import range_text
 from data.base.clock import floor_to_slot
 from data.base.counts import count_text
@@ -35,11 +35,11 @@ from planner.costs.tariffs import tariff_of
 _DAY, _YEAR_DAYS = timedelta(days=1), 365
 _RATE_OVER = timedelta(days=2)
 """A night and a weekday's work count in a rate, whatever the hour."""
-_OVER_AFTER = timedelta(hours=1)
+_ENDED_AFTER = timedelta(hours=1)
 """A job that telemetry has not named for so long, up to the newest sample, is over."""
 TOO_SHORT = "ended a job or was measured for less than a day"
 NO_YEAR = f"no year is told, as each {TOO_SHORT}"
-_UNDONE = (str(LifecycleEvent.ROLLED_BACK), *ENDED)
+_UNDO_EVENTS = (str(LifecycleEvent.ROLLED_BACK), *ENDED_OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,9 +256,9 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
     for row in rows:
         if row.event == Work.SENDING and concluded is None:
             begun = begun or row.at
-        elif row.event in STOOD and concluded is None:
+        elif row.event in STANDING_OUTCOMES and concluded is None:
             concluded = row.at
-        elif row.event in _UNDONE and concluded is not None:
+        elif row.event in _UNDO_EVENTS and concluded is not None:
             yield StandingTime(begun=begun or concluded, concluded=concluded, ended=row.at)
             begun = concluded = None
     if concluded is not None:
@@ -268,7 +268,7 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
 def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> tuple[DaySaved, ...]:
     """Return a row for each change of a job and day on which it stood, the oldest first."""
     rows: dict[str, list[JournalRow]] = defaultdict(list)
-    for row in reader.journal(events=(str(Work.SENDING), *STOOD, *_UNDONE)):
+    for row in reader.journal(events=(str(Work.SENDING), *STANDING_OUTCOMES, *_UNDO_EVENTS)):
         rows[row.digest].append(row)
     day_rows: list[DaySaved] = []
     stood = {digest: times for digest in rows if (times := list(standing_times(rows[digest])))}
@@ -315,7 +315,7 @@ class _MeasuredDays:
         job = self.reader.job(recommendation.job_id)
         if not recommendation.proposed.gpu_count:
             ends.append(start + timedelta(hours=recommendation.savings.horizon_hours))
-        elif job is not None and latest is not None and latest - job.last_seen_at > _OVER_AFTER:
+        elif job is not None and latest is not None and latest - job.last_seen_at > _ENDED_AFTER:
             ends.append(job.last_seen_at)
         return start, self._floor(min(ends, default=start))
 
@@ -325,9 +325,11 @@ class _MeasuredDays:
         if end <= start:
             return
         begun = self._floor(standing.begun)
-        readings = self.reader.power_readings(start=begun - BEFORE, end=begun, most=MAX_READINGS)
+        readings = self.reader.power_readings(
+            start=begun - BASELINE_WINDOW, end=begun, most=MAX_READINGS
+        )
         catalogue = with_measured_idle(load_gpu_catalogue(), readings)
-        before, after = self._history(begun - BEFORE, begun), self._history(start, end)
+        before, after = self._history(begun - BASELINE_WINDOW, begun), self._history(start, end)
         # What is like the same hours of the day before the change is found by the hour.
         later = (after["slot_start"] - begun) // _DAY
         alike = after.assign(slot_start=after["slot_start"] - later * _DAY)

@@ -174,16 +174,16 @@ def _how_slices_count(plan: Plan) -> str:
     return f"A MIG instance counts as its share of its board's memory{note}."
 
 
-def why_kept(idle: IdleGpus | None) -> str:
+def keep_reason(idle: IdleGpus | None) -> str:
     """Return the reason to recommend no change of a job; '' when no plan has looked at it."""
     if idle is None:
         return ""
     if not idle.cause and idle.change:
         return f"free after a change you can make: {idle.change}"
     if not idle.cause:
-        work, held = idle.work or 0.0, figure_text(idle.held)
+        work, total = idle.work or 0.0, figure_text(idle.held)
         needed = figure_text(work + idle.peaks)
-        return f"its peaks need {needed} of {held} GPUs, {figure_text(work)} in the mean"
+        return f"its peaks need {needed} of {total} GPUs, {figure_text(work)} in the mean"
     return f"{idle.cause}: {idle.reason}" if idle.reason else str(idle.cause)
 
 

@@ -10,9 +10,9 @@ from data.store import StoreReader
 from data.store.engine.record_json import from_json
 
 MEASURED = ("verified", "fell-short", "unmeasured")
-ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")
-_UNMEASURED = dict.fromkeys(ENDED, "it ended before it could be measured")
-STOOD = ("applied", "applied-differently", "failing")
+ENDED_OUTCOMES = ("undone-outside", "changed-outside", "target-gone", "replaced")
+_UNMEASURED = dict.fromkeys(ENDED_OUTCOMES, "it ended before it could be measured")
+STANDING_OUTCOMES = ("applied", "applied-differently", "failing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}
-    for row in reader.journal(events=(*STOOD, *MEASURED)):
+    for row in reader.journal(events=(*STANDING_OUTCOMES, *MEASURED)):
         if row.command_id not in applies:
             continue
-        if row.event in STOOD:
+        if row.event in STANDING_OUTCOMES:
             applied.setdefault(row.digest, row.at)
         elif row.record:
             measured[row.digest] = (row.at, from_json(Measurement, row.record))

@@ -25,7 +25,7 @@ SIGN_IN_COOKIE = "trimtab_sign_in"
 _BEARER = "bearer "
 GUESSES = 60
 """A minute of each address; all of them at once if it likes."""
-_MOST_GOOD = 10_000
+_MAX_CACHED_TOKENS = 10_000
 _HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
 
 
@@ -100,7 +100,7 @@ class WebCallers:
             self._guesses.take(_network_of(address), GUESSES, what="unknown tokens in a minute")
         person = look(text)
         self._good[digest] = None
-        while len(self._good) > _MOST_GOOD:
+        while len(self._good) > _MAX_CACHED_TOKENS:
             self._good.popitem(last=False)
         return person
 

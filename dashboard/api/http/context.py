@@ -12,7 +12,7 @@ from fastapi import Request
 from dashboard.api.http.cached_responses import Document, KeptAnswers, document
 from dashboard.api.http.pagination import PageOfRows
 from dashboard.api.http.problems import RepeatedParameterError
-from dashboard.api.http.rate_limits import RepeatedAsks, RequestLimit
+from dashboard.api.http.rate_limits import IdempotentRequests, RequestLimit
 from dashboard.common.rights import role_of, view_of
 from dashboard.decisions.findings import FindingStatus, findings_now
 from dashboard.decisions.service import DecisionService
@@ -44,7 +44,7 @@ class ApiWorld:
     service: DecisionService
     clock: Callable[[], datetime]
     caller: Callable[[Request], Person]
-    requests: RepeatedAsks = field(default_factory=RepeatedAsks)
+    requests: IdempotentRequests = field(default_factory=IdempotentRequests)
     limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
     def let_in(self, request: Request) -> Caller:

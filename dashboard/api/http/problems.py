@@ -116,7 +116,7 @@ def _title(name: str) -> str:
     return words.strip().removesuffix(" error")
 
 
-def tell_problems(api: FastAPI) -> None:
+def add_problem_handlers(api: FastAPI) -> None:
     """Have the application answer every failure as a problem."""
 
     @api.exception_handler(TrimtabError)

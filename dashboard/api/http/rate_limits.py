@@ -28,7 +28,7 @@ class KeyTakenError(TrimtabError):
     """An Idempotency-Key stands for something else."""
 
 
-class StillUnderWayError(StalePlanError):
+class RequestInProgressError(StalePlanError):
     """Error of an Idempotency-Key whose request is being carried out at this moment."""
 
 
@@ -66,7 +66,7 @@ class RequestLimit:
                 self._spent_until.popitem(last=False)
 
 
-class RepeatedAsks:
+class IdempotentRequests:
     """Requests under a key: done once, and answered again; what failed may be repeated."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class RepeatedAsks:
             if answer is not None:
                 return cast("Answer", answer)
             if before is not None:
-                raise StillUnderWayError("this is being done already", "Ask again in a moment.")
+                raise RequestInProgressError("this is being done already", "Ask again in a moment.")
             self._done[caller, key] = (request, None)
         try:
             answer = do()

@@ -61,7 +61,7 @@ def preview_of(
     live, why, revision = None, "no revision of it is kept", status.revision
     if revision is not None:
         try:
-            live, why = looked_at(world.service, revision.recommendation.digest, person), ""
+            live, why = preview_of_target(world.service, revision.recommendation.digest, person), ""
         except (ApplyError, CollectorError) as error:
             why = str(error)
     return ChangePreview(
@@ -73,7 +73,7 @@ def preview_of(
     )
 
 
-def looked_at(service: DecisionService, digest: str, person: Person) -> LivePreview:
+def preview_of_target(service: DecisionService, digest: str, person: Person) -> LivePreview:
     """Return the result of a look at the target. Errors: those of `DecisionService.preview`."""
     preview = service.preview(digest, person)
     change, rehearsal = preview.change, preview.rehearsal

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.api.http.context import ApiWorld, Caller
 from dashboard.api.http.pagination import PageOfRows, PageQuery, keyed, page_of
-from dashboard.common.rights import why_not_submit
+from dashboard.common.rights import submit_refusal
 from dashboard.submission.job.job_file import parsed_job, read_job
 from dashboard.submission.job.model_source import config_from_text
 from dashboard.submission.launchers.scheduled_job import read_object, read_script
@@ -26,7 +26,7 @@ from dashboard.submission.submit.submission_rows import (
     shown_digest,
     submission_row,
 )
-from dashboard.submission.submit.submit import submit, why_not
+from dashboard.submission.submit.submit import submission_refusal, submit
 from dashboard.submission.targets.choose_target import target_name, target_of
 from data.base.errors import ApplyError, ChangeRefusedError, NotAllowedError, StalePlanError
 from data.settings.all_settings import Settings
@@ -97,7 +97,7 @@ def add_submissions(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) 
         def sent() -> SubmissionRow:
             settings, by = world.service.settings(), who.person.name
             _require_submitter(who, settings)
-            if reason := why_not(settings):
+            if reason := submission_refusal(settings):
                 raise ApplyError("the job was not submitted", reason)
             proposal, target = _proposal(world, wish, who)
             if shown_digest(proposal) != wish.digest:
@@ -137,7 +137,7 @@ def _proposal(
 
 def _require_submitter(who: Caller, settings: Settings) -> None:
     """Refuse (NotAllowedError) who may not submit, and (ChangeRefusedError) who has no name."""
-    if refusal := why_not_submit(who.person, settings.access):
+    if refusal := submit_refusal(who.person, settings.access):
         raise NotAllowedError(refusal, "Ask for a role, or have the access settings changed.")
     if not who.person.name.strip():
         raise ChangeRefusedError(

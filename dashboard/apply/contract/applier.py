@@ -56,7 +56,7 @@ class Applier(Protocol):
         ...
 
     def look_again(self, change: Change) -> Target:
-        """Read the target of a change afresh, whatever its fields are now. Errors: as `look`."""
+        """Read the target of a change afresh, whatever its fields are. Errors: as of `look`."""
         ...
 
     def change_back(self, change: Change, target: Target) -> Change:
@@ -81,7 +81,7 @@ class Applier(Protocol):
         ...
 
 
-class Left(StrEnum):
+class Remains(StrEnum):
     """Remains of an abandoned change."""
 
     NOTHING = "nothing"
@@ -92,25 +92,25 @@ class Left(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class CloseResult:
     """Result of a call to `close`.
 
     NOTHING: the target is as it was before. ALL: every step holds. PART: some of it stands and
     holds nothing up. AS_IT_IS: there is nothing to close. UNKNOWN: call again.
     """
 
-    left: Left
+    left: Remains
     detail: str
 
 
 @runtime_checkable
-class ClosesChanges(Protocol):
+class ClosingApplier(Protocol):
     """An applier whose changes pass through states in which no target may be left.
 
     Optional: ask with isinstance. Called before a change of which a step failed is concluded.
     """
 
-    def close(self, change: Change, *, sent: int) -> Closed:
+    def close(self, change: Change, *, sent: int) -> CloseResult:
         """Finish or take back a change of which `sent` steps were sent. Never raises."""
         ...
 
@@ -120,7 +120,7 @@ class ClosesChanges(Protocol):
 
 
 @runtime_checkable
-class WaitsForPeople(Protocol):
+class ReviewedApplier(Protocol):
     """An applier whose changes are taken by people elsewhere, in hours or weeks.
 
     Optional: ask with isinstance. Until the outcome is known such a change is never overdue.
@@ -132,7 +132,7 @@ class WaitsForPeople(Protocol):
 
 
 @runtime_checkable
-class ChecksAccess(Protocol):
+class AccessCheckingApplier(Protocol):
     """An applier that can tell beforehand what its account reaches. Optional: ask with isinstance.
 
     Nothing is changed by it.
@@ -144,7 +144,7 @@ class ChecksAccess(Protocol):
 
 
 @runtime_checkable
-class NotesChanges(Protocol):
+class NotingApplier(Protocol):
     """An applier that can also leave a note at the target: who changed it, and on what grounds.
 
     Optional: ask with isinstance. The note is best effort and changes nothing of the outcome.

@@ -21,11 +21,11 @@ from data.settings.all_settings import Settings
 from data.settings.store import is_postgres_url, store_path
 
 _TICK = timedelta(milliseconds=250)
-_SEEN_WITHIN = 10.0
+_STATUS_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obeying:
+class ApplyingProcess:
     """The process that applies, the stop file it obeys, and whether it has seen it."""
 
     process: int
@@ -43,7 +43,7 @@ def _status_path(url: str) -> Path:
     return path.with_name(f"{path.name}.applier")
 
 
-def who_obeys(url: str) -> Obeying | None:
+def applying_process(url: str) -> ApplyingProcess | None:
     """Return the live process that applies from a DuckDB store, None when there is none."""
     try:
         descriptor = os.open(_status_path(url), os.O_RDONLY)
@@ -57,18 +57,18 @@ def who_obeys(url: str) -> Obeying | None:
     return None
 
 
-def _read(text: str) -> Obeying:
+def _read(text: str) -> ApplyingProcess:
     data = json.loads(text)
-    return Obeying(
+    return ApplyingProcess(
         process=data["process"], stop_file=Path(data["stop_file"]), has_stopped=data["has_stopped"]
     )
 
 
-def is_obeyed(url: str, *, within: float = _SEEN_WITHIN) -> bool:
+def is_obeyed(url: str, *, within: float = _STATUS_TIMEOUT_SECONDS) -> bool:
     """Wait until the process that applies says that it has stopped; False when it does not."""
     deadline = time.monotonic() + within
     while True:
-        status = who_obeys(url)
+        status = applying_process(url)
         if status is not None and status.has_stopped:
             return True
         if time.monotonic() > deadline:

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any, cast
 
 from dashboard.apply.contract.applier import (
+    AccessCheckingApplier,
     Applier,
-    ChecksAccess,
-    Closed,
-    ClosesChanges,
-    NotesChanges,
-    WaitsForPeople,
+    CloseResult,
+    ClosingApplier,
+    NotingApplier,
+    ReviewedApplier,
 )
 from data.facts.cluster_names import name_in_cluster, named_in
 from data.facts.fleet import Gpu
@@ -109,7 +109,7 @@ class ClusterApplier:
         return replace(local, target=self._full(local.target))
 
     def look_again(self, change: Change) -> Target:
-        """Read the target of a change afresh. Errors: as `look`."""
+        """Read the target of a change afresh. Errors: as `Applier.look`."""
         return self._full(self.inner.look_again(_local(change)))
 
     def change_back(self, change: Change, target: Target) -> Change:
@@ -142,19 +142,19 @@ def _local(change: Change) -> Change:
 
 
 class _Closes:
-    """The optional part `ClosesChanges`."""
+    """The optional part `ClosingApplier`."""
 
     inner: Any
 
-    def close(self, change: Change, *, sent: int) -> Closed:
-        return cast("Closed", self.inner.close(_local(change), sent=sent))
+    def close(self, change: Change, *, sent: int) -> CloseResult:
+        return cast("CloseResult", self.inner.close(_local(change), sent=sent))
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         return cast("str", self.inner.between_steps(_local(change), sent=sent))
 
 
-class _Waits:
-    """The optional part `WaitsForPeople`."""
+class _ReviewedPart:
+    """The optional part `ReviewedApplier`."""
 
     inner: Any
 
@@ -163,7 +163,7 @@ class _Waits:
 
 
 class _Checks:
-    """The optional part `ChecksAccess`."""
+    """The optional part `AccessCheckingApplier`."""
 
     inner: Any
 
@@ -172,7 +172,7 @@ class _Checks:
 
 
 class _Notes:
-    """The optional part `NotesChanges`."""
+    """The optional part `NotingApplier`."""
 
     inner: Any
 
@@ -181,10 +181,10 @@ class _Notes:
 
 
 _PARTS = (
-    (ClosesChanges, _Closes),
-    (WaitsForPeople, _Waits),
-    (ChecksAccess, _Checks),
-    (NotesChanges, _Notes),
+    (ClosingApplier, _Closes),
+    (ReviewedApplier, _ReviewedPart),
+    (AccessCheckingApplier, _Checks),
+    (NotingApplier, _Notes),
 )
 
 

@@ -16,7 +16,7 @@ from data.records.commands import SWITCH_EVENTS
 from data.store import Store
 
 _NOTES, (STOP, RESUME) = SWITCH_EVENTS[:2], SWITCH_EVENTS[2:]
-_MOST_NOTES = 10
+_MAX_NOTES = 10
 SWITCH_NOTES = Lock()
 """Held while the switch is looked at and noted: two threads would note one stop twice."""
 
@@ -27,7 +27,7 @@ def ask(store: Store, event: str, *, by: str, at: datetime, reason: str = "") ->
         store.append_audit(at=at, actor=by, event=event, digest="", detail=reason)
 
 
-def stopped_anywhere(path: Path, store: Store) -> Stopped | None:
+def is_stopped(path: Path, store: Store) -> Stopped | None:
     """Tell whether applying is stopped, by the file or by a wish that stands."""
     return stopped(path) or _stored_stop(store)
 
@@ -58,5 +58,5 @@ def note_stop(store: Store, stop: Stopped, *, at: datetime, actor: str = "") -> 
     text, events = stop.describe(), store.reader.entries(_NOTES)
     notes = list(takewhile(lambda entry: entry.event == "stopped", reversed(events)))
     count = sum(entry.actor == actor for entry in notes)
-    if not notes or (notes[0].detail != text and count < _MOST_NOTES):
+    if not notes or (notes[0].detail != text and count < _MAX_NOTES):
         store.append_audit(at=at, actor=actor, event="stopped", digest="", detail=text)

@@ -33,7 +33,7 @@ STATE_WORDS: Mapping[State, str] = {
 }
 
 
-def deed(recommendation: Recommendation, *, back: bool) -> str:
+def change_words(recommendation: Recommendation, *, back: bool) -> str:
     """Return the words for making the change, or for undoing it."""
     forward, backward = recommendation.action.spec.deeds
     return (backward if back else forward).format(
@@ -44,6 +44,6 @@ def deed(recommendation: Recommendation, *, back: bool) -> str:
     )
 
 
-def goes_forward(command: Command, apply: Command) -> bool:
+def is_forward(command: Command, apply: Command) -> bool:
     """Return whether a command of a recommendation applies it, at first or again."""
     return not command.subject.startswith(f"{apply.command_id}:")

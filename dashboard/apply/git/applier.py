@@ -8,8 +8,8 @@ from shutil import which
 from urllib.parse import quote
 
 from collectors.kubernetes.api import KubernetesApi
-from dashboard.apply.contract.applier import Closed
-from dashboard.apply.contract.wording import deed
+from dashboard.apply.contract.applier import CloseResult
+from dashboard.apply.contract.wording import change_words
 from dashboard.apply.git import send
 from dashboard.apply.git.find_manifest import find_source, names_workload, source_of
 from dashboard.apply.git.forges import forge_of
@@ -31,7 +31,7 @@ from dashboard.apply.git.steps import (
 )
 from dashboard.apply.kubernetes.change import observe as looking
 from dashboard.apply.kubernetes.change.dry_run import standing_refusals
-from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.change.observe import observation_of
 from dashboard.apply.kubernetes.state import reading
 from dashboard.common.escaping import shown
 from dashboard.common.figures import figure_text, range_text, samples_text
@@ -100,7 +100,7 @@ class GitApplier:
         del job, gpus
         live = looking.look(self._api, self._catalogue, recommendation, carried_by=CARRIERS)
         edits = edits_of_plan(live_plan(recommendation, live))
-        view = seen_of(live)
+        view = observation_of(live)
         _path, document = reading.fetch(self._api, view.place, view.path)
         source = source_of(self._settings, view.place, document)
         with base_copy(self._settings) as copy:
@@ -202,7 +202,7 @@ class GitApplier:
         refusal = self._forge.may_push()
         refusals = [refusal] if refusal else []
         if change.steps and change.steps[0].verb != CLOSE:
-            view = seen_of(change.target)
+            view = observation_of(change.target)
             _path, document = reading.fetch(self._api, view.place, view.path)
             refusals += standing_refusals(self._api, document, live_change(change))
         return Rehearsal(rehearsed=True, refusals=tuple(refusals))
@@ -222,10 +222,10 @@ class GitApplier:
             rollout_timeout=self._rollout_timeout,
         )
 
-    def close(self, change: Change, *, sent: int) -> Closed:
+    def close(self, change: Change, *, sent: int) -> CloseResult:
         """Close the request of a change that is given up half-way."""
         del sent
-        return send.give_up(self._settings, self._forge, change)
+        return send.close_request(self._settings, self._forge, change)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return '': a branch without a request holds nothing up."""
@@ -250,7 +250,7 @@ def _holder(recommendation: Recommendation) -> str:
 
 def title_of(recommendation: Recommendation) -> str:
     """Return the subject of the commit and of the request."""
-    title = shown(deed(recommendation, back=False), limit=120)
+    title = shown(change_words(recommendation, back=False), limit=120)
     return f"{title[:1].upper()}{title[1:]}"
 
 

@@ -12,7 +12,7 @@ from dashboard.apply.git.values import (
     APPLICATIONS,
     KUSTOMIZATIONS,
     RELEASES,
-    OtherPlace,
+    ValuePlace,
     edited_there,
     is_of_values,
     may_hold,
@@ -43,18 +43,18 @@ class GitSource:
 
     path: str
     keys: tuple[str, ...]
-    others: tuple[OtherPlace, ...]
+    others: tuple[ValuePlace, ...]
     by_flux: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSource:
+class ManifestSource:
     """The file that says the numbers, its text before and after; `other`: not in a manifest."""
 
     file: GitFile
     text: str
     changed: str
-    other: OtherPlace | None
+    other: ValuePlace | None
 
 
 def names_workload(settings: GitApplySettings, job_id: str) -> bool:
@@ -106,26 +106,26 @@ def _others(
     keys: tuple[str, ...],
     *,
     alone: bool,
-) -> Iterator[OtherPlace]:
+) -> Iterator[ValuePlace]:
     """Yield the other places of an object's numbers, by its keeper and the settings."""
     by_helm = bool(keys) or marks.get("app.kubernetes.io/managed-by") == "Helm"
     by_helm = by_helm or any(name in marks for name in _BY_HELM)
     if place.kind in _SCALED and not keys:
-        yield OtherPlace(kind=KUSTOMIZATIONS, name=place.name)
+        yield ValuePlace(kind=KUSTOMIZATIONS, name=place.name)
     for mark in tracked:
         keeper, _, name = mark.partition(":")
         if keeper == "flux-helm":
             namespace, _, name = name.partition("/")
-            yield OtherPlace(kind=RELEASES, namespace=namespace, name=name, keys=keys)
+            yield ValuePlace(kind=RELEASES, namespace=namespace, name=name, keys=keys)
         elif keeper == "argo-cd" and by_helm:
-            yield OtherPlace(kind=APPLICATIONS, name=name, keys=keys)
+            yield ValuePlace(kind=APPLICATIONS, name=name, keys=keys)
     if by_helm and (alone or keys):
-        yield OtherPlace(keys=keys)
+        yield ValuePlace(keys=keys)
 
 
 def find_source(
     copy: GitCopy, source: GitSource, place: Place, edits: tuple[NumberEdit, ...]
-) -> FoundSource:
+) -> ManifestSource:
     """Return the one file that holds the fields of the edits.
 
     Errors: ApplyError; ChangeRefusedError where no file does, or several do.
@@ -136,10 +136,10 @@ def find_source(
     for file in files:
         text = copy.text(file)
         places = list(_places(source, place, file.path, text))
-        if len(of_values) > 1 and file.path != path and OtherPlace(keys=source.keys) in places:
+        if len(of_values) > 1 and file.path != path and ValuePlace(keys=source.keys) in places:
             # Of several files of values one overrules another, or belongs to another release.
             refused.append(f"{file.path}: one of {len(of_values)} files of values")
-            places.remove(OtherPlace(keys=source.keys))
+            places.remove(ValuePlace(keys=source.keys))
         if not places:
             continue
         read += len(text)
@@ -155,7 +155,7 @@ def find_source(
                 refused.append(f"{file.path}: {error.message}")
                 continue
             if changed is not None:
-                matches.append(FoundSource(file=file, text=text, changed=changed, other=other))
+                matches.append(ManifestSource(file=file, text=text, changed=changed, other=other))
     if len(matches) == 1 and not refused:
         return matches[0]
     tried = [there.file.path for there in matches] + refused
@@ -168,7 +168,7 @@ def find_source(
     )
 
 
-def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[OtherPlace | None]:
+def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[ValuePlace | None]:
     """Yield the places that a file may be: a manifest (None) or one of the others."""
     if place.name in text and not source.keys:
         yield None
@@ -179,7 +179,7 @@ def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[O
 
 
 def edited_at(
-    text: str, place: Place, edits: Sequence[NumberEdit], other: OtherPlace | None
+    text: str, place: Place, edits: Sequence[NumberEdit], other: ValuePlace | None
 ) -> str | None:
     """Return a text with the edits made in a manifest or in another place.
 

@@ -9,7 +9,7 @@ from data.settings.apply import GitApplySettings
 
 _DEVELOPER = 30
 """Access level of GitLab from which a member may push branches and open merge requests."""
-_LOOK_AT_IT = "Look at apply_git.api_url and its token."
+_FORGE_HINT = "Look at apply_git.api_url and its token."
 
 
 class PullForge(Forge):
@@ -43,7 +43,7 @@ class PullForge(Forge):
             return None
         entries = [answer.data] if isinstance(answer.data, dict) else answer.data
         if answer.status != 200 or not isinstance(entries, list):
-            raise ApplyError(answer.words, _LOOK_AT_IT)
+            raise ApplyError(answer.words, _FORGE_HINT)
         mine = [entry for entry in entries if self._is_of(entry, branch)]
         if not mine:
             return None
@@ -113,7 +113,7 @@ class GitLabForge(Forge):
         query = {"state": "all", "source_branch": branch, "target_branch": base}
         answer = self._ask("GET", f"{self._above}/merge_requests", query=query)
         if answer.status != 200 or not isinstance(answer.data, list):
-            raise ApplyError(answer.words, _LOOK_AT_IT)
+            raise ApplyError(answer.words, _FORGE_HINT)
         mine = [
             entry
             for entry in answer.data

@@ -40,7 +40,7 @@ _BASE_DEPTH = 100
 """Commits of the base branch among which that of an open request has to begin."""
 _REFUSED = re.compile(r"^!\s.*\[(?:remote )?rejected\] \((.*)\)", re.MULTILINE)
 """The mark of a branch that the server declined, in `git push --porcelain`."""
-_ANSWERED = re.compile(r"(?:returned error: |HTTP )(4[0-9][0-9])")
+_HTTP_REFUSAL = re.compile(r"(?:returned error: |HTTP )(4[0-9][0-9])")
 """An error of HTTP by which a server takes nothing."""
 _REMOTE = re.compile(r"^remote: ?(.*\S)", re.MULTILINE)
 _REGULAR = ("100644", "100755")
@@ -319,7 +319,7 @@ class GitFailedError(ApplyError):
 
 def _refusal(output: str) -> str:
     """Return the server's own answer to a push that it did not take, '' where none is known."""
-    reason = _REFUSED.search(output) or _ANSWERED.search(output)
+    reason = _REFUSED.search(output) or _HTTP_REFUSAL.search(output)
     if reason is None:
         return ""
     words = " ".join(match[1] for match in _REMOTE.finditer(output))

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from collectors.kubernetes.api import KubernetesApi
-from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.contract.applier import CloseResult, Remains
 from dashboard.apply.git.find_manifest import edited_at
 from dashboard.apply.git.forge import Forge, ForgeAnswer, ForgeCutError, PullRequest
 from dashboard.apply.git.manifests import line_difference
@@ -17,9 +17,9 @@ from dashboard.apply.git.steps import (
     order_of,
     push_order,
 )
-from dashboard.apply.git.values import OtherPlace
+from dashboard.apply.git.values import ValuePlace
 from dashboard.apply.kubernetes.change import verify
-from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.change.observe import observation_of
 from dashboard.common.escaping import shown
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, ReadBack, StepOutcome, StepResult
@@ -228,9 +228,9 @@ def _foreign_commit(settings: GitApplySettings, change: Change) -> str:
 def _edited(text: str, change: Change) -> str | None:
     """Return the text of a change's file with its edits made. Errors: ChangeRefusedError."""
     order = push_order(change)
-    other = OtherPlace.of(order.values) if order.values else None
+    other = ValuePlace.of(order.values) if order.values else None
     edits = edits_of_plan(live_change(change))
-    return edited_at(text, seen_of(change.target).place, edits, other)
+    return edited_at(text, observation_of(change.target).place, edits, other)
 
 
 def _closed(there: PullRequest | None) -> ReadBack:
@@ -241,17 +241,19 @@ def _closed(there: PullRequest | None) -> ReadBack:
     return ReadBack(seen=verdict, detail=f"the request is {there.state}: {there.url}")
 
 
-def give_up(settings: GitApplySettings, forge: Forge, change: Change) -> Closed:
+def close_request(settings: GitApplySettings, forge: Forge, change: Change) -> CloseResult:
     """Close the request of a change that is given up half-way. Never raises."""
     branch = str(order_of(change.steps[0])["branch"])
     try:
         require_same_place(settings, change)
         there = forge.request_of(branch)
         if there is not None and there.state == "merged":
-            return Closed(left=Left.AS_IT_IS, detail=f"merged: {there.url}")
+            return CloseResult(left=Remains.AS_IT_IS, detail=f"merged: {there.url}")
         result = _close(forge, branch)
     except ApplyError as error:
-        return Closed(left=Left.UNKNOWN, detail=error.message)
+        return CloseResult(left=Remains.UNKNOWN, detail=error.message)
     if result.outcome is not StepOutcome.DONE:
-        return Closed(left=Left.UNKNOWN, detail=result.detail)
-    return Closed(left=Left.NOTHING, detail=f"nothing is merged; {branch} may be left to delete")
+        return CloseResult(left=Remains.UNKNOWN, detail=result.detail)
+    return CloseResult(
+        left=Remains.NOTHING, detail=f"nothing is merged; {branch} may be left to delete"
+    )

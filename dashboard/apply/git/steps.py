@@ -8,7 +8,7 @@ from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.contract.applier import GIT_FACT
 from dashboard.apply.git.manifests import NumberEdit, number_edits
 from dashboard.apply.kubernetes.change.make_steps import change_for as live_change_for
-from dashboard.apply.kubernetes.change.observe import KUBECTL_FACT, seen_of
+from dashboard.apply.kubernetes.change.observe import KUBECTL_FACT, observation_of
 from dashboard.apply.kubernetes.change.steps import StepWait, command_of
 from data.base.errors import ChangeRefusedError
 from data.facts.identifiers import canonical_json
@@ -16,7 +16,7 @@ from data.records.changes import Change, ChangeStep, Target
 from data.records.recommendations import Recommendation
 
 PUSH, REQUEST, CLOSE = "push", "pull-request", "close-request"
-_NO_MATTER = (KUBECTL_FACT, INSTANCE)
+_WARNING_FACTS = (KUBECTL_FACT, INSTANCE)
 """Facts that only warn who patches a live object."""
 
 
@@ -69,7 +69,7 @@ def live_plan(recommendation: Recommendation, target: Target) -> Change:
     What takes several steps in a cluster (a Job that is suspended, a rollout without room) is
     no matter of one commit.
     """
-    state = tuple(pair for pair in target.state if pair[0] not in _NO_MATTER)
+    state = tuple(pair for pair in target.state if pair[0] not in _WARNING_FACTS)
     change = live_change_for(recommendation, replace(target, state=state))
     waits = [command_of(step).wait for step in change.steps]
     if waits != [StepWait.NOTHING]:
@@ -82,7 +82,7 @@ def live_plan(recommendation: Recommendation, target: Target) -> Change:
 
 def edits_of_plan(plan: Change) -> tuple[NumberEdit, ...]:
     """Return the edits of the manifest. Errors: ChangeRefusedError."""
-    document = seen_of(plan.target).document
+    document = observation_of(plan.target).document
     return number_edits(document, command_of(plan.steps[0]).edits)
 
 

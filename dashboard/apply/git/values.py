@@ -22,15 +22,15 @@ from data.facts.identifiers import canonical_json
 RELEASES, APPLICATIONS, KUSTOMIZATIONS = "HelmRelease", "Application", "Kustomization"
 _GROUP_OF = {RELEASES: "helm.toolkit.fluxcd.io", APPLICATIONS: "argoproj.io"}
 """Group of the objects that hold values."""
-_EACH = "*"
+_WILDCARD = "*"
 _INSIDE = {
     RELEASES: (("spec", "values"),),
     APPLICATIONS: (
         ("spec", "source", "helm", "valuesObject"),
-        ("spec", "sources", _EACH, "helm", "valuesObject"),
+        ("spec", "sources", _WILDCARD, "helm", "valuesObject"),
     ),
 }
-"""Where they hold them; _EACH stands for each element of a list."""
+"""Where they hold them; _WILDCARD stands for each element of a list."""
 _KUSTOMIZE = "kustomize.config.k8s.io"
 _PODS: Parts = ("spec", "replicas")
 _KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml")
@@ -46,7 +46,7 @@ Trail = tuple[yaml.Node, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherPlace:
+class ValuePlace:
     """Place of the numbers: an object of a kind and name, or, without a kind, a file of values.
 
     `keys` is the part of the values that the settings name.
@@ -63,13 +63,13 @@ class OtherPlace:
         return canonical_json(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> "OtherPlace":
+    def of(cls, text: str) -> "ValuePlace":
         """Return it from its text."""
         fields: dict[str, Any] = json.loads(text)
         return cls(**fields | {"keys": tuple(fields["keys"])})
 
 
-def may_hold(other: OtherPlace, path: str, text: str) -> bool:
+def may_hold(other: ValuePlace, path: str, text: str) -> bool:
     """Return whether a file may be the place, by its name or what it holds."""
     if other.kind == KUSTOMIZATIONS:
         return path.rsplit("/", 1)[-1] in _KUSTOMIZATION_FILES and other.name in text
@@ -83,7 +83,7 @@ def is_of_values(path: str) -> bool:
 
 
 def edited_there(
-    text: str, place: Place, edits: Sequence[NumberEdit], other: OtherPlace
+    text: str, place: Place, edits: Sequence[NumberEdit], other: ValuePlace
 ) -> str | None:
     """Return the text with the edits made in another place, None where it holds none of them.
 
@@ -109,7 +109,7 @@ def edited_there(
     return manifest.changed(matches[0]) if matches else None
 
 
-def _roots(manifest: ManifestText, other: OtherPlace, place: Place) -> Iterator[Trail]:
+def _roots(manifest: ManifestText, other: ValuePlace, place: Place) -> Iterator[Trail]:
     """Yield the kustomizations, or the values (or their named part) of each document."""
     for node in manifest.documents():
         kind, group = (manifest.word(node, name) for name in ("kind", "apiVersion"))
@@ -133,7 +133,7 @@ def _layers_on(manifest: ManifestText, node: yaml.Node, place: Place) -> bool:
     return same_kind and not renamed and manifest.word(node, "namespace") in ("", place.namespace)
 
 
-def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace, place: Place) -> bool:
+def _is(manifest: ManifestText, node: yaml.Node, other: ValuePlace, place: Place) -> bool:
     """Return whether a document is the object that holds the values."""
     about = manifest.child(node, "metadata")
     namespace = manifest.word(about, "namespace")
@@ -153,7 +153,7 @@ def _below(manifest: ManifestText, trail: Trail, names: Sequence[str]) -> Iterat
     node = trail[-1]
     if not names:
         yield trail
-    elif names[0] == _EACH:
+    elif names[0] == _WILDCARD:
         for element in node.value if isinstance(node, yaml.SequenceNode) else ():
             yield from _below(manifest, (*trail, element), names[1:])
     else:

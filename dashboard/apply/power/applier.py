@@ -30,10 +30,10 @@ from data.settings.apply import PowerApplySettings
 KIND = "gpus"
 _LEASE = timedelta(minutes=15)
 """Life of a cap that nobody renews: no job is slow for longer after the death of Trimtab."""
-_FRESH = timedelta(minutes=2)
+_AGENT_TIMEOUT = timedelta(minutes=2)
 """An agent reports every few seconds: after this it is taken for stopped."""
 
-_HOLDS = (
+_LEASE_NOTE = (
     "The caps end with their lease: they last while Trimtab renews them for a job that lives, and "
     "the agents put back the limits that they found."
 )
@@ -88,7 +88,7 @@ class PowerCapApplier:
         return target
 
     def look_again(self, change: Change) -> Target:
-        """Read the boards of a change afresh, whatever they hold now. Errors: as `look`."""
+        """Read the boards of a change afresh, whatever they hold now. Errors: as `Applier.look`."""
         return self._target(change.target.name, _nodes_of(dict(change.target.state)))
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
@@ -233,7 +233,7 @@ class PowerCapApplier:
 
     def _fresh(self, exchange: SignedFolder, node: str) -> NodeReport:
         report = exchange.report(node)
-        if report is None or abs(self._clock() - report.at) > _FRESH:
+        if report is None or abs(self._clock() - report.at) > _AGENT_TIMEOUT:
             since = "never" if report is None else f"not since {report.at:%Y-%m-%d %H:%M:%S} UTC"
             if report is not None and report.at > self._clock():
                 since += ", by a clock that is ahead"
@@ -254,7 +254,7 @@ class PowerCapApplier:
         order, report = exchange.order(node), exchange.report(node)
         if report is None or order is None or report.sequence < order.sequence:
             return Verdict.NOT_YET, f"the agent of {node} has not read the order yet", ""
-        if abs(self._clock() - report.at) > _FRESH:
+        if abs(self._clock() - report.at) > _AGENT_TIMEOUT:
             return Verdict.UNREADABLE, f"the agent of {node} is silent since {report.at}", ""
         board = next((entry for entry in report.boards if entry.gpu_uuid == uuid), None)
         if board is None:
@@ -312,5 +312,5 @@ def _change(digest: str, target: Target, caps: Mapping[str, int | None]) -> Chan
         target=target,
         steps=tuple(steps),
         undo=tuple(reversed(undo)),
-        notes=(_HOLDS,),
+        notes=(_LEASE_NOTE,),
     )

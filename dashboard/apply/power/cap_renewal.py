@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dashboard.apply.contract.shared_kill_switch import stopped_anywhere
+from dashboard.apply.contract.shared_kill_switch import is_stopped
 from data.base.clock import utc_now
 from data.facts.cluster_names import name_in_cluster
 from data.settings.all_settings import Settings
 from data.settings.multi_cluster import settings_by_cluster
 from data.store import Store
 
-_FRESH = timedelta(hours=1)
-_STILL_SEEN = timedelta(minutes=30)
+_READING_TIMEOUT = timedelta(hours=1)
+_RUNNING_WITHIN = timedelta(minutes=30)
 """A job counts as running when it was seen this shortly before the newest sample."""
 
 
@@ -43,14 +43,14 @@ class CapRenewal:
         if not (settings.apply.enabled and capping):
             return False
         newest = self.store.reader.latest_sample_at()
-        if newest is None or self.clock() - newest > _FRESH:
+        if newest is None or self.clock() - newest > _READING_TIMEOUT:
             return False
-        if stopped_anywhere(Path(settings.apply.stop_file), self.store) is not None:
+        if is_stopped(Path(settings.apply.stop_file), self.store) is not None:
             return False
         # Deferred: only a site that caps power needs it.
         from dashboard.apply.power.applier import PowerCapApplier
 
-        live = self.store.reader.jobs(seen_since=newest - _STILL_SEEN)
+        live = self.store.reader.jobs(seen_since=newest - _RUNNING_WITHIN)
         for cluster, local in capping.items():
             mine = {name_in_cluster(job.job_id) for job in live if job.cluster == cluster}
             PowerCapApplier(local, clock=self.clock).renew(live_jobs=mine)

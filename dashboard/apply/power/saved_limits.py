@@ -85,7 +85,7 @@ class HeldLimits:
 
 
 @contextmanager
-def only_agent(path: Path) -> Iterator[None]:
+def agent_lock(path: Path) -> Iterator[None]:
     """Be the only agent with this state file; its lock names our process. Errors: ApplyError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -3,7 +3,7 @@
 import logging
 from datetime import timedelta
 
-from dashboard.apply.contract.applier import ClosesChanges, Left
+from dashboard.apply.contract.applier import ClosingApplier, Remains
 from dashboard.apply.worker.next_step import Conclude, Move, WaitMove
 from dashboard.apply.worker.progress import Progress, progress_of
 from dashboard.apply.worker.task import Task
@@ -14,7 +14,7 @@ from data.records.lifecycle import LifecycleEvent
 logger = logging.getLogger(__name__)
 
 
-def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> Move:
+def closed_move(task: Task, progress: Progress, move: Move, poll: timedelta) -> Move:
     """Return the move, once the applier has closed a change of which a step failed.
 
     Until then return the wait for the next call: whoever takes over after a crash goes on here.
@@ -24,18 +24,18 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
         return move
     sent = progress.sent_steps
     applier = task.applier()
-    if not sent or progress.done >= len(change.steps) or not isinstance(applier, ClosesChanges):
+    if not sent or progress.done >= len(change.steps) or not isinstance(applier, ClosingApplier):
         return move
     if why := task.why_stopped():
         return WaitMove(until=task.clock() + poll, reason=f"{why}; {move.detail}")
     closed = applier.close(change, sent=sent)
     detail = "; ".join(filter(None, (move.detail, closed.detail)))
-    if closed.left is Left.UNKNOWN:
+    if closed.left is Remains.UNKNOWN:
         return WaitMove(until=task.clock() + poll, reason=detail)
     event = {
-        Left.NOTHING: LifecycleEvent.REFUSED,
-        Left.ALL: None,
-        Left.PART: LifecycleEvent.APPLIED_DIFFERENTLY,
+        Remains.NOTHING: LifecycleEvent.REFUSED,
+        Remains.ALL: None,
+        Remains.PART: LifecycleEvent.APPLIED_DIFFERENTLY,
     }.get(closed.left, move.event)
     return Conclude(event=event, detail=detail)
 
@@ -49,12 +49,12 @@ def between_steps(task: Task, progress: Progress) -> str:
         applier = task.applier()
     except ApplyError:
         return ""  # switched off meanwhile: the move itself says so
-    if not isinstance(applier, ClosesChanges):
+    if not isinstance(applier, ClosingApplier):
         return ""
     return applier.between_steps(change, sent=progress.sent_steps)
 
 
-def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> WaitMove | None:
+def wait_after_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> WaitMove | None:
     """Return the wait until what a refused rollback had ended is closed, None once it is.
 
     A rollback ends the command under way before it looks at the target. Where it is refused then,
@@ -64,7 +64,7 @@ def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta)
     if (
         task.command.kind is not CommandKind.ROLLBACK
         or progress.outcome is not LifecycleEvent.ROLLBACK_REFUSED
-        or not isinstance(applier, ClosesChanges)
+        or not isinstance(applier, ClosingApplier)
     ):
         return None
     for rows in task.earlier_journals():
@@ -74,7 +74,7 @@ def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta)
         if why := task.why_stopped():
             return WaitMove(until=task.clock() + poll, reason=why)
         closed = applier.close(ended.change, sent=max(ended.sent) + 1)
-        if closed.left is Left.UNKNOWN:
+        if closed.left is Remains.UNKNOWN:
             return WaitMove(until=task.clock() + poll, reason=closed.detail)
         logger.info("%s after a refused rollback: %s", ended.change.target.name, closed.detail)
     return None

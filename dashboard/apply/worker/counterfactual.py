@@ -46,7 +46,7 @@ class HeldBoards:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Since:
+class HistoryAfter:
     """History of a job after a change (columns HISTORY), and board energy in kWh.
 
     `rows` are its known slots; none for a job that is stopped, which would have lasted `hours`,
@@ -75,7 +75,7 @@ class MeasuredSaving:
 
 def saved(
     before: pd.DataFrame,
-    since: Since,
+    since: HistoryAfter,
     *,
     now: HeldBoards,
     then: HeldBoards,
@@ -170,7 +170,7 @@ class _Day:
         return bool(self.work.sum() > NO_WORK_RATIO * self.gpus.sum())
 
 
-def lasting(
+def remaining_part(
     expected_hours: float, horizon_hours: float, hours: float
 ) -> tuple[float, float, float]:
     """Return the part of the `hours` after a change that a job would have run: low, mean, high.

@@ -27,7 +27,7 @@ class CommandHold:
     until: datetime
 
 
-def why_wait(
+def apply_hold(
     reader: StoreReader, command: Command, limits: ApplySettings, now: datetime
 ) -> CommandHold | None:
     """Return the hold on an apply for now: too many within the hour, or too soon for this job."""

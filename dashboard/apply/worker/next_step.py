@@ -14,12 +14,12 @@ from data.records.lifecycle import LifecycleEvent
 
 RETRIES = 5
 _GROWTH = 3
-_SURE = 2
+_LOOKS_BEFORE_RESEND = 2
 """Looks that must find a step missing before it is sent again: one may have come too early."""
-_LOOKS = 20
+_MAX_LOOKS = 20
 _MIN_PAUSE, _MAX_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
-_ARRIVED = frozenset(
+_SENT_VERDICTS = frozenset(
     {
         Verdict.AS_INTENDED,
         Verdict.NOT_YET,
@@ -27,7 +27,7 @@ _ARRIVED = frozenset(
         Verdict.DECLINED,
     }
 )
-_WATCHED = frozenset(
+_WATCHED_EVENTS = frozenset(
     {
         LifecycleEvent.APPLIED,
         LifecycleEvent.APPLIED_DIFFERENTLY,
@@ -150,7 +150,7 @@ def _resolve(
         return ReadBackMove(done=step + 1)
     done, answer = fresh
     if done == step + 1:
-        if answer.seen in _ARRIVED:
+        if answer.seen in _SENT_VERDICTS:
             return Note(step=step, detail=answer.detail)
         if answer.seen is Verdict.GONE:
             return Conclude(
@@ -162,14 +162,14 @@ def _resolve(
             return ReadBackMove(done=step)
         if answer.seen is Verdict.DIFFERENT:
             return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
-    elif answer.seen not in _ARRIVED:
+    elif answer.seen not in _SENT_VERDICTS:
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     return _missing(progress, step, answer, now, pace)
 
 
 def _missing(progress: Progress, step: int, answer: ReadBack, now: datetime, pace: Pace) -> Move:
     """The step did not arrive: make sure, then send it again, a few times at most."""
-    if len(progress.looks) < _SURE:
+    if len(progress.looks) < _LOOKS_BEFORE_RESEND:
         why = f"whether step {step + 1} arrived is looked at once more: {answer.detail}"
         return WaitMove(until=now + pace.poll, reason=why)
     if progress.sent[step] <= RETRIES:
@@ -252,10 +252,10 @@ def _settle(
         return WaitMove(until=now + pace.poll, reason=answer.detail)
     minutes = pace.rollout_timeout / timedelta(minutes=1)
     late = f"set, and not there after {minutes:g} min: " if answer.seen is Verdict.NOT_YET else ""
-    return Conclude(event=_LATE[answer.seen], detail=f"{late}{answer.detail}")
+    return Conclude(event=_LATE_EVENTS[answer.seen], detail=f"{late}{answer.detail}")
 
 
-_LATE: dict[Verdict, LifecycleEvent | None] = {
+_LATE_EVENTS: dict[Verdict, LifecycleEvent | None] = {
     Verdict.NOT_YET: None,
     Verdict.UNTOUCHED: LifecycleEvent.REFUSED,
     Verdict.UNREADABLE: LifecycleEvent.UNKNOWN,
@@ -269,7 +269,7 @@ def _after_the_outcome(
 ) -> Move:
     """Watch the job for a while, measure once the slots are over, and see whether it stays."""
     concluded = progress.concluded_at or now
-    if progress.outcome not in _WATCHED or progress.change is None:
+    if progress.outcome not in _WATCHED_EVENTS or progress.change is None:
         return Finish()
     stands = progress.outcome in _MEASURED
     due = None
@@ -288,7 +288,7 @@ def _after_the_outcome(
         return MeasureMove()
     pause = 5 * pace.poll
     if not watched:
-        pause = min(max((now - concluded) / _LOOKS, _MIN_PAUSE), _MAX_PAUSE)
+        pause = min(max((now - concluded) / _MAX_LOOKS, _MIN_PAUSE), _MAX_PAUSE)
     return WaitMove(
         until=now + pause if due is None else min(now + pause, max(due, now + pace.poll))
     )
@@ -370,6 +370,6 @@ def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
         return Conclude(event=LifecycleEvent.REFUSED, detail=answer.detail)
     if answer.seen is Verdict.FAILING:
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
-    if answer.seen is Verdict.DIFFERENT or (partial and answer.seen in _ARRIVED):
+    if answer.seen is Verdict.DIFFERENT or (partial and answer.seen in _SENT_VERDICTS):
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
-    return Conclude(event=None, detail=answer.detail) if answer.seen in _ARRIVED else None
+    return Conclude(event=None, detail=answer.detail) if answer.seen in _SENT_VERDICTS else None

@@ -5,7 +5,7 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from dashboard.apply.contract.applier import Applier
-from dashboard.apply.worker.guards import CommandHold, require_within_limits, why_wait
+from dashboard.apply.worker.guards import CommandHold, apply_hold, require_within_limits
 from dashboard.apply.worker.progress import progress_of
 from dashboard.apply.worker.task import Task
 from dashboard.common.rights import RULE, require_right
@@ -17,7 +17,7 @@ from data.base.errors import (
 )
 from data.records.changes import Change, Rehearsal
 from data.records.commands import CommandKind, Person
-from data.records.lifecycle import STANDING, State
+from data.records.lifecycle import STANDING_STATES, State
 from data.records.recommendations import Recommendation
 from data.settings.apply import change_windows, next_opening
 from data.store import StoreReader
@@ -26,7 +26,7 @@ from data.store.engine.record_json import from_json
 _DAY, _PAUSE = timedelta(hours=24), timedelta(seconds=15)
 
 
-def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
+def command_hold(task: Task, *, prepared: bool) -> CommandHold | None:
     """Return the hold of the command for now; nothing holds back what has expired.
 
     Only the window holds back what is prepared: it may have closed since.
@@ -36,7 +36,9 @@ def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
     outside, limits = _outside_window(task), task.settings().apply
     if outside is not None or prepared:
         return outside
-    return _earlier_change(task) or why_wait(task.store.reader, task.command, limits, task.clock())
+    return _earlier_change(task) or apply_hold(
+        task.store.reader, task.command, limits, task.clock()
+    )
 
 
 def _earlier_change(task: Task) -> CommandHold | None:
@@ -172,7 +174,7 @@ def _recent(task: Task) -> tuple[Recommendation, ...]:
     digests = {
         command.digest
         for command, _at in reader.prepared_since(now - _DAY, CommandKind.APPLY)
-        if states.get(command.digest) in STANDING | {State.APPLYING, State.ROLLING_BACK}
+        if states.get(command.digest) in STANDING_STATES | {State.APPLYING, State.ROLLING_BACK}
         and command.digest != task.command.digest
     }
     stored = reader.recommendations_of(digests, now=now)

@@ -9,7 +9,7 @@ from data.store import StoreReader
 from data.store.engine.record_json import from_json
 
 
-def others_on(
+def commands_on_same_object(
     reader: StoreReader, change: Change, digest: str, states: Collection[State]
 ) -> tuple[Command, ...]:
     """Return the last command of each other recommendation in `states` that shares a field."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dashboard.apply import applier_for, appliers_near
 from dashboard.apply.contract.applier import GIT_FACT, Applier
-from dashboard.apply.contract.shared_kill_switch import stopped_anywhere
-from dashboard.apply.contract.wording import deed
+from dashboard.apply.contract.shared_kill_switch import is_stopped
+from dashboard.apply.contract.wording import change_words
 from data.base.errors import ApplyError
 from data.records.changes import Change, StepResult
 from data.records.commands import Command, CommandKind, JournalRow, Lease, Work
@@ -21,7 +21,7 @@ from data.store import Store
 from data.store.engine.record_json import from_json
 
 logger = logging.getLogger(__name__)
-LASTING = timedelta(minutes=3)
+LEASE_DURATION = timedelta(minutes=3)
 """Life of a lease: longer than any command to a target may take (60 s), so that whoever takes over
 from a dead worker finds nothing of it still on the way."""
 
@@ -43,7 +43,7 @@ class Task:
     def words(self) -> str:
         """The command as logs call it."""
         its_id = self.recommendation.recommendation_id
-        what = deed(self.recommendation, back=self.success() is LifecycleEvent.ROLLED_BACK)
+        what = change_words(self.recommendation, back=self.success() is LifecycleEvent.ROLLED_BACK)
         by = self.command.person.name
         return f"{self.command.kind} by {by}: {what} (recommendation {its_id})"
 
@@ -68,7 +68,7 @@ class Task:
             self.lease,
             event,
             at=self.clock(),
-            lasting=LASTING,
+            lasting=LEASE_DURATION,
             digest=self.command.digest,
             actor=self.command.person.name,
             step=step,
@@ -85,7 +85,7 @@ class Task:
         settings = self.settings()
         if not settings.apply.enabled:
             return "applying is off (apply.enabled)"
-        stop = stopped_anywhere(Path(settings.apply.stop_file), self.store)
+        stop = is_stopped(Path(settings.apply.stop_file), self.store)
         if stop is not None:
             return stop.describe()
         return "" if self.maker() is not None else self._nobody()

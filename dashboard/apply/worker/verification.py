@@ -15,7 +15,13 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 
-from dashboard.apply.worker.counterfactual import NO_WORK_RATIO, HeldBoards, Since, lasting, saved
+from dashboard.apply.worker.counterfactual import (
+    NO_WORK_RATIO,
+    HeldBoards,
+    HistoryAfter,
+    remaining_part,
+    saved,
+)
 from dashboard.apply.worker.progress import Progress
 from dashboard.apply.worker.task import Task
 from data.base.clock import floor_to_slot
@@ -35,16 +41,16 @@ from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
 from planner.costs.free_boards import freed_board
 
-BEFORE = timedelta(hours=24)
+BASELINE_WINDOW = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"
 _SHARES = "it shares its GPUs: their readings mirror all holders"
 _NOTHING = Range(low=0, central=0, high=0, unit="W")
 MAX_READINGS = 20_000
 _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
-_GIVE_UP = timedelta(hours=24)
+_VERIFICATION_TIMEOUT = timedelta(hours=24)
 _EDGE = 1e-6
-_WATCHES = timedelta(days=2)
+_SPEED_WATCH = timedelta(days=2)
 """For so long at most a share is watched whose speed beside the others is not sure yet."""
 _LEAST_REQUESTS, _LEAST_SERVED = 30, 8
 """Requests, and slots with any, on each side of a change that tell a speed."""
@@ -69,10 +75,10 @@ def _window(task: Task, progress: Progress) -> tuple[datetime, datetime]:
     shares = task.recommendation.action.spec.shares and task.recommendation.job_id
     if not shares or latest is None or latest < end:
         return start, end
-    last = start + _WATCHES
+    last = start + _SPEED_WATCH
     newest = min(last, floor_to_slot(latest, settings.planning.slot_minutes * 60))
     sides = _served_sides(reader, task.recommendation, progress.since or start, start, newest)
-    return start, last if watches_on(*sides, 1 - settings.apply.throughput_loss_ratio) else newest
+    return start, last if is_undecided(*sides, 1 - settings.apply.throughput_loss_ratio) else newest
 
 
 def _served_sides(
@@ -83,7 +89,7 @@ def _served_sides(
     end: datetime,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the traffic of the job's service in the day before the change, and since."""
-    served = reader.service(recommendation.job_id, "", start=changed - BEFORE, end=end)
+    served = reader.service(recommendation.job_id, "", start=changed - BASELINE_WINDOW, end=end)
     at = served["slot_start"]
     return served[at < changed], served[at >= start]
 
@@ -93,7 +99,7 @@ def is_measurable(task: Task, progress: Progress) -> bool:
     now = task.clock()
     _start, end = _window(task, progress)
     latest = task.store.reader.latest_sample_at()
-    return now >= end + _GIVE_UP or (latest is not None and latest >= end)
+    return now >= end + _VERIFICATION_TIMEOUT or (latest is not None and latest >= end)
 
 
 def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Measurement]:
@@ -115,9 +121,11 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
         )
 
     rows, latest = history(start, end), reader.latest_sample_at()
-    readings = reader.power_readings(start=changed - BEFORE, end=changed, most=MAX_READINGS)
+    readings = reader.power_readings(
+        start=changed - BASELINE_WINDOW, end=changed, most=MAX_READINGS
+    )
     measurement = compare(
-        history(changed - BEFORE, changed),
+        history(changed - BASELINE_WINDOW, changed),
         rows,
         recommendation=recommendation,
         slots=round((end - start).total_seconds() / slot_seconds),
@@ -132,7 +140,7 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     if recommendation.action in FOR_MEMORY or spec.shares:
         event, measurement = _by_memory(measurement, rows, recommendation)
         if spec.shares:
-            speeds = told_speed(*_served_sides(reader, recommendation, changed, start, end))
+            speeds = request_speed(*_served_sides(reader, recommendation, changed, start, end))
             speed, why = (speeds[0], ()) if speeds else (None, (_UNTIMED,))
             measurement = replace(
                 measurement, throughput_ratio=speed, reasons=(*measurement.reasons, *why)
@@ -173,7 +181,7 @@ def _by_memory(
     return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
 
 
-def told_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float] | None:
+def request_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float] | None:
     """Return the speed of a service's requests in shares of that before a change, and its error.
 
     From `ServiceReader.service`: seconds a token, or a request where no tokens are told; the error
@@ -197,11 +205,11 @@ def told_speed(before: pd.DataFrame, after: pd.DataFrame) -> tuple[float, float]
     return float(speed), float(speed * np.hypot(*error))
 
 
-def watches_on(before: pd.DataFrame, after: pd.DataFrame, least: float) -> bool:
+def is_undecided(before: pd.DataFrame, after: pd.DataFrame, least: float) -> bool:
     """Return whether a speed is not told yet, or within a standard error of `least`."""
-    if told_speed(before, before) is None or after["request_seconds"].isna().all():
+    if request_speed(before, before) is None or after["request_seconds"].isna().all():
         return False
-    speeds = told_speed(before, after)
+    speeds = request_speed(before, after)
     return speeds is None or abs(speeds[0] - least) < speeds[1]
 
 
@@ -251,10 +259,10 @@ def compare(
         energy, why = _board_energy(before, after, slot_hours)
     horizon = settings.planning.horizon_slots * slot_hours
     expected = recommendation.savings.horizon_hours if stopped else horizon
-    low, mean, high = lasting(expected, horizon, hours)
+    low, mean, high = remaining_part(expected, horizon, hours)
     gain = saved(
         before,
-        Since(
+        HistoryAfter(
             rows=after,
             hours=mean,
             energy_kwh=None if why else energy,
@@ -307,7 +315,7 @@ def _too_little(
     slot_hours = slot_seconds / SECONDS_PER_HOUR
     measured = len(before) * slot_hours
     reasons = [] if len(before) else ["no history"]
-    if measured < MIN_COVERAGE_RATIO * (BEFORE / timedelta(hours=1)) and measured < hours:
+    if measured < MIN_COVERAGE_RATIO * (BASELINE_WINDOW / timedelta(hours=1)) and measured < hours:
         reasons.append("too little is known of the time before the change")
     if hours < MIN_COVERAGE_RATIO * slots * slot_hours:
         share = 100 * hours / (slots * slot_hours) if slots else 0

@@ -13,17 +13,17 @@ from pathlib import Path
 from uuid import uuid4
 
 from dashboard.apply import build_appliers
-from dashboard.apply.contract.applier import Applier, NotesChanges, WaitsForPeople
+from dashboard.apply.contract.applier import Applier, NotingApplier, ReviewedApplier
 from dashboard.apply.contract.shared_kill_switch import (
     SWITCH_NOTES,
+    is_stopped,
     last_switch,
     note_stop,
-    stopped_anywhere,
 )
 from dashboard.apply.worker.abandoned_changes import (
     between_steps,
-    ended_by_a_refused_rollback,
-    put_to_rest,
+    closed_move,
+    wait_after_refused_rollback,
 )
 from dashboard.apply.worker.next_step import (
     Conclude,
@@ -39,10 +39,10 @@ from dashboard.apply.worker.next_step import (
     look_at_all,
     next_move,
 )
-from dashboard.apply.worker.prepare import has_expired, prepare, require_accepted, why_held
+from dashboard.apply.worker.prepare import command_hold, has_expired, prepare, require_accepted
 from dashboard.apply.worker.progress import Progress, progress_of
-from dashboard.apply.worker.same_object import others_on
-from dashboard.apply.worker.task import LASTING, Task
+from dashboard.apply.worker.same_object import commands_on_same_object
+from dashboard.apply.worker.task import LEASE_DURATION, Task
 from dashboard.apply.worker.verification import is_measurable, measure
 from dashboard.common.rights import RULE
 from data.base.clock import utc_now
@@ -57,7 +57,7 @@ from data.base.errors import (
 from data.records.actions import FOR_MEMORY
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
-from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, LifecycleEvent, State
+from data.records.lifecycle import CHANGED_TARGET, OPEN, STANDING_STATES, LifecycleEvent, State
 from data.settings.all_settings import Settings
 from data.store import Store
 from data.store.engine.record_json import to_json
@@ -69,8 +69,8 @@ _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
 _ENDS = "its worker was told to end: the next one goes on"
-_FROM_OUTSIDE = frozenset({LifecycleEvent.UNDONE_OUTSIDE, LifecycleEvent.CHANGED_OUTSIDE})
-_ON_THE_WAY = timedelta(seconds=60)
+_OUTSIDE_EVENTS = frozenset({LifecycleEvent.UNDONE_OUTSIDE, LifecycleEvent.CHANGED_OUTSIDE})
+_COMMAND_TIMEOUT = timedelta(seconds=60)
 """No command to a target takes longer: what was cut off has arrived by then, or never will."""
 
 
@@ -101,7 +101,7 @@ class Worker:
         Errors: StoreError, SettingsError: nothing was sent then.
         """
         self._note_the_switch()
-        lease = self.store.commands.take(owner=self.owner, now=self.clock(), lasting=LASTING)
+        lease = self.store.commands.take(owner=self.owner, now=self.clock(), lasting=LEASE_DURATION)
         if lease is None:
             return False
         try:
@@ -144,7 +144,7 @@ class Worker:
     def _note_the_switch(self) -> None:
         """Put into the audit that applying was stopped or resumed, whoever moved the file."""
         with SWITCH_NOTES:
-            stop = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
+            stop = is_stopped(Path(self.settings().apply.stop_file), self.store)
             text = "" if stop is None else stop.describe()
             if self._was_stopped is None:
                 self._was_stopped = last_switch(self.store)
@@ -198,8 +198,8 @@ def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pa
     if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
         return _ending_the_undone(task, pace) or _permitted(task, progress, move, fresh)
     if isinstance(move, Finish):
-        return ended_by_a_refused_rollback(task, progress, pace.poll) or move
-    return put_to_rest(task, progress, _permitted(task, progress, move, fresh), pace.poll)
+        return wait_after_refused_rollback(task, progress, pace.poll) or move
+    return closed_move(task, progress, _permitted(task, progress, move, fresh), pace.poll)
 
 
 def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
@@ -218,7 +218,7 @@ def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
         for progress in earlier
         if progress.since and progress.doubtful_step is not None
     ]
-    arrived = max((since + _ON_THE_WAY for since in doubtful), default=now)
+    arrived = max((since + _COMMAND_TIMEOUT for since in doubtful), default=now)
     if now < arrived:
         return WaitMove(until=arrived, reason="waits until what was sent last has surely arrived")
     return None
@@ -231,8 +231,8 @@ def _permitted(
     now = task.clock()
     if (
         isinstance(move, Conclude)
-        and move.event in _FROM_OUTSIDE
-        and others_on(task.store.reader, _change(progress), task.command.digest, OPEN)
+        and move.event in _OUTSIDE_EVENTS
+        and commands_on_same_object(task.store.reader, _change(progress), task.command.digest, OPEN)
     ):
         return WaitMove(until=now + _PAUSE, reason="another change of the same object is under way")
     if isinstance(move, MeasureMove) and not is_measurable(task, progress):
@@ -243,7 +243,7 @@ def _permitted(
     if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
         return WaitMove(until=now + _STOPPED_PAUSE, reason=why)
     starts = isinstance(move, Prepare) or (isinstance(move, Send) and move.step == 0)
-    hold = why_held(task, prepared=isinstance(move, Send)) if starts else None
+    hold = command_hold(task, prepared=isinstance(move, Send)) if starts else None
     if hold is not None:
         return WaitMove(until=hold.until, reason=hold.reason)
     return move
@@ -276,7 +276,7 @@ def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | 
 def _leave_note(task: Task, progress: Progress, outcome: str) -> None:
     """Name at the target itself who changed it and what came of it, where an applier can."""
     applier = task.applier()
-    if progress.change is not None and progress.sent and isinstance(applier, NotesChanges):
+    if progress.change is not None and progress.sent and isinstance(applier, NotingApplier):
         warning = applier.note(progress.change, actor=task.command.person.name, outcome=outcome)
         if warning:
             logger.warning("no note left at %s: %s", progress.change.target.name, warning)
@@ -290,7 +290,9 @@ def _replaced(task: Task, progress: Progress, event: LifecycleEvent) -> tuple[Co
         LifecycleEvent.FAILING,
     ):
         return ()
-    return others_on(task.store.reader, _change(progress), task.command.digest, STANDING)
+    return commands_on_same_object(
+        task.store.reader, _change(progress), task.command.digest, STANDING_STATES
+    )
 
 
 def _change(progress: Progress) -> Change:
@@ -304,7 +306,7 @@ def _prepare(task: Task) -> None:
         change = prepare(task)
     except (ChangeRefusedError, StalePlanError, ApprovalMissingError) as refusal:
         moved = not isinstance(refusal, ChangeRefusedError)
-        task.write(task.refusal(), detail=str(refusal), record=TARGET_MOVED * moved)
+        task.write(task.refusal(), detail=str(refusal), record=CHANGED_TARGET * moved)
     else:
         task.write(Work.PREPARED, detail=change.digest, record=to_json(change))
 
@@ -324,7 +326,7 @@ def _is_refused_now(task: Task, progress: Progress) -> bool:
     except (ChangeRefusedError, StalePlanError) as refusal:
         detail, moved = str(refusal), isinstance(refusal, StalePlanError)
     if detail:
-        task.write(task.refusal(), detail=detail, record=TARGET_MOVED * moved)
+        task.write(task.refusal(), detail=detail, record=CHANGED_TARGET * moved)
     return bool(detail)
 
 
@@ -368,7 +370,7 @@ def _undo_by_rule(task: Task) -> None:
 def _pace(task: Task, progress: Progress) -> Pace:
     pace = _usual_pace(task)
     applier = task.maker()
-    if applier is not None and progress.outcome is None and isinstance(applier, WaitsForPeople):
+    if applier is not None and progress.outcome is None and isinstance(applier, ReviewedApplier):
         return replace(
             pace, poll=max(pace.poll, applier.looks_every()), rollout_timeout=timedelta.max
         )

@@ -12,13 +12,13 @@ from dashboard.apply.contract.kill_switch import stop as stop_now
 from dashboard.apply.contract.kill_switch import stopped
 from dashboard.apply.contract.kill_switch_status import (
     announcing,
+    applying_process,
     is_obeyed,
     stop_file_of,
-    who_obeys,
 )
-from dashboard.apply.contract.shared_kill_switch import STOP, stopped_anywhere
+from dashboard.apply.contract.shared_kill_switch import STOP, is_stopped
 from dashboard.apply.contract.shared_kill_switch import ask as ask_switch
-from dashboard.apply.contract.wording import STATE_WORDS, deed, goes_forward
+from dashboard.apply.contract.wording import STATE_WORDS, change_words, is_forward
 from dashboard.apply.worker.worker import Worker
 from dashboard.cli.terminal.context import (
     ask,
@@ -29,7 +29,7 @@ from dashboard.cli.terminal.context import (
     person_of,
     settings_of,
 )
-from dashboard.cli.terminal.interrupts import WHO_GOES_ON, Ending, ending_by_signal
+from dashboard.cli.terminal.interrupts import CONTINUATION_HINT, SignalExit, ending_by_signal
 from dashboard.cli.terminal.output import FINDINGS, print_rows, say
 from dashboard.common.replay_clock import present
 from dashboard.common.threads import running_together
@@ -47,10 +47,10 @@ from data.store.handles.remote_store import ServedStore
 if TYPE_CHECKING:
     from dashboard.decisions.requests import WishOutcome
 
-_GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
+_SUCCESS_STATES = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
 _QUIET_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
-_LET_GO_SECONDS = 10.0
+_SIGNAL_GRACE_SECONDS = 10.0
 """So long a target that cannot be left between two steps is waited for after a signal."""
 
 
@@ -109,7 +109,7 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
             return ending.exit_code
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
-    return 0 if stored.state in _GOOD else FINDINGS
+    return 0 if stored.state in _SUCCESS_STATES else FINDINGS
 
 
 def _tell_people(options: argparse.Namespace, store: Store) -> int:
@@ -121,14 +121,16 @@ def _tell_people(options: argparse.Namespace, store: Store) -> int:
     return sent
 
 
-def _is_over(worker: Worker | None, ending: Ending) -> bool:
+def _is_over(worker: Worker | None, ending: SignalExit) -> bool:
     """Return whether a command that was told to end may leave the target of its change."""
     unsafe = worker is not None and worker.unsafe
-    return ending.told and (not unsafe or ending.told_for_seconds > _LET_GO_SECONDS)
+    return ending.told and (not unsafe or ending.told_for_seconds > _SIGNAL_GRACE_SECONDS)
 
 
 @contextmanager
-def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker | None, Ending]]:
+def _working(
+    options: argparse.Namespace, store: Store
+) -> Iterator[tuple[Worker | None, SignalExit]]:
     """Yield a worker that stops when the process is told to end, and whether it was.
 
     The process that holds a store has a worker of its own: none is yielded beside it.
@@ -157,7 +159,7 @@ def _say_what_is_open(store: Store, digest: str = "") -> None:
         if state in OPEN and digest in ("", entry):
             rows = store.reader.journal(digest=entry)
             last = f"{rows[-1].event}: {rows[-1].detail}" if rows else "nothing was sent"
-            say(f"{entry[:12]} is {state}; last {last}. {WHO_GOES_ON}", file=sys.stderr)
+            say(f"{entry[:12]} is {state}; last {last}. {CONTINUATION_HINT}", file=sys.stderr)
 
 
 def _is_held(reason: str) -> bool:
@@ -182,12 +184,12 @@ def status(options: argparse.Namespace) -> int:
             if not entry.finished:
                 command = entry.command
                 stored = store.reader.recommendation(command.digest, now=utc_now())
-                again = goes_forward(command, store.reader.commands(command.digest)[0].command)
+                again = is_forward(command, store.reader.commands(command.digest)[0].command)
                 words = STATE_WORDS[states[command.digest]]
                 rows.append(
                     {
                         "what": f"{stored.recommendation.recommendation_id}: "
-                        + deed(stored.recommendation, back=not again),
+                        + change_words(stored.recommendation, back=not again),
                         "state": words + (f": {entry.held}" if entry.held else ""),
                     }
                 )
@@ -228,7 +230,7 @@ def stop(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     url = loaded.settings.store.url
     shared = is_postgres_url(url)
-    server = None if shared else who_obeys(url)
+    server = None if shared else applying_process(url)
     path = server.stop_file if server else stop_file_of(loaded.settings)
     say(f"{stop_now(path, by=options.by, reason=options.reason).describe()}; the file is {path}")
     if shared:
@@ -257,7 +259,7 @@ def resume(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     url = loaded.settings.store.url
     shared = is_postgres_url(url)
-    server = None if shared else who_obeys(url)
+    server = None if shared else applying_process(url)
     path = server.stop_file if server else stop_file_of(loaded.settings)
     if stopped(path) is None and not shared:
         say("applying was not stopped")
@@ -294,7 +296,7 @@ def work(options: argparse.Namespace) -> int:
                 if worker is not None and worker.work_once():
                     visits += 1
                     # What is stopped comes due twice a second, for as long as it is stopped.
-                    if (switch := stopped_anywhere(stop_path, store)) is None:
+                    if (switch := is_stopped(stop_path, store)) is None:
                         quiet_since = time.monotonic()
                 else:
                     time.sleep(_PAUSE_SECONDS)

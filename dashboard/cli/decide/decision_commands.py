@@ -55,7 +55,7 @@ def _looked(options: argparse.Namespace) -> str:
 def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
     from pydantic import TypeAdapter
 
-    from dashboard.api.routes.computed import ChangePreview, looked_at
+    from dashboard.api.routes.computed import ChangePreview, preview_of_target
     from dashboard.cli.terminal.remote_server import server_of
 
     path = f"findings/{quote(options.id, safe='')}/preview"
@@ -67,7 +67,7 @@ def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
             if answer is None:
                 service = decision_service_of(options, store)
                 digest = service.stored(options.id).recommendation.digest
-                return digest, looked_at(service, digest, person_of(options))
+                return digest, preview_of_target(service, digest, person_of(options))
         preview = TypeAdapter(ChangePreview).validate_json(answer)
     if preview.live is None:
         raise ChangeRefusedError(preview.not_live.rstrip("."), "Nothing was approved.")

@@ -7,25 +7,25 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from dashboard.cli.terminal.context import open_or_ask, settings_of
+from dashboard.cli.terminal.context import open_store_or_holder, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, say
 from dashboard.submission.estimates.estimate import LIMIT, breakdown_rows, model_line
 from dashboard.submission.estimates.query import (
-    AskedEstimate,
     EstimateAnswer,
+    EstimateRequest,
     estimate_answer,
     launched_answer,
     require_count,
 )
 from dashboard.submission.estimates.serving_estimate import (
     SERVE_OPTIONS,
-    AskedService,
+    ServiceRequest,
     served_answer,
 )
 from dashboard.submission.job.model_source import model_of_argument
 from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
 from data.base.errors import ImpossibleProblemError
-from data.settings.store import is_postgres_url, is_there, store_path
+from data.settings.store import is_file, is_postgres_url, store_path
 
 if TYPE_CHECKING:
     from data.store import StoreReader
@@ -37,8 +37,8 @@ def estimate(options: argparse.Namespace) -> int:
     """Print the plans that fit, best first, or how one fixed layout fits on every GPU type."""
     answered = _query(options)  # refused before a store is open
     url = settings_of(options).settings.store.url
-    there = is_postgres_url(url) or is_there(store_path(url))
-    with open_or_ask(url) if there else nullcontext() as store:
+    there = is_postgres_url(url) or is_file(store_path(url))
+    with open_store_or_holder(url) if there else nullcontext() as store:
         answer = answered(None if store is None else store.reader)
     for kind, texts in (("warning", answer.warnings), ("note", answer.notes)):
         for text in texts:
@@ -62,7 +62,7 @@ def _query(options: argparse.Namespace) -> Callable[["StoreReader | None"], Esti
         require_count("gpus", options.gpus)
     if is_launch(options.model):
         names = ("config", "framework", "gpus", "batch", "seq")
-        asked_too = [entry.name for entry in fields(AskedEstimate)]
+        asked_too = [entry.name for entry in fields(EstimateRequest)]
         same = {
             name: getattr(options, name)
             for name in (*asked_too, "serve", *SERVE_OPTIONS)
@@ -79,11 +79,11 @@ def _query(options: argparse.Namespace) -> Callable[["StoreReader | None"], Esti
             )
     model = model_of_argument(options.config or options.model[0])
     if options.serve:
-        service = AskedService.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
+        service = ServiceRequest.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
         service.launched(model, service.tensor or 1)
         return lambda reader: served_answer(service, model, reader)
     _refuse_serving(options)
-    query = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
+    query = EstimateRequest.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
     query.job(model.shape)
     return lambda reader: estimate_answer(query, model, reader)
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from dashboard.cli.terminal.context import open_for_reading, open_or_ask, settings_of
+from dashboard.cli.terminal.context import open_for_reading, open_store_or_holder, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, say
 from dashboard.submission.estimates.estimate import plan_row
 from dashboard.submission.job.job_file import load_job_file
@@ -21,8 +21,8 @@ from dashboard.submission.submit.submission_rows import (
     proposal_now,
     submission_row,
 )
+from dashboard.submission.submit.submit import submission_refusal
 from dashboard.submission.submit.submit import submit as send
-from dashboard.submission.submit.submit import why_not
 from dashboard.submission.submit.watch import watch_all
 from dashboard.submission.targets.choose_target import target_name, target_of
 from data.base.clock import utc_now
@@ -49,14 +49,14 @@ def submit(options: argparse.Namespace) -> int:
     target = target_of(settings, name)
     by = options.by or getpass.getuser()
     # A job that is sent has to be noted, so the store is opened for it.
-    open_ = partial(open_or_ask, create=True) if options.dry_run else open_store
+    open_ = partial(open_store_or_holder, create=True) if options.dry_run else open_store
     with open_(settings.store.url) as store:
         proposal = proposal_now(job, target, store.reader, settings, by=by, now=utc_now())
         reply = target.check(proposal.manifest) if options.dry_run else ""
         _show(proposal, options, reply)
         if options.dry_run:
             return 0
-        if reason := why_not(settings):
+        if reason := submission_refusal(settings):
             raise ApplyError("the job was not submitted", reason)
         if not (options.yes or _agreed(name)):
             print("Not submitted.", file=sys.stderr)
@@ -117,11 +117,11 @@ def list_(options: argparse.Namespace) -> int:
     print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
     if any(submission.state.is_open for submission in submissions):
         looked = None if cycle is None else cycle.started_at
-        say(looked_at(looked, utc_now()), file=sys.stderr)
+        say(state_age_text(looked, utc_now()), file=sys.stderr)
     return 0
 
 
-def looked_at(looked: datetime | None, now: datetime) -> str:
+def state_age_text(looked: datetime | None, now: datetime) -> str:
     """Return the possible age of the states of open submissions, in words."""
     if looked is None:
         when = "by no cycle yet"

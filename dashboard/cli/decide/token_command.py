@@ -14,7 +14,7 @@ from dashboard.cli.terminal.context import (
     settings_of,
 )
 from dashboard.cli.terminal.output import print_rows, say
-from dashboard.resources.token_requests import MadeToken, TokenRow, TokenWish, make_token, token_row
+from dashboard.resources.token_requests import NewToken, TokenRow, TokenWish, make_token, token_row
 from data.base.errors import ChangeRefusedError
 from data.base.rows import columns_of
 
@@ -33,7 +33,7 @@ def make(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         answer = ask_holder(options, store, "POST", _TOKENS, wish.model_dump(mode="json"))
         if answer is not None:
-            token = MadeToken.model_validate_json(answer)
+            token = NewToken.model_validate_json(answer)
         else:
             token = make_token(decision_service_of(options, store), wish, person_of(options))
     say(

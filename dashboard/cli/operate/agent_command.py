@@ -11,7 +11,7 @@ from types import FrameType
 
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.agent import PowerAgent, run_agent
-from dashboard.apply.power.saved_limits import HeldLimits, only_agent
+from dashboard.apply.power.saved_limits import HeldLimits, agent_lock
 from dashboard.apply.power.shared_folder import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
 from dashboard.cli.terminal.output import FINDINGS
@@ -30,7 +30,7 @@ def agent(options: argparse.Namespace) -> int:
     settings = load_settings(path, environ=os.environ).settings
     logging.getLogger("dashboard.apply.power").setLevel(logging.INFO)
     state_file = Path(options.state_file)
-    with only_agent(state_file):
+    with agent_lock(state_file):
         node = options.node or socket.gethostname().partition(".")[0]
         limits = HeldLimits(state_file)
         power = PowerAgent(node, _exchange(settings, options), limits, clock=utc_now)

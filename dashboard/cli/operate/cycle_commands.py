@@ -6,20 +6,20 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from collectors.shared.collect import MAX_SKEW, fell_short
+from collectors.shared.collect import MAX_SKEW, is_incomplete
 from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.accounting.savings.shown_money import as_shown
 from dashboard.cli.terminal.context import progress_on_stderr, settings_of
 from dashboard.cli.terminal.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.common.replay_clock import NOT_APPLIED, as_of_text
-from dashboard.common.stale_readings import WAY_OUT
+from dashboard.common.stale_readings import REMEDY
 from dashboard.cycle.context import World
 from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle.wiring import build_world
 from dashboard.resources.forecast_rows import forecast_row, group_row
 from dashboard.resources.listings import REPORT_COLUMNS
 from dashboard.resources.plan_documents import plan_figures
-from dashboard.resources.plan_rows import of_autoscalers
+from dashboard.resources.plan_rows import autoscaler_note
 from dashboard.resources.rows import source_row
 from dashboard.submission.submit.watch import watch_all
 from data.base.clock import utc_now
@@ -96,7 +96,7 @@ def print_outcome(outcome: CycleOutcome, settings: Settings) -> None:
     if plan is not None:
         say(
             f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
-            f"{count_text(len(plan.slot_starts), 'slot')} (keeping today{of_autoscalers(plan)}: "
+            f"{count_text(len(plan.slot_starts), 'slot')} (keeping today{autoscaler_note(plan)}: "
             f"{plan.cost_of_now:.2f}), lower bound {plan.lower_bound:.2f}, "
             f"certified gap {100 * plan.gap_ratio:.2f} %."
         )
@@ -182,12 +182,12 @@ def _warn_of_sources(reports: tuple[SourceReport, ...]) -> bool:
     """Say on stderr which sources failed or fell short, and what they warn of; tell of any."""
     for report in reports:
         failed = report.state is SourceState.FAILED
-        if fell_short(report):
+        if is_incomplete(report):
             how = "failed" if failed else "fell short"
             say(f"trimtab: source {report.source} {how}: {report.reason}", file=sys.stderr)
         for warning in report.warnings:
             say(f"trimtab: source {report.source}: {warning}", file=sys.stderr)
-    return any(map(fell_short, reports))
+    return any(map(is_incomplete, reports))
 
 
 def cycle(options: argparse.Namespace) -> int:
@@ -209,7 +209,7 @@ def cycle(options: argparse.Namespace) -> int:
     else:
         print_outcome(outcome, loaded.settings)
     if outcome.withheld:
-        say(f"trimtab: {outcome.withheld}. {WAY_OUT}", file=sys.stderr)
+        say(f"trimtab: {outcome.withheld}. {REMEDY}", file=sys.stderr)
     return PARTIAL if _warn_of_sources(outcome.reports) or outcome.withheld else 0
 
 

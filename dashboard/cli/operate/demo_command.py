@@ -47,12 +47,12 @@ from data.settings.submission import SubmitSettings
 from data.store import open_store
 
 STEP_SECONDS = 300
-PACE = 60.0
+SIMULATED_SECONDS = 60.0
 """Simulated seconds in a second: an hour passes in a minute, a change is measured in about one."""
 VERIFY_SLOTS = 2
-_FEED_EVERY = timedelta(seconds=15)
+_FEED_INTERVAL = timedelta(seconds=15)
 """Three steps of samples: what it costs to collect depends little on how many they are."""
-_PLAN_EVERY = timedelta(hours=6)
+_PLAN_INTERVAL = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
 _STALE_MINUTES = 8 * 60.0
 """What a cycle foresaw of services counts until the next one has run."""
@@ -89,7 +89,7 @@ class StandingClock:
 
     def let_go(self) -> None:
         """Let it run from where it stands."""
-        self._running = PacedClock(start=self.start, pace=PACE)
+        self._running = PacedClock(start=self.start, pace=SIMULATED_SECONDS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Feed:
         outcome = run_cycle(self.world, now=now)
         if self.due is None:
             self.planned(outcome)
-        self.due = self.clock() + _PLAN_EVERY
+        self.due = self.clock() + _PLAN_INTERVAL
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ def demo(options: argparse.Namespace) -> int:
             say(f"3/3 {_worth(outcome, settings)}")
 
         feed = Feed(world=world, clock=clock, planned=planned)
-        thread = CycleThread(feed.turn, _FEED_EVERY)
+        thread = CycleThread(feed.turn, _FEED_INTERVAL)
         feed.world = replace(world, progress=_both(lines.at, thread.at))
         fresh = FreshSettings(options, lambda: load().settings)
         with (
@@ -212,7 +212,7 @@ def demo(options: argparse.Namespace) -> int:
                 loaded,
                 parts,
                 cycle_state=lambda: _in_demo_time(thread.state, feed, lines),
-                demo_pace=PACE,
+                demo_pace=SIMULATED_SECONDS,
             )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dashboard.accounting.cost.prices import planning_prices
 from dashboard.apply import build_appliers
-from dashboard.apply.contract.applier import ChecksAccess
+from dashboard.apply.contract.applier import AccessCheckingApplier
 from dashboard.apply.contract.multi_cluster import cluster_of
-from dashboard.cli.terminal.context import open_or_ask, settings_of
+from dashboard.cli.terminal.context import open_store_or_holder, settings_of
 from dashboard.cli.terminal.output import FINDINGS, print_rows
 from dashboard.cycle.diagnosis import reads_engines, source_findings
 from dashboard.cycle.grid_refresh import refresh_grid
@@ -29,7 +29,7 @@ from data.settings.all_settings import Settings
 from data.settings.load import files_read
 from data.settings.sources import real_source_switches
 from data.store.engine.disk_space import require_room
-from forecasting.distributed.ray_driver import why_absent
+from forecasting.distributed.ray_driver import absence_reason
 from planner.jobs.scheduler_shares import contradictions
 
 _NAMED_SERVICES = 3
@@ -38,7 +38,7 @@ _RAY_SECONDS = 2.0
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:
-    with open_or_ask(settings.store.url) as store:
+    with open_store_or_holder(settings.store.url) as store:
         free = store.reader.free_mib()
         require_room(free)
         if store.losses:
@@ -49,7 +49,7 @@ def _check_store(settings: Settings) -> tuple[str, str]:
 
 
 def _check_shares(settings: Settings) -> tuple[str, str]:
-    with open_or_ask(settings.store.url) as store:
+    with open_store_or_holder(settings.store.url) as store:
         quotas, jobs = store.reader.quotas(), store.reader.jobs_lately()
     newest = max((job.last_seen_at for job in jobs), default=utc_now())
     otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(jobs, newest)))
@@ -61,7 +61,7 @@ def _check_shares(settings: Settings) -> tuple[str, str]:
 def _check_readings(settings: Settings) -> tuple[str, str]:
     """Tell of which boards a counter shows what their other readings rule out."""
     try:
-        with open_or_ask(settings.store.url) as store:
+        with open_store_or_holder(settings.store.url) as store:
             latest = store.reader.latest_sample_at()
             counters = store.reader.contradicted_counters(end=latest or utc_now())
     except StoreError:  # the row of the store says why
@@ -122,7 +122,7 @@ def _check_prices(settings: Settings) -> tuple[str, str]:
 
 def _check_services(settings: Settings) -> tuple[str, str]:
     """Return the readings of inference engines, and the services without a number."""
-    with open_or_ask(settings.store.url) as store:
+    with open_store_or_holder(settings.store.url) as store:
         outlooks = store.reader.serving_outlook()
     unknown = [outlook for outlook in outlooks if not outlook.required_replicas]
     replicas = sum(outlook.replicas for outlook in outlooks)
@@ -143,7 +143,7 @@ def _check_model(_settings: Settings) -> tuple[str, str]:
 def _check_ray(settings: Settings) -> tuple[str, str]:
     address = settings.ray.address
     require_extra("ray", f"ray.address is {address!r}")
-    why = why_absent(address, _RAY_SECONDS)
+    why = absence_reason(address, _RAY_SECONDS)
     words = f"no head answers at {address} ({why}): cycles compute here, and take longer"
     has_host = address.removeprefix("ray://").rpartition(":")[0] or address == "local"
     unasked = "each cycle looks for a head, and computes here else"
@@ -154,7 +154,7 @@ def _check_ray(settings: Settings) -> tuple[str, str]:
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
-        if not isinstance(applier, ChecksAccess):
+        if not isinstance(applier, AccessCheckingApplier):
             continue
         try:
             usable, detail = applier.access()

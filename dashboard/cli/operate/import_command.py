@@ -18,7 +18,7 @@ from data.facts.collected import Collected
 from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.facts.fact_writer import Kept
+from data.store.facts.fact_writer import SampleCounts
 
 PARTIAL = 3
 """Most rows, or most readings of a column, were lost."""
@@ -72,7 +72,7 @@ def import_(options: argparse.Namespace) -> int:
 
 def _keep(
     settings: Settings, pieces: Iterable[Collected], progress: Callable[[str, int, int], None]
-) -> tuple[Kept, Collected]:
+) -> tuple[SampleCounts, Collected]:
     """Keep all pieces or none; return what was kept and the last of them."""
     progress("import", 0, 2)
     waiting = iter(pieces)
@@ -91,7 +91,12 @@ def _keep(
 
 
 def _report(
-    sums: Kept, last: Collected, rows: int, *, rows_lost: dict[str, int], refused: dict[str, int]
+    sums: SampleCounts,
+    last: Collected,
+    rows: int,
+    *,
+    rows_lost: dict[str, int],
+    refused: dict[str, int],
 ) -> int:
     """Print the fate of every row; return 3 when most are lost."""
     lost = dict(rows_lost) | ({"older-than-retention": sums.late} if sums.late else {})

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.api.app import build_api
 from dashboard.api.unix_socket import local_world
-from dashboard.cli.terminal.context import decision_service_of, open_or_ask, settings_of
+from dashboard.cli.terminal.context import decision_service_of, open_store_or_holder, settings_of
 from dashboard.common.replay_clock import as_of_text, present
 from dashboard.mcp.server import ApiAnswers, address_of, answer_of
 from dashboard.mcp.tools import Answer, build_server
@@ -35,7 +35,7 @@ class StoreAnswers:
         from mcp.server.mcpserver.exceptions import ToolError
 
         try:
-            with open_or_ask(settings_of(self._options).settings.store.url) as store:
+            with open_store_or_holder(settings_of(self._options).settings.store.url) as store:
                 if isinstance(store, ServedStore):
                     path, query = address_of(resource, parameters, rows)
                     content = store.holder.ask("GET", f"/api/v1/{path}?{query}")

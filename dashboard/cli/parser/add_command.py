@@ -30,11 +30,11 @@ def deferred(target: str, reads: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         values = vars(options)
         if values.get("server") is not None or values.get("token_file") is not None:
-            from dashboard.cli.terminal.remote_server import not_on_a_server, server_of
+            from dashboard.cli.terminal.remote_server import refuse_remote, server_of
 
             server_of(options)
             if "server" not in reads:
-                not_on_a_server("this command")
+                refuse_remote("this command")
         elif "store" in reads:
             from dashboard.cli.terminal.context import require_a_store
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 FORMER = "recommendations"
-_GONE = "--backtest"
-_INSTEAD = "each forecast has its backtest: `trimtab forecast --format json`"
+_REMOVED_OPTION = "--backtest"
+_REPLACEMENT_HINT = "each forecast has its backtest: `trimtab forecast --format json`"
 _ACTIONS = {"reject": "dismiss", "keep": "accept"}
 
 
@@ -30,8 +30,11 @@ def words_of_today(words: list[str]) -> list[str]:
 
     Exits with 2 where an option is gone.
     """
-    if words[:1] == ["forecast"] and _GONE in words:
-        print(f"trimtab: `trimtab forecast {_GONE}` is gone: {_INSTEAD}", file=sys.stderr)
+    if words[:1] == ["forecast"] and _REMOVED_OPTION in words:
+        print(
+            f"trimtab: `trimtab forecast {_REMOVED_OPTION}` is gone: {_REPLACEMENT_HINT}",
+            file=sys.stderr,
+        )
         sys.exit(2)
     if words[:1] != [FORMER]:
         return words

@@ -14,7 +14,7 @@ from dashboard.cli.terminal.log_format import FORMATS, LEVELS
 _NO_CHOICE = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
 )
-_LATE = re.compile(
+_MISPLACED_OPTION = re.compile(
     r"unrecognized arguments: "
     r"(--(?:settings|store|server|token-file|debug|quiet|log-level|log-format))\b"
 )
@@ -39,7 +39,7 @@ class HelpfulParser(argparse.ArgumentParser):
             if similar:
                 begin = message[: match.start()]
                 message = f"{begin}{match['given']!r} is unknown; did you mean {similar[0]}?"
-        late = _LATE.match(message)
+        late = _MISPLACED_OPTION.match(message)
         if late is not None:
             message = f"{message}; {late[1]} stands before the command: trimtab {late[1]} … jobs"
         super().error(message)

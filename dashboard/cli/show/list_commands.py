@@ -14,7 +14,7 @@ from dashboard.cli.terminal.option_types import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.terminal.output import FINDINGS, print_json, print_rows, say
 from dashboard.cli.terminal.remote_server import refuse_with_server
 from dashboard.common.replay_clock import present
-from dashboard.resources.listings import LISTINGS, running_since, said_of_none
+from dashboard.resources.listings import LISTINGS, empty_message, running_since
 from dashboard.resources.queue_rows import WAIT, SoonerRow
 from dashboard.resources.rows import JobRow, job_row
 from data.base.counts import count_text
@@ -25,7 +25,7 @@ from data.facts.jobs import Job
 from data.settings.load import setting_rows
 from data.store import StoreReader
 
-_EVERY = 1_000_000
+_MAX_ROWS = 1_000_000
 _OF_STORE = ("application", "user", "state", "kind", "search", "running", "use", "sort")
 """Options by which the store itself chooses or orders jobs."""
 
@@ -83,7 +83,7 @@ def jobs(options: argparse.Namespace) -> int:
             rows = [job_row(used.job) for used in _used_jobs(reader, query, order)]
         else:
             rows = [job_row(job) for job in _matches(reader, query)]
-        empty = "" if rows else said_of_none(reader, empty_text)
+        empty = "" if rows else empty_message(reader, empty_text)
     documents = [asdict(row) for row in rows]
     print_rows(documents, options.format, columns=columns_of(kind), empty=empty)
     return 0
@@ -112,7 +112,7 @@ def _used_jobs(reader: StoreReader, query: JobFilter, order: str) -> Iterable[Jo
         end=end,
         running_since=running_since(reader, partial(present, reader)),
         order=order,
-        most=_EVERY,
+        most=_MAX_ROWS,
     ).rows
 
 

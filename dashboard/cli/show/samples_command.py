@@ -17,7 +17,7 @@ from dashboard.resources.sample_rows import (
 from data.base.errors import SettingsError
 from data.base.rows import columns_of
 
-_EVERY = 10_000_000
+_MAX_ROWS = 10_000_000
 _NONE = "Nothing of it is stored in this range."
 
 
@@ -35,7 +35,7 @@ def samples(options: argparse.Namespace) -> int:
             job_id=options.job,
         )
         read = slot_rows if options.slots else reading_rows
-        entries: list[Any] = list(read(store.reader, span, most=_EVERY))
+        entries: list[Any] = list(read(store.reader, span, most=_MAX_ROWS))
     return _print(options, entries)
 
 

@@ -14,7 +14,7 @@ from dashboard.accounting.savings.ledger import (
 from dashboard.cli.terminal.ask import answer_of
 from dashboard.cli.terminal.context import asks_a_server, open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, range_text
-from dashboard.cli.terminal.remote_server import not_on_a_server
+from dashboard.cli.terminal.remote_server import refuse_remote
 from dashboard.resources.rows import saving_row
 from data.base.clock import utc_now
 
@@ -47,7 +47,7 @@ def savings(options: argparse.Namespace) -> int:
     if options.by != "change":
         return _to_date(options)
     if asks_a_server(options):
-        not_on_a_server("--by change", "by finding, day or namespace")
+        refuse_remote("--by change", "by finding, day or namespace")
     with open_for_reading(settings_of(options)) as store:
         rows = ledger(store.reader, now=utc_now())
     gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)

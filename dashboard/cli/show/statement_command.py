@@ -25,7 +25,7 @@ from dashboard.accounting.cost.focus import (
     focus_rows,
     forecast_rows,
 )
-from dashboard.accounting.cost.groups import OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS
 from dashboard.accounting.cost.statement import CostStatement, asked_cost_statement
 from dashboard.cli.show.report_command import write_whole
 from dashboard.cli.terminal.ask import print_document
@@ -55,7 +55,7 @@ def statement(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     focus = options.format.startswith("focus")
     every = options.every or ("day" if focus else "total")
-    if focus and (every not in ("hour", "day") or set(OF_BOARDS).intersection(options.by)):
+    if focus and (every not in ("hour", "day") or set(BOARD_GROUPS).intersection(options.by)):
         raise SettingsError(
             f"FOCUS charges by {every} of {','.join(options.by)} are not to be had",
             "Give --every hour or day, and no --by board or cluster.",

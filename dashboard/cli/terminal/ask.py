@@ -11,7 +11,7 @@ from dashboard.cli.terminal.context import asks_a_server, open_for_reading, sett
 from dashboard.cli.terminal.output import print_json
 from dashboard.cli.terminal.remote_server import server_of
 from dashboard.common.replay_clock import present
-from dashboard.resources.listings import LISTINGS, said_of_none
+from dashboard.resources.listings import LISTINGS, empty_message
 from dashboard.resources.resource import Resource, View, parameters_of
 from dashboard.resources.selection import Selection
 from data.base.errors import SettingsError
@@ -70,7 +70,7 @@ def rows_of(options: argparse.Namespace, name: str, selection: Selection) -> tup
     with open_for_reading(loaded) as store:
         entries = listing.ordered(view_of(loaded, store), selection)
         text = listing.empty if selection == Selection() else "No row matches."
-        empty = "" if entries else said_of_none(store.reader, text)
+        empty = "" if entries else empty_message(store.reader, text)
     return [listing.row(entry) for _key, entry in entries], empty
 
 

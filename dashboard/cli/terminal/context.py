@@ -92,13 +92,13 @@ class FreshSettings:
 @contextmanager
 def open_for_reading(loaded: LoadedSettings) -> "Iterator[Store]":
     """Open the store that must exist already, say when its present has passed, and close it."""
-    with open_or_ask(loaded.settings.store.url) as store:
+    with open_store_or_holder(loaded.settings.store.url) as store:
         if (recording := store.reader.recording()) is not None:
             say(f"{as_of_text(recording)}.", file=sys.stderr)
         yield store
 
 
-def open_or_ask(url: str, *, create: bool = False) -> "Store":
+def open_store_or_holder(url: str, *, create: bool = False) -> "Store":
     """Return the store: opened, or read through the process that holds it.
 
     Errors: StoreBusyError naming the process that holds it and answers no commands; StoreError

@@ -11,12 +11,12 @@ from datetime import timedelta
 from types import FrameType
 
 from dashboard.common.escaping import shown
-from dashboard.common.threads import END_WITHIN
+from dashboard.common.threads import SHUTDOWN_TIMEOUT
 
 _STDERR = 2
 
 
-class Ending:
+class SignalExit:
     """Order to end the process by a signal, and its exit code for that."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Ending:
         return 128 + self.signal
 
 
-def say_now(text: str) -> None:
+def write_to_stderr(text: str) -> None:
     """Write to stderr; past the stream where a signal came in the middle of a print to it."""
     line = f"trimtab: {shown(text)}\n"
     try:
@@ -50,10 +50,10 @@ def say_now(text: str) -> None:
 
 @contextmanager
 def ending_by_signal(
-    doing: Callable[[], str], *, within: timedelta = END_WITHIN
-) -> Iterator[Ending]:
+    doing: Callable[[], str], *, within: timedelta = SHUTDOWN_TIMEOUT
+) -> Iterator[SignalExit]:
     """Take note of SIGTERM and SIGINT for the block, and end the process when it lasts too long."""
-    ending = Ending()
+    ending = SignalExit()
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
@@ -64,13 +64,13 @@ def ending_by_signal(
         ending.signal, ending.since = number, time.monotonic()
         at = doing() or "none"
         name = signal.Signals(number).name
-        say_now(f"{name}: the step under way ends first ({at}). {WHO_GOES_ON}")
+        write_to_stderr(f"{name}: the step under way ends first ({at}). {CONTINUATION_HINT}")
         timer = threading.Timer(within.total_seconds(), cut)
         timer.daemon = True
         timer.start()
 
     def cut() -> None:
-        say_now(f"cut after {within.total_seconds():g} s; {doing()}. {WHO_GOES_ON}")
+        write_to_stderr(f"cut after {within.total_seconds():g} s; {doing()}. {CONTINUATION_HINT}")
         os._exit(ending.exit_code)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -82,7 +82,7 @@ def ending_by_signal(
             signal.signal(number, handler)
 
 
-WHO_GOES_ON = (
+CONTINUATION_HINT = (
     "`trimtab serve` or `trimtab apply work` goes on with it: it looks at the target first and "
     "sends nothing twice"
 )

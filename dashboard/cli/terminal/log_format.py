@@ -17,7 +17,7 @@ from data.base.clock import utc_now
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 _PACKAGES = ("collectors", "dashboard", "data", "forecasting", "planner")
-_TALKATIVE = ("numba", "matplotlib", "PIL", "fontTools", "asyncio", "cmdstanpy")
+_NOISY_LIBRARIES = ("numba", "matplotlib", "PIL", "fontTools", "asyncio", "cmdstanpy")
 """Libraries whose debug lines, megabytes of them, tell nobody what we did."""
 TEXT = "%(asctime)s %(levelname)s %(name)s%(in_cycle)s: %(message)s"
 
@@ -99,7 +99,7 @@ def logging_as(options: argparse.Namespace) -> Iterator[None]:
             logging.getLogger(package).setLevel(logging.INFO)
     # Its debug lines hold whole addresses, and a webhook's address is a secret.
     logging.getLogger("urllib3").setLevel(max(root, logging.INFO))
-    for library in _TALKATIVE:
+    for library in _NOISY_LIBRARIES:
         logging.getLogger(library).setLevel(max(root, logging.WARNING))
     with redirect_stderr(_JsonStream(sys.stderr)) if as_json else nullcontext():
         yield

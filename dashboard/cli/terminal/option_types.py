@@ -17,7 +17,7 @@ JOB_ORDERS = {
     "last-seen": "last seen",
 }
 """Words of the option, and what `data.store.facts.job_sql` calls them."""
-KNOBS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
+WHAT_IF_OPTIONS = ("headroom", "shortfall-price", "churn", "carbon-price", "electricity-price")
 """Options that `dashboard.cycle.what_if` can turn, and the sliders of the plan on Findings."""
 
 
@@ -48,11 +48,13 @@ def row_count(text: str) -> int:
     return int(text[:9])
 
 
-def knob_value(text: str) -> tuple[str, float]:
+def what_if_value(text: str) -> tuple[str, float]:
     """Read what a copy of the plan's problem is solved with: KNOB=VALUE."""
     name, equals, value = text.partition("=")
-    if not equals or name not in KNOBS:
-        raise argparse.ArgumentTypeError(f"{text!r}: give KNOB=VALUE, of {', '.join(KNOBS)}")
+    if not equals or name not in WHAT_IF_OPTIONS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: give KNOB=VALUE, of {', '.join(WHAT_IF_OPTIONS)}"
+        )
     try:
         return name, float(value)
     except ValueError:
@@ -73,7 +75,7 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "float": float,
     "time": utc_time,
     "rows": row_count,
-    "turned": knob_value,
+    "turned": what_if_value,
     "groups": statement_groups,
 }
 """Types of options, as `commands.toml` names them."""

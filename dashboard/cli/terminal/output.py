@@ -18,7 +18,7 @@ PARTIAL = FINDINGS = 3
 UNKNOWN = "—"
 NOT_OBSERVED = "No GPU was observed in this time, by readings at most 5 min apart."
 _WHOLE_FROM = 9_999.5
-_BEYOND_ASCII = re.compile("[^ -~\n]")
+_NON_ASCII = re.compile("[^ -~\n]")
 
 
 def plain(value: object) -> Any:
@@ -36,7 +36,7 @@ def print_json(value: object) -> None:
     What a terminal would not show is written as its number, which reads back as the same text.
     """
     text = json.dumps(value, default=plain, indent=2, allow_nan=False, ensure_ascii=False)
-    sys.stdout.write(_BEYOND_ASCII.sub(_as_number, text) + "\n")
+    sys.stdout.write(_NON_ASCII.sub(_as_number, text) + "\n")
 
 
 def _as_number(match: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from dashboard.api.http.pagination import PageOfRows
 from data.base.errors import SettingsError, StoreError
 from data.store.handles.remote_store import refusal_of
 
-_ANSWERS_WITHIN = 120.0
+_TIMEOUT_SECONDS = 120.0
 """Seconds: a what-if is solved, a report is made."""
 _PAGE = 1000
 _MOST_ROWS = 1_000_000
@@ -46,12 +46,12 @@ class RemoteServer:
 
         from collectors.shared.http_deadline import sent, whole_body
 
-        ends = time.monotonic() + _ANSWERS_WITHIN
+        ends = time.monotonic() + _TIMEOUT_SECONDS
         try:
             with sent(
                 method,
                 f"{self._url}/api/v1/{path}",
-                seconds=_ANSWERS_WITHIN,
+                seconds=_TIMEOUT_SECONDS,
                 # Without TLS it is for this host alone: no proxy may read the token.
                 trust_env=self._url.lower().startswith("https:"),
                 params=query,
@@ -148,10 +148,10 @@ def refuse_with_server(options: argparse.Namespace, *names: str) -> None:
     """Refuse options that the API does not have. Errors: SettingsError."""
     for name in names:
         if vars(options).get(name):
-            not_on_a_server(f"--{name.replace('_', '-')}")
+            refuse_remote(f"--{name.replace('_', '-')}")
 
 
-def not_on_a_server(what: str, where: str = "on the host of the store") -> NoReturn:
+def refuse_remote(what: str, where: str = "on the host of the store") -> NoReturn:
     """Refuse what needs the store itself. Errors: SettingsError."""
     raise SettingsError(
         f"{what} is not to be had with --server", f"Do it {where}, without --server."

@@ -37,7 +37,7 @@ from data.records.recommendations import Range, StatedRecommendation
 
 UNKNOWN = "—"
 _LONGEST = 200
-_AROUND = timedelta(seconds=MAX_GAP_SECONDS + 1)
+_CHART_MARGIN = timedelta(seconds=MAX_GAP_SECONDS + 1)
 
 
 _CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
@@ -207,7 +207,7 @@ def weekly_document(report: WeeklyReport) -> WeeklyDocument:
         energy=statement_document(report.energy.statement),
         energy_by_job=[row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
         energy_by_day=[row_fields(row, days.calendar) for row in days.rows],
-        made_of=made_of(report.week),
+        made_of=source_addresses(report.week),
         saved=_saved(report.saved),
         recommendations=[
             stored.recommendation.as_row(StatedRecommendation, state=stored.state)
@@ -227,14 +227,14 @@ def render_json(report: WeeklyReport) -> str:
     return f"{text}\n"
 
 
-def made_of(week: Week) -> dict[str, str]:
+def source_addresses(week: Week) -> dict[str, str]:
     """Return by part of the report the address of the API that tells what it is made of.
 
     Under the parts stand the slots and readings of a board; {gpu_uuid} is one of `boards`. Slots at
     the ends of the week take from readings beyond these.
     """
     span = _span(week.start, week.end)
-    around = _span(week.start - _AROUND, week.end + _AROUND)
+    around = _span(week.start - _CHART_MARGIN, week.end + _CHART_MARGIN)
     parts = {
         "energy": f"energy?by=tenant&{span}",
         "energy_by_job": f"energy?by=job&{span}",

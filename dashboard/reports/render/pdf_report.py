@@ -22,7 +22,7 @@ from dashboard.reports.render.pdf_style import (
     PAGE,
     SMALL,
     SOFT,
-    SOFTLY,
+    SOFT_STYLE,
     SUBHEADING,
     TITLE,
     WIDTH,
@@ -32,7 +32,7 @@ from dashboard.reports.render.pdf_timeline import pdf_timeline
 from dashboard.reports.week.weekly_report import WeeklyReport
 
 _BLOCKS = {"h1": TITLE, "h2": HEADING, "h3": SUBHEADING, "p": BODY, "li": BODY}
-_CLASSES = {"soft": SOFTLY, "finding": FINDING, "number": NUMBER}
+_CLASSES = {"soft": SOFT_STYLE, "finding": FINDING, "number": NUMBER}
 _MAX_PIECE = 200
 """Characters of a text in a cell: a row that is higher than a page cannot be set."""
 _WEIGHTS = (8, 40)

@@ -20,7 +20,7 @@ _FONTS = Path(__file__).with_name("fonts")
 
 BODY = ParagraphStyle("body", fontName=_FONT, fontSize=8.5, leading=12, textColor=INK)
 SMALL = ParagraphStyle("small", parent=BODY, fontSize=7, leading=9)
-SOFTLY = ParagraphStyle("soft", parent=SMALL, textColor=SOFT)
+SOFT_STYLE = ParagraphStyle("soft", parent=SMALL, textColor=SOFT)
 NUMBER = ParagraphStyle("number", parent=SMALL, alignment=2)
 TITLE = ParagraphStyle("title", parent=BODY, fontName=_BOLD, fontSize=16, leading=20)
 HEADING = ParagraphStyle(

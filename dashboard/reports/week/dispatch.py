@@ -13,9 +13,9 @@ from dashboard.reports.week.editions import Edition, EditionKind, recipients
 from dashboard.reports.week.week import Week, last_whole_week
 from dashboard.reports.week.weekly_report import WeeklyReport
 from data.settings.reports import ReportSettings
-from data.store.record.report_log import COURTESY, ReportLog
+from data.store.record.report_log import REMINDER_INTERVAL, ReportLog
 
-_CAUGHT_UP = timedelta(days=28)
+_CATCH_UP_SPAN = timedelta(days=28)
 _SEND_HOUR = 7
 """Before people begin to work."""
 _FRIDAY = 4
@@ -42,13 +42,13 @@ def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[
     Before anything was ever sent only the newest counts.
     """
     newest = last_whole_week(now, settings)
-    if now < send_at(newest, settings):
+    if now < sending_time(newest, settings):
         newest = _before(newest, settings)
     filed = log.filed()
     last_filed = max((period for period, _edition in filed), default=newest.name)
     missed = []
     week = _before(newest, settings)
-    while week.name > last_filed and week.end > now - _CAUGHT_UP:
+    while week.name > last_filed and week.end > now - _CATCH_UP_SPAN:
         missed.append(week)
         week = _before(week, settings)
     # Of the newest week single editions may be left, when the process died between two of them.
@@ -61,7 +61,7 @@ def _before(week: Week, settings: ReportSettings) -> Week:
     return last_whole_week(week.end - timedelta(hours=1), settings)
 
 
-def send_at(week: Week, settings: ReportSettings) -> datetime:
+def sending_time(week: Week, settings: ReportSettings) -> datetime:
     """Return the first working hour at which the week's report may go out."""
     at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=_SEND_HOUR)
     while at.weekday() > _FRIDAY:
@@ -82,7 +82,7 @@ def dispatches(
             reason = "already sent"
         elif edition.kind is EditionKind.OWNER:
             findings = findings_of(reports[edition])
-            reported = log.told_since(edition.name, week.end - COURTESY)
+            reported = log.told_since(edition.name, week.end - REMINDER_INTERVAL)
             fresh = tuple(finding for finding in findings if finding not in reported)
             reason = _nothing_new(findings, fresh)
             findings = fresh
@@ -110,7 +110,7 @@ def findings_of(report: WeeklyReport) -> tuple[str, ...]:
     idle = [
         f"idle:{row.namespace}:{row.largest_job}"
         for row in report.waste
-        if row.idle_ratio >= _MOSTLY
+        if row.idle_ratio >= _MIN_IDLE_SHARE
     ]
     waiting = [
         f"{stored.recommendation.action}:{stored.recommendation.job_id}"
@@ -120,5 +120,5 @@ def findings_of(report: WeeklyReport) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*idle, *waiting]))
 
 
-_MOSTLY = 0.5
+_MIN_IDLE_SHARE = 0.5
 """An idle share below half is work with pauses, and no reason for a mail."""

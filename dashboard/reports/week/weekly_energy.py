@@ -8,7 +8,7 @@ from operator import attrgetter
 import pandas as pd
 
 from dashboard.accounting.energy.build import energy_of_jobs, make_statement
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy, StatementRow
 from dashboard.reports.week.week import Week
 from data.catalogue.carbon_table import load_carbon_table
@@ -78,7 +78,7 @@ def weekly_energy(
 ) -> WeeklyEnergy:
     """Return the energy of a week, of the whole fleet or of some jobs alone."""
 
-    def stated(by: GroupBy, every: Every) -> EsgStatement:
+    def stated(by: GroupBy, every: PeriodLength) -> EsgStatement:
         return make_statement(
             reader,
             start=week.start,
@@ -99,8 +99,8 @@ def weekly_energy(
         most=_TOP,
     )
     return WeeklyEnergy(
-        statement=stated(GroupBy.TENANT, Every.TOTAL),
+        statement=stated(GroupBy.TENANT, PeriodLength.TOTAL),
         top_jobs=top_jobs,
         allocated=holdings,
-        days=stated(GroupBy.FLEET, Every.DAY),
+        days=stated(GroupBy.FLEET, PeriodLength.DAY),
     )

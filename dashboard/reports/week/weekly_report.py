@@ -7,7 +7,7 @@ from functools import partial
 
 import pandas as pd
 
-from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list, price_note
+from dashboard.accounting.cost.prices import Rent, exclusion_words, price_list, price_note
 from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day
 from dashboard.accounting.savings.ledger import ledger
 from dashboard.accounting.savings.shown_money import as_shown
@@ -198,7 +198,7 @@ def make_weekly_report(
         recommendations=recommendations,
         ahead=days_ahead(reader.group_forecasts(), week, edition),
         currency=settings.energy.currency,
-        left_out_of_prices=left_out_of_prices(settings),
+        left_out_of_prices=exclusion_words(settings),
         price_note=price_note(settings),
         plan=reader.latest_plan() if complete else None,
         forecasts=len(forecasts),

@@ -3,7 +3,7 @@
 from typing_extensions import TypedDict
 
 from dashboard.submission.estimates.estimate import FitFigures, fit_figures, fit_text
-from dashboard.submission.job.placement import Considered, PlacementDecision
+from dashboard.submission.job.placement import PlacementDecision, WeighedPlan
 from planner.memory.estimate.predictor import gib, needed_bytes
 from planner.memory.estimate.training_plans import SPEED_BASIS
 
@@ -22,7 +22,7 @@ def decision_notes(decision: PlacementDecision) -> tuple[str, ...]:
     )
 
 
-def _considered_text(considered: Considered) -> str:
+def _considered_text(considered: WeighedPlan) -> str:
     plan = considered.plan
     return (
         f"{plan.gpus} x {plan.gpu_type}: {fit_text(plan.job, plan.estimate)}, "

@@ -11,7 +11,7 @@ from dashboard.submission.job.command_options import needs
 from dashboard.submission.job.fleet import FLEET_UNKNOWN, FleetRoom, RoomAnswer, SubmissionFleet
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
-from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE_RATIO
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import MemoryEstimate, gib, refusal
 from planner.memory.estimate.training_plans import GpuType, TrainingPlan, unbounded_peak
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dashboard.submission.job.placement import HostNeed
 
 _GIB = 2**30
-_RARE = ("context", "expert")
+_OPTIONAL_DEGREES = ("context", "expert")
 """Degrees that a row names where they are above 1."""
 
 LIMIT = f"{100 * FIT_PROBABILITY:g} %"
@@ -124,7 +124,7 @@ def layout_on(
         gpu_type=gpu.name,
         job=placed,
         estimate=estimate,
-        refusal=refusal(estimate, gpu.memory_bytes) or why_unlikely(placed, estimate),
+        refusal=refusal(estimate, gpu.memory_bytes) or unlikely_reason(placed, estimate),
     )
 
 
@@ -155,12 +155,12 @@ class FitFigures(TypedDict):
 def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> FitFigures:
     """Return the memory of one GPU in GiB as every row and text shows it, and if it suffices."""
     memory = job.gpu_memory_bytes or 0.0
-    probability = estimate.probability_within(USABLE * memory)
+    probability = estimate.probability_within(USABLE_RATIO * memory)
     return {
         "p50_gib": gib(estimate.p50_bytes),
         "p95_gib": gib(estimate.p95_bytes),
         "p99_gib": gib(estimate.p99_bytes),
-        "usable_gib": gib(USABLE * memory),
+        "usable_gib": gib(USABLE_RATIO * memory),
         "memory_gib": gib(memory),
         "fit_probability": shown_probability(probability),
     }
@@ -176,9 +176,9 @@ def fit_text(job: TrainingJob, estimate: MemoryEstimate) -> str:
     )
 
 
-def why_unlikely(job: TrainingJob, estimate: MemoryEstimate) -> str:
+def unlikely_reason(job: TrainingJob, estimate: MemoryEstimate) -> str:
     """Return the reason that a GPU is not likely enough to suffice, '' for none."""
-    if estimate.probability_within(USABLE * (job.gpu_memory_bytes or 0.0)) >= FIT_PROBABILITY:
+    if estimate.probability_within(USABLE_RATIO * (job.gpu_memory_bytes or 0.0)) >= FIT_PROBABILITY:
         return ""
     return f"may run out of memory: {fit_text(job, estimate)}, below {LIMIT}"
 
@@ -345,7 +345,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
         "data": spread.data,
         "tensor": spread.tensor,
         "pipeline": spread.pipeline,
-        **{name: value for name in _RARE if (value := getattr(spread, name)) > 1},
+        **{name: value for name in _OPTIONAL_DEGREES if (value := getattr(spread, name)) > 1},
         "sharding": str(spread.sharding),
         "micro_batch": job.micro_batch,
         "accumulation": job.gradient_accumulation,

@@ -12,7 +12,7 @@ from dashboard.submission.estimates.estimate import (
     shown_probability,
 )
 from dashboard.submission.launchers.launched_job import LaunchedJob
-from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE_RATIO
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import MemoryEstimate, gib
 from planner.memory.estimate.training_plans import GpuType
@@ -112,7 +112,7 @@ def _served(launched: LaunchedJob, layout: EstimatedLayout, gpu: GpuType) -> dic
             f"expected, {gib(estimate.p95_bytes):g} at 95 %"
         )
     count = int(room / cache * tokens) if cache else 0
-    within = estimate.probability_within(min(offered, USABLE * gpu.memory_bytes))
+    within = estimate.probability_within(min(offered, USABLE_RATIO * gpu.memory_bytes))
     return layout_row(replace(layout, refusal=why)) | {
         "fit_probability": shown_probability(within),
         "engine_gib": gib(static),

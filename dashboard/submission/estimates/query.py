@@ -65,7 +65,7 @@ def beyond_positions(job: TrainingJob, seq: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedEstimate:
+class EstimateRequest:
     """A training job, and which plans of it are asked for, by the names of the command's options.
 
     `gpu` are the GPU types it may use, all where none is named; `gpus` how many at most. With a
@@ -190,7 +190,7 @@ class EstimateAnswer:
 
 
 def estimate_answer(
-    query: AskedEstimate, model: ReadModel, reader: "StoreReader | None"
+    query: EstimateRequest, model: ReadModel, reader: "StoreReader | None"
 ) -> EstimateAnswer:
     """Return the plans that fit the fleet of the store, else the catalogue's GPUs.
 
@@ -260,7 +260,7 @@ def _offers(question: PlanQuestion, fleet: SubmissionFleet | None) -> Offers:
 
 
 def _question(
-    query: AskedEstimate,
+    query: EstimateRequest,
     job: TrainingJob,
     types: tuple[GpuType, ...],
     calibration: Calibration | None,

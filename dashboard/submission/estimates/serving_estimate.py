@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Self
 from dashboard.submission.estimates.estimate import chosen_types
 from dashboard.submission.estimates.launcher_estimate import LaunchedRow, launched_rows
 from dashboard.submission.estimates.query import (
-    AskedEstimate,
     EstimateAnswer,
+    EstimateRequest,
     beyond_positions,
     known_types,
     require_count,
 )
 from dashboard.submission.job.feasible_plans import family_of
 from dashboard.submission.launchers.fields import SERVING, dialect
-from dashboard.submission.launchers.launched_job import UNASKED_SHARE, LaunchedJob
+from dashboard.submission.launchers.launched_job import DEFAULT_ENGINE_SHARE, LaunchedJob
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.estimate.calibration import Calibration
@@ -37,7 +37,7 @@ _CACHE_BYTES = {"auto": 2.0, "fp8": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedService:
+class ServiceRequest:
     """A model that an engine serves, by the names of the command's options.
 
     `batch` sequences of `seq` tokens each are to be held at once by one replica. Without `tensor`
@@ -65,7 +65,7 @@ class AskedService:
         """
         names = {field.name for field in fields(cls)}
         stated = {name: value for name, value in options.items() if value not in (None, "", [])}
-        training = {field.name for field in fields(AskedEstimate)} - names
+        training = {field.name for field in fields(EstimateRequest)} - names
         if unused := sorted(stated.keys() & training):
             flag = f"--{unused[0].replace('_', '-')}"
             raise ImpossibleProblemError(
@@ -125,7 +125,7 @@ class AskedService:
                     f"{name} = {value}, what {self.engine} does unasked"
                     for name, value in usual.items()
                 ),
-                *(() if share is not None else (UNASKED_SHARE.format(engine=self.engine),)),
+                *(() if share is not None else (DEFAULT_ENGINE_SHARE.format(engine=self.engine),)),
                 *([f"--quantization {self.quantization}, not the config's {stored}"] * differs),
             ),
             unread=(),
@@ -147,7 +147,7 @@ SERVE_OPTIONS = ("gpu_memory_utilization", "kv_cache_dtype")
 
 
 def served_answer(
-    query: AskedService, model: ReadModel, reader: "StoreReader | None"
+    query: ServiceRequest, model: ReadModel, reader: "StoreReader | None"
 ) -> EstimateAnswer:
     """Return the fewest GPUs of each type that hold the service, those that do first.
 
@@ -186,7 +186,7 @@ def _without_bf16(engine: str, rows: Sequence[LaunchedRow]) -> Iterator[str]:
 
 
 def _fewest(
-    query: AskedService, model: ReadModel, gpu: GpuType, *, calibration: Calibration | None
+    query: ServiceRequest, model: ReadModel, gpu: GpuType, *, calibration: Calibration | None
 ) -> LaunchedRow:
     """Return the service on the fewest GPUs of a type that hold it, else on the most tried."""
     for degree in query.tensors(model.shape.heads, gpu.gpus_per_node):

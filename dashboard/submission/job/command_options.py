@@ -4,7 +4,7 @@ A plan is a micro-batch, a number of accumulated micro-batches, parallel degrees
 recomputation. A program that is not told one of them runs its own: tensor parallelism of 2 that a
 Hugging Face Trainer never hears of runs as plain data parallelism at twice the global batch. So a
 plan is offered only when the command names what it asks for, or when the framework is known to do
-it unasked (`_UNASKED`).
+it unasked (`_CONFIG_FIELDS`).
 """
 
 import re
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from data.base.errors import ChangeRefusedError, scrub
 from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
 
-KNOBS = (
+COUNT_OPTIONS = (
     "gpus", "nodes", "gpus_per_node", "data_parallel", "tensor_parallel", "pipeline_parallel",
     "sharding", "micro_batch", "gradient_accumulation", "recompute", "global_batch",
     "sequence_length",
@@ -23,7 +23,7 @@ KNOBS = (
 DATA_PATH = "data_path"
 IN_BRACES = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 """A name of ours in a command; ${name} is a variable of somebody else's."""
-_ALIKE = 0.8
+_SIMILARITY_CUTOFF = 0.8
 
 _LAUNCHERS = (
     "torchrun", "accelerate", "deepspeed", "srun", "mpirun", "mpiexec", "horovodrun", "colossalai",
@@ -33,7 +33,7 @@ _LAUNCHERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unasked:
+class FrameworkDefaults:
     """Defaults of a framework.
 
     `derives` says that it computes the accumulated micro-batches from the global batch, so that
@@ -45,22 +45,24 @@ class Unasked:
     derives: bool = False
 
 
-_UNASKED = {
+_CONFIG_FIELDS = {
     # training.global_batch_size; data_parallel_shard_degree = -1 is FSDP over what is left of the
     # GPUs; activation_checkpoint.mode is "selective".
-    "torchtitan": Unasked(sharding=Sharding.FSDP, recompute=Recompute.OPERATORS, derives=True),
+    "torchtitan": FrameworkDefaults(
+        sharding=Sharding.FSDP, recompute=Recompute.OPERATORS, derives=True
+    ),
     # Its releases of 2024 have training.batch_size alone.
-    "torchtitan_2024": Unasked(sharding=Sharding.FSDP, recompute=Recompute.OPERATORS),
+    "torchtitan_2024": FrameworkDefaults(sharding=Sharding.FSDP, recompute=Recompute.OPERATORS),
     # train.global_batch_size and train.micro_batch_size; FSDPStrategy on more than one device.
-    "litgpt": Unasked(sharding=Sharding.FSDP, derives=True),
+    "litgpt": FrameworkDefaults(sharding=Sharding.FSDP, derives=True),
     # --global-batch-size and --micro-batch-size; the distributed optimizer is an option.
-    "megatron": Unasked(derives=True),
+    "megatron": FrameworkDefaults(derives=True),
     # global_train_batch_size and device_train_microbatch_size; FSDP is an option of its YAML.
-    "llm_foundry": Unasked(derives=True),
+    "llm_foundry": FrameworkDefaults(derives=True),
     # train.py of answer.ai: FSDP throughout, --gradient_accumulation_steps.
-    "fsdp_qlora": Unasked(sharding=Sharding.FSDP),
+    "fsdp_qlora": FrameworkDefaults(sharding=Sharding.FSDP),
 }
-_PLAIN = Unasked()
+_PLAIN = FrameworkDefaults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class Need:
 
 def needs(layout: TrainingJob, *, launcher: str = "torchrun") -> tuple[Need, ...]:
     """Return the needs of a layout from a program: the one test of what can be submitted."""
-    unasked, spread = _UNASKED.get(layout.framework, _PLAIN), layout.parallelism
+    unasked, spread = _CONFIG_FIELDS.get(layout.framework, _PLAIN), layout.parallelism
     accumulated = layout.gradient_accumulation or 1
     recompute = layout.recompute or Recompute.NONE
     rows = [_need("micro_batch", layout.micro_batch or 1)]
@@ -111,7 +113,9 @@ def _need(name: str, value: object, *others: str) -> Need:
 
 def named_in(words: Iterable[str]) -> frozenset[str]:
     """Return the values of a plan that the words of a command name in braces."""
-    return frozenset(name for word in words for name in IN_BRACES.findall(word) if name in KNOBS)
+    return frozenset(
+        name for word in words for name in IN_BRACES.findall(word) if name in COUNT_OPTIONS
+    )
 
 
 def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -> None:
@@ -126,11 +130,11 @@ def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -
                 "the command names {data_path}, and the job file states no data.path",
                 "Add path to [data] of the job file.",
             )
-        alike = get_close_matches(name, (*KNOBS, DATA_PATH), n=1, cutoff=_ALIKE)
+        alike = get_close_matches(name, (*COUNT_OPTIONS, DATA_PATH), n=1, cutoff=_SIMILARITY_CUTOFF)
         if alike and alike[0] != name:
             raise ChangeRefusedError(
                 f"the command names {{{scrub(name, limit=40)}}}, which is not known",
-                f"Did you mean {{{alike[0]}}}? Known: {', '.join(KNOBS)}.",
+                f"Did you mean {{{alike[0]}}}? Known: {', '.join(COUNT_OPTIONS)}.",
             )
     if words[0].startswith("-"):
         raise ChangeRefusedError(

@@ -61,7 +61,7 @@ def plans_for(
     limited = replace(
         question,
         can_spread=lambda spread: _uses(spread) <= usable,
-        can_run=lambda layout: not lacking(job, layout),
+        can_run=lambda layout: not missing_needs(job, layout),
     )
     if job.micro_batch is None and not _takes_accumulation(job):
         global_batch = job.global_batch
@@ -97,7 +97,7 @@ def _question(
     return question
 
 
-def helpful_knobs(
+def missing_options(
     job: JobFile,
     first: TrainingPlan,
     gpu_types: Sequence[GpuType],
@@ -119,19 +119,19 @@ def helpful_knobs(
         if plan.fits
         and _uses(plan.job.parallelism) <= set(job.supports)
         and (not first.fits or plan.gpus < first.gpus)
-        and lacking(job, plan.job)
+        and missing_needs(job, plan.job)
     ]
     if not better:
         return ""
-    best = min(better, key=lambda plan: (len(lacking(job, plan.job)), plan.gpus, plan.cost))
-    names = " and ".join(map(str, lacking(job, best.job)))
+    best = min(better, key=lambda plan: (len(missing_needs(job, plan.job)), plan.gpus, plan.cost))
+    names = " and ".join(map(str, missing_needs(job, best.job)))
     return (
         f"name {names} in the command, or in reads, and {best.gpus} x {best.gpu_type} fits with a "
         f"probability of {100 * best.fit_probability:.0f} %"
     )
 
 
-def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
+def missing_needs(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
     """Return the needs of a layout that the job's program is not told."""
     values = job.told
     return tuple(need for need in needs(layout, launcher=job.launcher) if not need.is_met(values))
@@ -148,7 +148,7 @@ def _uses(spread: Parallelism) -> set[str]:
 
 def _takes_accumulation(job: JobFile) -> bool:
     layout = replace(job.training_job, micro_batch=1, gradient_accumulation=2)
-    return not any("gradient_accumulation" in need.what for need in lacking(job, layout))
+    return not any("gradient_accumulation" in need.what for need in missing_needs(job, layout))
 
 
 def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemError:
@@ -162,8 +162,8 @@ def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemErr
             f"{job.name} fits only with {' or '.join(words)}, which its program does not support",
             "Add it to supports in the job file, or choose larger GPUs or a smaller model.",
         )
-    nearest = min(able, key=lambda plan: len(lacking(job, plan.job)))
-    missing = lacking(job, nearest.job)
+    nearest = min(able, key=lambda plan: len(missing_needs(job, plan.job)))
+    missing = missing_needs(job, nearest.job)
     return ImpossibleProblemError(
         f"no plan of {job.name} that fits can be told to its command: on {nearest.gpus} x "
         f"{nearest.gpu_type} it would have to hear {', '.join(need.what for need in missing)}",

@@ -6,11 +6,11 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from data.boards.unplanned_jobs import STILL_THERE, occupied
+from data.boards.unplanned_jobs import SCHEDULER_LAG, occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node
-from planner.fleet.occupied_boards import short_name, taken_boards, works_for_nobody
+from planner.fleet.occupied_boards import is_unexplained_work, short_name, taken_boards
 from planner.memory.estimate.training_plans import GpuType
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def fleet_of_store(
     boards = tuple(board for board in boards if cluster_in(board.node) == cluster)
     nodes = tuple(node for node in reader.nodes() if node.cluster == cluster)
     told_at = min((node.seen_at for node in nodes), default=None)
-    jobs = () if told_at is None else reader.jobs(seen_since=told_at - STILL_THERE)
+    jobs = () if told_at is None else reader.jobs(seen_since=told_at - SCHEDULER_LAG)
     allocated = occupied(jobs, (), nodes)
     described = {short_name(node.name): node for node in nodes}
     rows = list(_from_boards(boards, described, allocated))
@@ -158,7 +158,7 @@ def _from_boards(
     for board in boards:
         if not board.mig_instance:
             uuids_by_place.setdefault((board.node, board.gpu_model), set()).add(board.gpu_uuid)
-            if board.job_id or works_for_nobody(board):
+            if board.job_id or is_unexplained_work(board):
                 busy.append(board)
     places = [(*place, len(uuids)) for place, uuids in uuids_by_place.items()]
     occupied_by = taken_boards(places, busy, allocated)

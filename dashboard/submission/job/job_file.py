@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dashboard.submission.job.command_options import KNOBS, check_command, named_in
+from dashboard.submission.job.command_options import COUNT_OPTIONS, check_command, named_in
 from dashboard.submission.job.model_source import read_model
 from data.base.errors import ChangeRefusedError, scrub
 from data.base.files import read_small_file
@@ -33,7 +33,7 @@ _NAMES_A_GPU = (
     "gpu", "gpus", "gpu_type", "gpu_model", "gpu_count", "gres", "nodes", "nproc_per_node",
     "tensor", "pipeline",
 )  # fmt: skip
-_OURS = (
+_OWN_VARIABLES = (
     "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK",
     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES",
 )  # fmt: skip
@@ -271,7 +271,7 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         command=_command(top),
         launcher=top.word("launcher", LAUNCHERS) or LAUNCHERS[0],
         supports=_choices(top, "supports", SUPPORTS, default=SUPPORTS),
-        reads=_choices(top, "reads", KNOBS),
+        reads=_choices(top, "reads", COUNT_OPTIONS),
         image=top.text("image", IMAGE, wanted="an image reference such as registry/train:1"),
         environment=_environment(top),
         workdir=top.text("workdir", PATH, wanted="an absolute path of plain characters"),
@@ -370,7 +370,7 @@ def _environment(table: Table) -> tuple[tuple[str, str], ...]:
     for name, value in sorted(inner.values.items()):
         if VARIABLE.fullmatch(name) is None:
             raise refused("a variable name", name, "letters, digits and '_'")
-        if name in (*_OURS, *_OF_BASH) or name.startswith(_OUR_PREFIXES):
+        if name in (*_OWN_VARIABLES, *_OF_BASH) or name.startswith(_OUR_PREFIXES):
             raise ChangeRefusedError(
                 f"the job file sets {name}",
                 "Take it out: Trimtab, the cluster or the shell sets it.",

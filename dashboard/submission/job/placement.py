@@ -21,7 +21,7 @@ from data.base.errors import ImpossibleProblemError
 from planner.memory.estimate.training_plans import TrainingPlan
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 
-_DEARER = 1.25
+_MAX_COST_RATIO = 1.25
 """A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""
 _SLOWER = 1.25
 """How much slower than the fastest a plan may be where none is sure to meet the deadline."""
@@ -58,7 +58,7 @@ class PlacementBasis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class WeighedPlan:
     """One plan that was weighed; `verdict` says what came of it."""
 
     plan: TrainingPlan
@@ -73,7 +73,7 @@ class PlacementDecision:
     """
 
     basis: PlacementBasis
-    considered: tuple[Considered, ...]
+    considered: tuple[WeighedPlan, ...]
     waiting: tuple[WaitingJob, ...]
     free: Mapping[str, int]
     total: Mapping[str, int]
@@ -112,7 +112,7 @@ def place(plans: Sequence[TrainingPlan], fleet: SubmissionFleet, arrival: Arriva
 
     Errors: ImpossibleProblemError when no set of nodes could hold any plan.
     """
-    seats = _Seats(fleet, arrival.host)
+    seats = _NodeSeats(fleet, arrival.host)
     possible = [plan for plan in plans if seats.count_ever(plan)]
     if not possible:
         raise ImpossibleProblemError(
@@ -127,7 +127,7 @@ def standings(
     plans: Sequence[TrainingPlan], fleet: SubmissionFleet, host: HostNeed | None = None
 ) -> tuple[RoomAnswer, ...]:
     """Return for each plan whether nodes of the fleet hold it now, once they are free, or never."""
-    seats = _Seats(fleet, host or HostNeed())
+    seats = _NodeSeats(fleet, host or HostNeed())
     return tuple(map(seats.standing, plans))
 
 
@@ -135,7 +135,7 @@ class _Choice:
     """The rounds of one decision: what is weighed, what found no seat, what was taken."""
 
     def __init__(
-        self, ranked: Mapping[str, Sequence[TrainingPlan]], seats: "_Seats", arrival: Arrival
+        self, ranked: Mapping[str, Sequence[TrainingPlan]], seats: "_NodeSeats", arrival: Arrival
     ) -> None:
         self._ranked = ranked
         self._seats = seats
@@ -197,24 +197,24 @@ class _Choice:
         )
         return self._seats.placement(plan, nodes, late=self._arrival.late(plan), decision=decision)
 
-    def _considered(self, first: TrainingPlan) -> Iterator[Considered]:
+    def _considered(self, first: TrainingPlan) -> Iterator[WeighedPlan]:
         """Yield the best plan of every type, those without a seat, and what became of them."""
-        yield Considered(plan=first, verdict="chosen")
+        yield WeighedPlan(plan=first, verdict="chosen")
         for plan in self._unseated:
-            yield Considered(plan=plan, verdict="no nodes with room for it now")
+            yield WeighedPlan(plan=plan, verdict="no nodes with room for it now")
         for of in self._ranked.values():
             plan = of[0]
             if plan is first or plan in self._unseated:
                 continue
             fits = plan.gpus <= self._seats.free.get(plan.gpu_type, 0)
-            yield Considered(
+            yield WeighedPlan(
                 plan=plan,
                 verdict="worth more to others or dearer" if fits else "not enough free now",
             )
 
 
 def _by_type(
-    plans: Sequence[TrainingPlan], seats: "_Seats", late: Callable[[TrainingPlan], bool]
+    plans: Sequence[TrainingPlan], seats: "_NodeSeats", late: Callable[[TrainingPlan], bool]
 ) -> dict[str, list[TrainingPlan]]:
     """Return plans by GPU type, the best first: the fewest nodes, the fewest GPUs, the cheapest.
 
@@ -227,7 +227,7 @@ def _by_type(
     return plans_by_type
 
 
-def _fastest(plans: Sequence[TrainingPlan], seats: "_Seats") -> list[TrainingPlan]:
+def _fastest(plans: Sequence[TrainingPlan], seats: "_NodeSeats") -> list[TrainingPlan]:
     """Keep the plans that have room now, else all; of them the fast ones."""
     free = [plan for plan in plans if seats.standing(plan).room is FleetRoom.FREE] or plans
     min_speed = max(plan.speed for plan in free) / _SLOWER
@@ -239,7 +239,7 @@ def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
     fitting = [plan for plan in plans if plan.fits]
     if not fitting:
         return [max(plans, key=lambda plan: plan.fit_probability)]
-    limit = _DEARER * min(plan.cost for plan in fitting)
+    limit = _MAX_COST_RATIO * min(plan.cost for plan in fitting)
     return [plan for plan in fitting if plan.cost <= limit]
 
 
@@ -257,7 +257,7 @@ def _hint(plans: Sequence[TrainingPlan], fleet: SubmissionFleet) -> str:
     )
 
 
-class _Seats:
+class _NodeSeats:
     """Counts the nodes that a plan takes; tensor-parallel groups never leave a node."""
 
     def __init__(self, fleet: SubmissionFleet, host: HostNeed) -> None:

@@ -22,12 +22,12 @@ SERVING = ("vllm", "sglang", "tgi")
 
 TRUE = frozenset({"true", "yes", "on", "1", "cpu", "nvme"})
 FALSE = frozenset({"false", "no", "off", "0", "none", "null"})
-_SCALES = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
+_NUMBER_SUFFIXES = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
 """Endings of numbers as vLLM reads them."""
-_LOWERED = frozenset(
+_CASELESS_FIELDS = frozenset(
     {"optimizer", "sharding", "attention", "stage", "mixed", "engine_mode", "served_quantization"}
 )
-_LEFT_OPEN = frozenset({"auto", "gpu", "", "none", "null"})
+_AUTO_WORDS = frozenset({"auto", "gpu", "", "none", "null"})
 """Words by which a number is left to the launcher."""
 
 
@@ -174,7 +174,7 @@ def _is_known(field_name: str, word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class StatedValue:
     """One value that a flag states, as the field that it fills; `origin` is where it stands.
 
     A value of None is a word that nobody here knows: no default may stand in for it.
@@ -202,7 +202,7 @@ class Statements:
     states otherwise than the framework, such as DeepSpeed's micro-batch.
     """
 
-    items: dict[str, Stated] = field(default_factory=dict)
+    items: dict[str, StatedValue] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     left_open: dict[str, str] = field(default_factory=dict)
 
@@ -263,7 +263,7 @@ class Statements:
         if isinstance(value, str) and not _is_known(target, value):
             self.unread.append(f"{origin}: {scrub(flag, limit=60)} {raw}, a word that is not known")
             value = None
-        new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
+        new = StatedValue(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
         old = self.items.get(target)
         if (
             old is not None
@@ -291,12 +291,12 @@ class Statements:
         return tuple(f"{name} ({raw})" for name, raw in sorted(words.items()))
 
     def _leave(self, key: str, origin: str) -> None:
-        if _MATTERS.search(key.lower()) and not _HARMLESS.search(key.lower()):
+        if _RELEVANT_OPTION.search(key.lower()) and not _HARMLESS.search(key.lower()):
             self.unread.append(f"{origin}: {scrub(key, limit=60)}")
 
 
 @dataclass(slots=True)
-class Told:
+class FieldLookup:
     """Looks up what was stated, else what the framework does unasked, with a note of it."""
 
     syntax: LaunchDialect
@@ -331,7 +331,7 @@ class Told:
 
 
 _FILES = ("fsdp_file", "deepspeed_file")
-_MATTERS = re.compile(
+_RELEVANT_OPTION = re.compile(
     r"\$|mem|specul|draft|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
     r"|expert|lora|dora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
@@ -369,8 +369,8 @@ def converted(target: str, raw: Any, *, flag: str, origin: str) -> Value | None:
         return tuple(scrub(str(word), limit=60) for word in words)
     word = _word(raw).strip()
     if kind.name == "word":
-        return translated(target, word.lower()) if target in _LOWERED else word
-    if word.lower() in _LEFT_OPEN and not (kind.name == "flag" and word.lower() in FALSE):
+        return translated(target, word.lower()) if target in _CASELESS_FIELDS else word
+    if word.lower() in _AUTO_WORDS and not (kind.name == "flag" and word.lower() in FALSE):
         return None
     if kind.name == "flag":
         return _flag(word, flag=flag, origin=origin)
@@ -387,7 +387,7 @@ def _flag(word: str, *, flag: str, origin: str) -> bool:
 
 
 def _number(kind: FieldKind, word: str, *, flag: str, origin: str) -> int | float:
-    scale = _SCALES.get(word[-1:], 1)
+    scale = _NUMBER_SUFFIXES.get(word[-1:], 1)
     try:
         number = scale * float(word.replace("_", "")[: -1 if scale > 1 else None])
     except ValueError:

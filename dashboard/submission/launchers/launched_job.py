@@ -16,7 +16,7 @@ from dashboard.submission.launchers.command_line import (
 from dashboard.submission.launchers.fields import (
     SERVING,
     TRUE,
-    Told,
+    FieldLookup,
     dialect,
     model_names,
     translated,
@@ -37,7 +37,7 @@ from planner.memory.step.training_job import (
 SAMPLING = ("grpo", "ppo", "rloo", "online_dpo")
 _PAIRS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto")
 _WITH_REFERENCE = ("dpo", "ipo", "kto")
-UNASKED_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
+DEFAULT_ENGINE_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
 _TRAINERS = ("transformers", "trl", "axolotl", "llamafactory", "swift")
 _ZERO = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
 _VARIANT = re.compile(r"-(instruct|chat|hf|base|it|v0\.\d|\d{4}|bnb|4bit|awq|gptq|fp8|int4).*")
@@ -104,7 +104,7 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
     is_file = len(words) == 1 and options.folder is not None
     launch = read_file(Path(words[0])) if is_file else read_command(words, options.folder)
     syntax = launch.syntax or dialect("transformers")
-    flags = Told(syntax=syntax, facts=launch.facts, defaults=dict(syntax.defaults))
+    flags = FieldLookup(syntax=syntax, facts=launch.facts, defaults=dict(syntax.defaults))
     if str(flags.value("stage") or "").lower() in SAMPLING:
         flags.defaults = {**dialect("rl").defaults, **flags.defaults}
         flags.defaults.pop("sequence_length", None)
@@ -114,10 +114,10 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
     job = _serving(flags, model, options) if serving else _training(flags, model, options)
     counts = {"batch": options.batch, "seq": options.seq}
     counts = {name: count for name, count in counts.items() if count is not None}
-    refuse_otherwise({**counts, **options.same}, flags, job)
+    refuse_contradiction({**counts, **options.same}, flags, job)
     share = flags.value("engine_share") if serving or _engine(flags) else None
     if serving and share is None:
-        flags.assumed.append(UNASKED_SHARE.format(engine=syntax.name))
+        flags.assumed.append(DEFAULT_ENGINE_SHARE.format(engine=syntax.name))
     return LaunchedJob(
         job=job,
         model=model,
@@ -129,7 +129,7 @@ def launched_job(words: Sequence[str], options: LaunchOptions) -> LaunchedJob:
     )
 
 
-def _refuse_pairs(flags: Told) -> None:
+def _refuse_pairs(flags: FieldLookup) -> None:
     """Refuse two flags that exclude one another."""
     for entry, other in (("bf16", "fp16"), ("four_bit", "eight_bit"), ("deepspeed", "fsdp")):
         if flags.stated(entry) and flags.stated(other):
@@ -138,7 +138,7 @@ def _refuse_pairs(flags: Told) -> None:
             )
 
 
-def _model(launch: Launch, flags: Told, options: LaunchOptions) -> ReadModel:
+def _model(launch: Launch, flags: FieldLookup, options: LaunchOptions) -> ReadModel:
     """Return the model: of --config, of flags that describe it, of its public name or folder."""
     if options.config:
         return read_config(Path(options.config))
@@ -183,7 +183,7 @@ def _described(described: dict[str, Any]) -> ReadModel:
     return shape_from_config(values, name="the model of the flags")
 
 
-def _titan(flags: Told) -> str:
+def _titan(flags: FieldLookup) -> str:
     name, flavor = flags.stated("titan_name"), flags.stated("titan_flavor")
     return f"{name}-{flavor}" if name and flavor else ""
 
@@ -196,7 +196,7 @@ def model_of_name(name: str) -> ReadModel | None:
     return ReadModel(shape=known_model(key), assumed=()) if key in known_models() else None
 
 
-def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJob:
+def _training(flags: FieldLookup, model: ReadModel, options: LaunchOptions) -> TrainingJob:
     shape, stage = model.shape, str(flags.value("stage") or "").lower()
     method = Method.ADAPTER if _adapts(flags) else Method.FULL
     layout = spread_of(flags, shape, gpus=options.gpus)
@@ -229,7 +229,7 @@ def _training(flags: Told, model: ReadModel, options: LaunchOptions) -> Training
     )
 
 
-def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJob:
+def _serving(flags: FieldLookup, model: ReadModel, options: LaunchOptions) -> TrainingJob:
     length = options.seq or flags.value("sequence_length")
     positions = model.shape.rotary_positions or model.shape.learned_positions
     if length is None and positions:
@@ -259,7 +259,7 @@ def _serving(flags: Told, model: ReadModel, options: LaunchOptions) -> TrainingJ
     )
 
 
-def _adapts(flags: Told) -> bool:
+def _adapts(flags: FieldLookup) -> bool:
     if (
         flags.stated("adapter") is None
         and flags.stated("adapter_rank")
@@ -269,7 +269,7 @@ def _adapts(flags: Told) -> bool:
     return bool(flags.value("adapter"))
 
 
-def _framework(flags: Told, options: LaunchOptions, sharding: Sharding) -> str:
+def _framework(flags: FieldLookup, options: LaunchOptions, sharding: Sharding) -> str:
     """Return the framework whose traits hold: under DeepSpeed a Hugging Face trainer has others."""
     name = options.framework or flags.stated("framework") or flags.syntax.framework
     if sharding in _ZERO and flags.syntax.name in _TRAINERS and name != "swift":
@@ -277,7 +277,7 @@ def _framework(flags: Told, options: LaunchOptions, sharding: Sharding) -> str:
     return str(name)
 
 
-def _adapter(flags: Told) -> Adapter:
+def _adapter(flags: FieldLookup) -> Adapter:
     words = flags.value("targets") or ()
     words = (words,) if isinstance(words, str) else words
     names: list[str] = []
@@ -300,7 +300,7 @@ def _adapter(flags: Told) -> Adapter:
     )
 
 
-def _length(flags: Told, options: LaunchOptions) -> int | None:
+def _length(flags: FieldLookup, options: LaunchOptions) -> int | None:
     """Return the longest sequence; of a trainer that samples its prompt and what it answers."""
     answer = flags.value("completion_length")
     if options.seq is not None:
@@ -311,14 +311,14 @@ def _length(flags: Told, options: LaunchOptions) -> int | None:
     return int(flags.value("prompt_length") or 0) + int(answer)
 
 
-def _varies(flags: Told) -> bool:
+def _varies(flags: FieldLookup) -> bool:
     if flags.value("packing") or flags.value("padded"):
         return False
     flags.assumed.append("sequences are padded to the longest of their batch: nothing packs them")
     return True
 
 
-def _precision(flags: Told, method: Method, sharding: Sharding) -> str | None:
+def _precision(flags: FieldLookup, method: Method, sharding: Sharding) -> str | None:
     """Return the policy where flags decide it, None where the framework's habit does."""
     if flags.syntax.name not in _TRAINERS or method is not Method.FULL or sharding in _ZERO:
         return None
@@ -332,7 +332,7 @@ def _precision(flags: Told, method: Method, sharding: Sharding) -> str | None:
     return "fp32"
 
 
-def _quantization(flags: Told, method: Method) -> str:
+def _quantization(flags: FieldLookup, method: Method) -> str:
     bits = "nf4" if flags.value("four_bit") else str(flags.value("bits") or "")
     bits = "int8" if flags.value("eight_bit") else bits
     if bits and method is Method.FULL:
@@ -344,13 +344,13 @@ def _quantization(flags: Told, method: Method) -> str:
     return "nf4-dq" if bits == "nf4" and flags.value("double_quantized") else bits
 
 
-def _optimizer(flags: Told) -> str | None:
+def _optimizer(flags: FieldLookup) -> str | None:
     """Return the optimiser; one that steps layer by layer does so inside the backward pass."""
     name: str | None = flags.value("optimizer")
     return f"{name}_in_backward" if name and flags.stated("optimizer_layerwise") else name
 
 
-def _optimizer_rank(flags: Told) -> int | None:
+def _optimizer_rank(flags: FieldLookup) -> int | None:
     """Return the rank that gradients are projected to, of an optimiser that does so."""
     if not str(flags.value("optimizer")).startswith(("galore", "apollo")):
         return None
@@ -358,7 +358,7 @@ def _optimizer_rank(flags: Told) -> int | None:
     return int(written[1]) if written else flags.value("optimizer_rank")
 
 
-def _offload(flags: Told) -> frozenset[str]:
+def _offload(flags: FieldLookup) -> frozenset[str]:
     everything = bool(flags.value("offload_all"))
     everything |= "offload" in str(flags.stated("fsdp_words") or "")
     return frozenset(
@@ -368,12 +368,12 @@ def _offload(flags: Told) -> frozenset[str]:
     )
 
 
-def _engine(flags: Told) -> bool:
+def _engine(flags: FieldLookup) -> bool:
     """Return whether an engine that samples shares the GPUs with the training."""
     return bool(flags.value("engine")) and flags.value("engine_mode") != "server"
 
 
-def _companions(flags: Told, stage: str, method: Method) -> Companions:
+def _companions(flags: FieldLookup, stage: str, method: Method) -> Companions:
     """Return the models beside the actor: an adapter's reference is its own base."""
     frozen = int(stage in _WITH_REFERENCE or stage == "ppo" or bool(flags.value("penalty")))
     if stage not in (*SAMPLING, *_WITH_REFERENCE):
@@ -388,7 +388,7 @@ def _companions(flags: Told, stage: str, method: Method) -> Companions:
     )
 
 
-def refuse_otherwise(options: Mapping[str, Any], flags: Told, job: TrainingJob) -> None:
+def refuse_contradiction(options: Mapping[str, Any], flags: FieldLookup, job: TrainingJob) -> None:
     """Refuse an option that says otherwise than the job that was read from the launcher's words.
 
     A launcher's length of sequences and an engine's number of them are limits: less may be asked.
@@ -414,7 +414,7 @@ def refuse_otherwise(options: Mapping[str, Any], flags: Told, job: TrainingJob) 
         )
 
 
-def _as_options(flags: Told, job: TrainingJob) -> dict[str, Any]:
+def _as_options(flags: FieldLookup, job: TrainingJob) -> dict[str, Any]:
     """Return a job as the options would state it; None is not said, or left to the options."""
     spread, length = job.parallelism, flags.stated("sequence_length")
     batch = flags.stated("max_sequences")

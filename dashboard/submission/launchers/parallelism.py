@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.submission.launchers.fields import SERVING, Told, translated
+from dashboard.submission.launchers.fields import SERVING, FieldLookup, translated
 from data.base.errors import ChangeRefusedError
 from planner.memory.models.model_shape import ModelShape
 from planner.memory.step.training_job import Parallelism, Sharding
@@ -21,7 +21,7 @@ class Layout:
     accumulation: int | None
 
 
-def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
+def spread_of(flags: FieldLookup, shape: ModelShape, *, gpus: int | None) -> Layout:
     """Return the layout of a launch; `gpus` is what the person says where the launcher does not.
 
     Errors: ChangeRefusedError for degrees or a batch that do not divide, and for a job that is
@@ -65,7 +65,7 @@ def spread_of(flags: Told, shape: ModelShape, *, gpus: int | None) -> Layout:
     )
 
 
-def _sharding(flags: Told) -> tuple[Sharding, bool]:
+def _sharding(flags: FieldLookup) -> tuple[Sharding, bool]:
     """Return the sharding, and whether it is only inside a node (HYBRID_SHARD)."""
     words = str(flags.stated("fsdp_words") or "").lower().replace(",", " ").split()
     words = ["true" if word.startswith("fsdp2") else word for word in words]
@@ -108,7 +108,7 @@ def _strategy(word: str) -> tuple[Sharding, bool]:
     return by_name[term], False
 
 
-def _gpus(flags: Told, option: int | None) -> int | None:
+def _gpus(flags: FieldLookup, option: int | None) -> int | None:
     """Return the number of GPUs that the launcher or the person states."""
     each, nodes = flags.stated("processes_per_node"), flags.stated("nodes") or 1
     counted = each * nodes if each else None
@@ -127,7 +127,7 @@ def _gpus(flags: Told, option: int | None) -> int | None:
     return option or count
 
 
-def _from_replicas(flags: Told, inner: int, *, sharded: bool) -> int:
+def _from_replicas(flags: FieldLookup, inner: int, *, sharded: bool) -> int:
     """Return the GPUs where only degrees are stated. Errors: ChangeRefusedError."""
     shards, replicas = flags.stated("shards") or 0, flags.stated("replicas") or 1
     if shards > 0:
@@ -144,7 +144,7 @@ def _from_replicas(flags: Told, inner: int, *, sharded: bool) -> int:
     return int(inner * replicas)
 
 
-def _shard_group(flags: Told, data: int, *, hybrid: bool) -> int | None:
+def _shard_group(flags: FieldLookup, data: int, *, hybrid: bool) -> int | None:
     """Return the number of data-parallel ranks that share one copy, None for all of them."""
     shards, replicas = flags.value("shards"), flags.stated("replicas")
     if hybrid:
@@ -161,14 +161,14 @@ def _shard_group(flags: Told, data: int, *, hybrid: bool) -> int | None:
     return int(shards) if shards < data else None
 
 
-def _virtual_stages(flags: Told, shape: ModelShape, pipeline: int) -> int:
+def _virtual_stages(flags: FieldLookup, shape: ModelShape, pipeline: int) -> int:
     layers, stages = flags.stated("virtual_layers"), flags.stated("virtual_stages")
     if layers:
         stages = shape.layers // (pipeline * layers)
     return max(1, int(stages or 1)) if pipeline > 1 else 1
 
 
-def _batch(flags: Told, data: int) -> tuple[int | None, int | None]:
+def _batch(flags: FieldLookup, data: int) -> tuple[int | None, int | None]:
     """Return micro-batch and accumulation; with the whole batch stated either may be computed."""
     total, micro = flags.stated("global_batch"), flags.value("micro_batch")
     accumulation: int | None = flags.stated("accumulation")

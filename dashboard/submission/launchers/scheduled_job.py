@@ -34,7 +34,7 @@ _STARTS = re.compile(
     r"(.*/)?(srun|torchrun|accelerate|deepspeed|axolotl|swift|megatron|llamafactory-cli|trl"
     r"|python[\d.]*)"
 )
-_READS = re.compile(r"\bTRIMTAB_([A-Z_]+)\b")
+_TRIMTAB_VARIABLE = re.compile(r"\bTRIMTAB_([A-Z_]+)\b")
 _SHELL = re.compile(r"(?:/\w+)*/?(?:ba|da)?sh")
 _LONG = re.compile(
     r"""(?m)^([ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=)(?:\(([^()]*)\)|"([^"\n]*\n[^"]*)")"""
@@ -247,7 +247,7 @@ def _commands(
 
 
 def _read_names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.lower() for name in _READS.findall(text)))
+    return tuple(dict.fromkeys(name.lower() for name in _TRIMTAB_VARIABLE.findall(text)))
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:

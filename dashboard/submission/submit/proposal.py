@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import TypedDict
 
 from dashboard.submission.estimates.decision_notes import decision_notes
-from dashboard.submission.estimates.estimate import Offers, chosen_types, offered, why_unlikely
+from dashboard.submission.estimates.estimate import Offers, chosen_types, offered, unlikely_reason
 from dashboard.submission.job.feasible_plans import (
     calibration_of,
     family_of,
-    helpful_knobs,
     limit_warning,
     misses_deadline,
+    missing_options,
     plans_for,
 )
 from dashboard.submission.job.fleet import SubmissionFleet
@@ -51,7 +51,7 @@ class _PlanLimits(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lessons:
+class AttemptFactors:
     """Lessons of earlier attempts of the same job: factors on GPU and on host memory."""
 
     raised: float = 1.0
@@ -83,7 +83,7 @@ def propose(
     by: str,
     now: datetime,
     earlier: Submission | None = None,
-    lessons: Lessons | None = None,
+    lessons: AttemptFactors | None = None,
     waiting: tuple[WaitingJob, ...] = (),
 ) -> SubmissionProposal:
     """Plan, place and write the manifest of a job; nothing is sent and nothing is kept.
@@ -92,7 +92,7 @@ def propose(
     Errors: ImpossibleProblemError when it
     fits nowhere, ChangeRefusedError, CollectorError when the cluster does not answer.
     """
-    learned = lessons or Lessons()
+    learned = lessons or AttemptFactors()
     fleet = target.fleet()
     types = gpu_types(fleet)
     limits: _PlanLimits = {
@@ -141,7 +141,7 @@ def propose(
     )
     manifest = target.manifest(job, placement, order)
     offers = offered(plans, fleet, host)
-    knobs = helpful_knobs(job, placement.plan, types, **limits)
+    knobs = missing_options(job, placement.plan, types, **limits)
     before = () if earlier is None else earlier.attempts
     return SubmissionProposal(
         job=job,
@@ -181,7 +181,7 @@ def _warnings(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tup
     )
     closed = f"{fleet.closed}: it starts no job" if fleet.closed else ""
     return tuple(
-        text for text in (closed, memory, late, why_unlikely(plan.job, plan.estimate)) if text
+        text for text in (closed, memory, late, unlikely_reason(plan.job, plan.estimate)) if text
     )
 
 

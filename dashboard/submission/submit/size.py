@@ -17,9 +17,9 @@ from typing import Any
 from collectors.shared.json_parts import list_in, part
 from collectors.slurm.gpu_models import gpu_models_of
 from dashboard.apply.kubernetes.state.json_patch import Operation, names_of, pointer, value_at
-from dashboard.submission.estimates.estimate import FitFigures, fit_figures, why_unlikely
+from dashboard.submission.estimates.estimate import FitFigures, fit_figures, unlikely_reason
 from dashboard.submission.estimates.launcher_estimate import launched_rows
-from dashboard.submission.job.command_options import KNOBS, needs
+from dashboard.submission.job.command_options import COUNT_OPTIONS, needs
 from dashboard.submission.job.feasible_plans import (
     calibration_of,
     family_of,
@@ -209,7 +209,9 @@ def size_of(
         options=change if isinstance(change, dict) else {},
         unchanged=change if isinstance(change, str) else "",
         warnings=[
-            text for text in (*sized.warnings, why_unlikely(plan.job, plan.estimate), late) if text
+            text
+            for text in (*sized.warnings, unlikely_reason(plan.job, plan.estimate), late)
+            if text
         ],
         notes=[*sized.notes, *plan.estimate.notes],
     )
@@ -238,7 +240,7 @@ def _job_of(asked: ScheduledJob) -> JobFile:
         raise ChangeRefusedError(
             "the job names a file of its model", 'Name a known model: name = "llama3-8b".'
         )
-    reads = [name for name in asked.reads if name in KNOBS]
+    reads = [name for name in asked.reads if name in COUNT_OPTIONS]
     values = {"name": _NEW, "command": [_NEW], "launcher": "none", "reads": reads, **asked.recipe}
     return read_job(values, folder=Path())
 

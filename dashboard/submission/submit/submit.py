@@ -13,7 +13,7 @@ from data.settings.all_settings import Settings
 from data.store import Store
 
 
-def why_not(settings: Settings) -> str:
+def submission_refusal(settings: Settings) -> str:
     """Return the reason that nothing can be submitted, '' for none."""
     if settings.submit.enabled:
         return ""
@@ -35,7 +35,7 @@ def submit(
     ChangeRefusedError when the cluster refuses, CollectorError when it does not answer: then the
     submission stays in the state `sending`, and the next look finds out by its mark.
     """
-    reason = why_not(settings)
+    reason = submission_refusal(settings)
     if reason:
         raise ApplyError("the job was not submitted", reason)
     if not by.strip():

@@ -7,7 +7,7 @@ from statistics import median
 from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.jobs import Job, JobState
-from data.facts.queue_waits import wants_boards
+from data.facts.queue_waits import is_waiting_for_boards
 from data.store import StoreReader
 from forecasting.series.past_runs import past_run_seconds
 from planner.scheduling.arrival import UNKNOWN_HOURS, WaitingJob
@@ -44,7 +44,7 @@ def _waits(job: Job) -> bool:
     facts = job.scheduler
     if facts is None or facts.state is not JobState.PENDING or job.mig_profile:
         return False
-    return wants_boards(facts.reason)
+    return is_waiting_for_boards(facts.reason)
 
 
 def _hours(job: Job, runs: Iterable[float]) -> float:

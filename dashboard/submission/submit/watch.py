@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.manifest import JobOrder, Manifest
-from dashboard.submission.submit.proposal import Lessons, propose
-from dashboard.submission.submit.submit import deliver, keep_latest, submit, why_not
+from dashboard.submission.submit.proposal import AttemptFactors, propose
+from dashboard.submission.submit.submit import deliver, keep_latest, submission_refusal, submit
 from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_of
 from dashboard.submission.targets.target import SubmissionTarget
@@ -25,12 +25,12 @@ from data.store.engine.record_json import from_json
 
 ACTOR = "trimtab"
 _SENDING = timedelta(minutes=2)
-_SEND_AGAIN = timedelta(minutes=12)
+_RESEND_AFTER = timedelta(minutes=12)
 _LOST_AFTER = timedelta(minutes=5)
 _MIN_SAMPLES = 3
 _STEP = 1.1
-_ABOVE = 1.05
-_TOO_FAR = 3.0
+_EXCESS_FACTOR = 1.05
+_MAX_FACTOR = 3.0
 """A run that fails although three times its need was there did not fail for its own memory."""
 _HOST_STEP = 1.5
 
@@ -58,7 +58,9 @@ def watch_all(
         if not submission.state.is_open:
             continue
         try:
-            latest = look(submission, give(submission.target), store, settings=settings, now=now)
+            latest = watch_attempt(
+                submission, give(submission.target), store, settings=settings, now=now
+            )
             looks.append(SubmissionLook(submission=latest, changed=latest != submission))
         except TrimtabError as error:
             looks.append(
@@ -67,7 +69,7 @@ def watch_all(
     return tuple(looks)
 
 
-def look(
+def watch_attempt(
     submission: Submission,
     target: SubmissionTarget,
     store: Store,
@@ -140,7 +142,7 @@ def _confirm(
         return submission
     manifest = _manifest_of(submission)
     job_id = target.find(manifest)
-    if not job_id and age < _SEND_AGAIN and not why_not(settings):
+    if not job_id and age < _RESEND_AFTER and not submission_refusal(settings):
         return deliver(submission, manifest, target, store, by=ACTOR, now=now)
     if job_id:
         attempt_now = replace(attempt, state=SubmissionState.PENDING, job_id=job_id, reason="")
@@ -182,7 +184,7 @@ def _learn(store: Store, submission: Submission, now: datetime) -> None:
         )
 
 
-def lessons_of(submission: Submission) -> Lessons | str:
+def factors_of_attempt(submission: Submission) -> AttemptFactors | str:
     """Return the lessons of an attempt that ran out of memory, or the reason not to repeat it."""
     attempt, job = submission.latest, job_of(submission)
     if not job.resubmit_on_oom:
@@ -192,11 +194,13 @@ def lessons_of(submission: Submission) -> Lessons | str:
     if attempt.state is SubmissionState.OUT_OF_HOST_MEMORY:
         if job.memory_mib_per_gpu is None:
             return "the job file states no host memory that could be raised"
-        return Lessons(raised=attempt.raised, host_raised=attempt.host_raised * _HOST_STEP)
-    above = _ABOVE * attempt.plan.gpu_memory_bytes / attempt.plan.needed_bytes
-    if above > _TOO_FAR * attempt.raised:
+        return AttemptFactors(raised=attempt.raised, host_raised=attempt.host_raised * _HOST_STEP)
+    above = _EXCESS_FACTOR * attempt.plan.gpu_memory_bytes / attempt.plan.needed_bytes
+    if above > _MAX_FACTOR * attempt.raised:
         return "the GPU had three times the memory that the job needs: look for another cause"
-    return Lessons(raised=max(_STEP * attempt.raised, above), host_raised=attempt.host_raised)
+    return AttemptFactors(
+        raised=max(_STEP * attempt.raised, above), host_raised=attempt.host_raised
+    )
 
 
 def _again(
@@ -214,7 +218,7 @@ def _again(
         SubmissionState.OUT_OF_HOST_MEMORY,
     ):
         return submission
-    lessons = why_not(settings) or lessons_of(submission)
+    lessons = submission_refusal(settings) or factors_of_attempt(submission)
     if isinstance(lessons, str):
         return _not_again(store, submission, lessons, now)
     try:

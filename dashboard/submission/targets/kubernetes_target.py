@@ -48,7 +48,7 @@ _PATHS = {
 }
 _BY_WORD = {kind.lower(): kind for kind in _PATHS}
 _BLOCKING = ("NoSchedule", "NoExecute")
-_DONE = ("Complete", "Completed", "Succeeded")
+_COMPLETE_CONDITIONS = ("Complete", "Completed", "Succeeded")
 _FAILED = ("Failed",)
 _STARTING = ("ContainerCreating", "PodInitializing")
 _MAX_REASON = 300
@@ -226,7 +226,7 @@ class KubernetesTarget:
             {"labelSelector": f"{NAME_LABEL}={name}"},
         )
         items = list_in(pods or {}, "items")
-        standing = standing_of(workload, items)
+        standing = state_of_workload(workload, items)
         if standing.state is SubmissionState.PENDING and not standing.reason:
             # A pod that waits tells why nothing runs, else the workload.
             waiting = (pod for pod in items if text_in(pod, "status", "phase") == "Pending")
@@ -347,7 +347,7 @@ def _taints(document: Document) -> Iterator[Taint]:
             )
 
 
-def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
+def state_of_workload(workload: Document, pods: list[Any]) -> SentJobState:
     """Return the state of a workload; its pods tell whether memory ran out, and why they wait."""
     conditions = [
         entry
@@ -355,7 +355,7 @@ def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
         if text_in(entry, "status") == "True"
     ]
     for condition in conditions:
-        if text_in(condition, "type") in _DONE:
+        if text_in(condition, "type") in _COMPLETE_CONDITIONS:
             return SentJobState(state=SubmissionState.FINISHED)
         if text_in(condition, "type") in _FAILED:
             reason = text_in(condition, "reason") or "failed"

@@ -225,13 +225,13 @@ _STATES = {
     "OUT_OF_MEMORY": SubmissionState.OUT_OF_HOST_MEMORY,
 }
 """Words that say more of a sent job than of one that is collected, or less."""
-_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
-_GONE = "Invalid job id"
+_KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
+_INVALID_JOB = "Invalid job id"
 _DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _LEAST_MEMORY = 1024
 """A node that says less has no RealMemory in slurm.conf: Slurm then takes it to be 1 MiB."""
 _LIMITS = ("MaxTime", "DefaultTime")
-_UP = "UP"
+_PARTITION_UP = "UP"
 """The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
 
 
@@ -269,9 +269,9 @@ class SlurmTarget:
         answers = self._commands.answers(Window(start=now, end=now))
         names = ModelNames(gpu_models_of(self._slurm.gpu_models), self._catalogue, answers.nodes)
         facts = self._partition()
-        partition, state = facts.get("PartitionName", ""), facts.get("State", _UP)
+        partition, state = facts.get("PartitionName", ""), facts.get("State", _PARTITION_UP)
         nodes = [
-            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0], up=state == _UP)
+            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0], up=state == _PARTITION_UP)
             for node in answers.nodes
             if len(node.gpus) == 1 and partition in node.partitions
         ]
@@ -284,7 +284,7 @@ class SlurmTarget:
             fleet_of(_of_one_name(nodes), self._catalogue, source=source),
             default_hours=usual or longest,
             max_hours=longest,
-            closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
+            closed="" if state == _PARTITION_UP else f"Slurm's partition {partition} is {state}",
             default_memory=_memory_in(facts)
             or _memory_in(self._commands.configuration())
             or "all of a node",
@@ -372,7 +372,7 @@ class SlurmTarget:
         try:
             text = self._commands.output("scontrol", "show", "job", "--oneliner", number)
         except CollectorError as error:
-            if _GONE not in str(error):
+            if _INVALID_JOB not in str(error):
                 raise
             return self._accounted(number)
         facts: dict[str, str] = {}
@@ -396,7 +396,7 @@ class SlurmTarget:
 
     def _run(self, command: str, *arguments: str, script: str) -> tuple[str, str]:
         """Return the output of sbatch on both streams. Its environment is bare: jobs inherit it."""
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         environment |= {"LC_ALL": "C"}
         conf = self._slurm.conf_file or os.environ.get("SLURM_CONF", "")
         if conf:

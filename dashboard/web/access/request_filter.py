@@ -35,7 +35,7 @@ _MAX_DIGITS = 9
 _MAX_DESCRIPTORS = 65_536
 _KEPT_DESCRIPTORS = 64
 """A quarter of the limit where that is less."""
-_OPENED_PER_SECOND = 20_000
+_MAX_OPENED_PER_SECOND = 20_000
 """More than can be opened: so long they need not be counted again, which walks through all."""
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -110,7 +110,7 @@ class Admission:
             _require_sendable(scope)
         if time.monotonic() >= self._descriptors_until:
             room = _require_descriptors()
-            self._descriptors_until = time.monotonic() + room / _OPENED_PER_SECOND
+            self._descriptors_until = time.monotonic() + room / _MAX_OPENED_PER_SECOND
 
     def _require_host(self, scope: Scope) -> str:
         stated = _values(scope["headers"], b"host")

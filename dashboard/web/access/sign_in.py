@@ -33,9 +33,9 @@ _HINT_COOKIE = "trimtab_id_token"
 REFUSAL = "refused"
 """Name in a page's address of the reason for which a sign-in failed."""
 _MOST_HINT = 3_500
-_ENDING = "http://schemas.openid.net/event/backchannel-logout"
+_LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 _LEEWAY_SECONDS = 120
-_KEY_LOOKS = 6
+_KEY_FETCHES_PER_MINUTE = 6
 """How often a minute the provider is asked for keys that it had not before."""
 
 
@@ -191,7 +191,7 @@ class OpenIdRoutes:
         try:
             content = jwt.decode(token, keys, registry=signed)
         except InvalidKeyIdError:
-            self._key_looks.take("keys", _KEY_LOOKS)
+            self._key_looks.take("keys", _KEY_FETCHES_PER_MINUTE)
             keys = KeySet.import_key_set(await self._client.fetch_jwk_set(force=True))
             content = jwt.decode(token, keys, registry=signed)
         claims = content.claims
@@ -207,7 +207,7 @@ class OpenIdRoutes:
         names = [claims[name] for name in ("sub", "sid") if name in claims]
         if not names or not all(isinstance(name, str) and name for name in names):
             raise InvalidClaimError("sub")
-        if not isinstance(claims["events"], dict) or _ENDING not in claims["events"]:
+        if not isinstance(claims["events"], dict) or _LOGOUT_EVENT not in claims["events"]:
             raise InvalidClaimError("events")
         if "nonce" in claims:  # an id token, which browsers see, is no order to end anything
             raise InvalidClaimError("nonce")

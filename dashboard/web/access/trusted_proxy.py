@@ -23,7 +23,7 @@ from dashboard.web.access.request_filter import (
 from data.settings.access import AccessSettings
 from data.settings.fields import entries
 
-_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
+_PROXY_HEADERS = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
 _LONGEST = 512
 
 
@@ -131,7 +131,7 @@ class AuthMiddleware:
             pairs = [pair for pair in pairs if _folded(pair[0]) not in stated]
             pairs.append((PERSON_HEADER.encode(), json.dumps(person).encode("ascii")))
         alone = self._access.mode == "local" and self._guarded
-        if alone and any(_folded(name) in _FORWARDED for name, _value in headers):
+        if alone and any(_folded(name) in _PROXY_HEADERS for name, _value in headers):
             # Behind a proxy everyone would be the one local person.
             raise RequestRefusedError(
                 403, "a proxy forwards to a single-user dashboard: set access.mode to proxy"

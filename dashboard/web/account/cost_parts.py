@@ -9,8 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.accounting.cost.budgets import BudgetRow, month_row
-from dashboard.accounting.cost.charges import IDLE, NOBODYS, SHARED, STATES
-from dashboard.accounting.cost.cost_cache import CostBook, kept_book, make_book, sums_of
+from dashboard.accounting.cost.charges import IDLE, NAMES_OF_UNHELD, SHARED, STATES
+from dashboard.accounting.cost.cost_cache import CostBook, cached_book, make_book, sums_of
 from dashboard.accounting.cost.statement import CostStatement
 from dashboard.accounting.energy.build import tenant_key
 from dashboard.common.figures import range_text
@@ -70,7 +70,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
     month = last_month if is_last else of_names.within(book.this_month, book.at, {})
     budgets = {entry.tenant: entry.per_month for entry in settings.statement.budgets}
     is_total = set(names) == {"tenant"} and not current_scope().chosen
-    watched = kept_book(current_world().reader, settings, now=current_world().clock())
+    watched = cached_book(current_world().reader, settings, now=current_world().clock())
     began = watched.statement.rows if watched is not None else ()
     rows = of_names.rows_by()
     return CostView(
@@ -98,7 +98,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
 def _takes(tenant: str) -> Callable[[str], bool] | None:
     """Return the filter of jobs, None for all and for what nobody held."""
     jobs = scoped_jobs()
-    if not tenant or tenant in NOBODYS.values():
+    if not tenant or tenant in NAMES_OF_UNHELD.values():
         return None if jobs is None else jobs.__contains__
     world = current_world()
     names = world.reader.job_names(tenant_key(world.settings.settings))
@@ -111,7 +111,7 @@ def _takes(tenant: str) -> Callable[[str], bool] | None:
 
 def _book(settings: Settings, takes: Callable[[str], bool] | None, tenant: str) -> CostBook | None:
     world = current_world()
-    book = kept_book(world.reader, settings, now=world.clock())
+    book = cached_book(world.reader, settings, now=world.clock())
     if book is None or takes is None:
         return book
     return world.reader.remember(
@@ -122,7 +122,7 @@ def _book(settings: Settings, takes: Callable[[str], bool] | None, tenant: str) 
 
 
 def _next_level(names: Mapping[str, str], month: CostStatement) -> str:
-    if names.get("tenant", "") in NOBODYS.values():
+    if names.get("tenant", "") in NAMES_OF_UNHELD.values():
         return "model"
     levels = LEVELS[max((LEVELS.index(name) + 1 for name in names), default=0) :]
     # One application, mostly none that is named, tells nothing apart.
@@ -222,7 +222,7 @@ def rows_of(view: CostView) -> pd.DataFrame:
     """Return the table, one number a cell: largest cost first, nobody's last."""
     currency, by = view.month.currency, view.by
     sums = sums_of(view.month.charges, by)
-    nobodys = sums[by].isin(NOBODYS.values())
+    nobodys = sums[by].isin(NAMES_OF_UNHELD.values())
     sums = sums.assign(nobodys=nobodys).sort_values(
         ["nobodys", "cost", "hours", by], ascending=[True, False, False, True]
     )
@@ -281,6 +281,6 @@ def asked_names() -> dict[str, str]:
     """Return the names in the address: a tenant, and a part of its costs."""
     names = {name: st.query_params[name] for name in LEVELS[:-1] if st.query_params.get(name)}
     tenant = names.get("tenant", "")
-    if tenant in ("", *NOBODYS.values()):
+    if tenant in ("", *NAMES_OF_UNHELD.values()):
         return {"tenant": tenant} if tenant else {}
     return names

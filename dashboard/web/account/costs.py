@@ -6,7 +6,7 @@ import streamlit as st
 from dashboard.accounting.cost.budgets import drivers_text
 from dashboard.accounting.cost.focus import focus_csv, focus_rows
 from dashboard.accounting.cost.statement import make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from dashboard.accounting.facility.capacity import WEEKS, CapacityRow, capacity_rows
 from dashboard.charts.cost_days import cost_days
 from dashboard.common.escaping import markdown
@@ -29,10 +29,10 @@ from dashboard.web.frame.page import (
     empty_state,
     figures,
     finding,
-    goes_to,
     number,
+    opener_of_rows,
+    show_link,
     table,
-    way,
 )
 from data.base.counts import count_text
 from data.store import StoreReader
@@ -97,7 +97,7 @@ def focus_file(view: CostView, reader: StoreReader) -> str:
         view.settings,
         start=view.month.start,
         end=view.month.end,
-        every=Every.DAY,
+        every=PeriodLength.DAY,
         takes=view.takes,
     )
     return focus_csv(focus_rows(month.within(month.start, month.end, view.names), view.settings))
@@ -111,14 +111,14 @@ def breadcrumbs(view: CostView) -> None:
     here = {"tab": "costs"}
     passed: dict[str, str] = {}
     with st.container(horizontal=True, vertical_alignment="center"):
-        way("costs", "All tenants", **here)
+        show_link("costs", "All tenants", **here)
         for level, name in list(view.names.items())[:-1]:
             passed[level] = name
-            way("costs", name, **here, **passed)
+            show_link("costs", name, **here, **passed)
         level, name = list(view.names.items())[-1]
         st.markdown(f"**{markdown(f'{level} {name}')}**")
         if level == "job":
-            way("job", "Open the job", job=name)
+            show_link("job", "Open the job", job=name)
 
 
 def show(view: CostView) -> None:
@@ -137,7 +137,7 @@ def show(view: CostView) -> None:
         f"costs-by-{view.by}",
         every=lambda: rows,
         links={"job": "jobs?job="} if view.by == "job" else None,
-        opens=goes_to("costs", places_of(view, rows)) if leads else None,
+        opens=opener_of_rows("costs", places_of(view, rows)) if leads else None,
     )
     file_buttons(
         File(

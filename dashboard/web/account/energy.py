@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.accounting.energy.build import calendar_of, make_statement, tenant_key
 from dashboard.accounting.energy.export import factor_rows, statement_csv, statement_document
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from dashboard.accounting.energy.statement import WORK_UNIT, EsgStatement, GroupBy
 from dashboard.charts.energy_stack import energy_stack
 from dashboard.common.escaping import markdown
@@ -20,22 +20,22 @@ from dashboard.web.account.energy_parts import (
     comparable,
     figure_of,
     measured_of,
+    page_of_group,
     row_opens,
     rows_shown,
     stack_parts,
-    way_of,
 )
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.address_filters import pick
 from dashboard.web.frame.month import current_month
-from dashboard.web.frame.page import chart, empty_state, figures, finding, goes_by_name, table
+from dashboard.web.frame.page import chart, empty_state, figures, finding, opener_by_name, table
 from dashboard.web.frame.scope import asks_for, current_scope, scoped_jobs
 from data.base.counts import count_text
 
 _BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE, GroupBy.CLUSTER)
 _MAX_HOURLY = timedelta(days=14)
 """Bars of an hour are too thin to see over a longer range."""
-_TOLD = ("kind", "name", "value", "year", "source")
+_FACTOR_COLUMNS = ("kind", "name", "value", "year", "source")
 
 world = current_world()
 reader = world.reader
@@ -90,15 +90,17 @@ if not empty_state():
     answer = st.container()
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = GroupBy(pick("By", groups_offered(), "by"))
-        every = Every(pick("Bars", [Every.HOUR, Every.DAY, Every.WEEK], "every", usual=1))
+        every = PeriodLength(
+            pick("Bars", [PeriodLength.HOUR, PeriodLength.DAY, PeriodLength.WEEK], "every", usual=1)
+        )
         measure = pick("Show", SHOWN, "show")
-    if every is Every.HOUR and month.end - month.start > _MAX_HOURLY:
+    if every is PeriodLength.HOUR and month.end - month.start > _MAX_HOURLY:
         st.caption(f"Hours are shown for at most {_MAX_HOURLY.days} days; these are days.")
-        every = Every.DAY
+        every = PeriodLength.DAY
     jobs = scoped_jobs()
     tenant_is = tenant_key(settings)
 
-    def statement_every(every: Every) -> EsgStatement:
+    def statement_every(every: PeriodLength) -> EsgStatement:
         """Return the statement as asked for, in periods of that length."""
         return make_statement(
             reader,
@@ -148,7 +150,7 @@ if not empty_state():
             period=f"{every.value} ({settings.report.timezone})",
             measured=list(measured_of(statement)),
         )
-        chart(stack, "energy", opens=goes_by_name(*way_of(by, tenant_is)))
+        chart(stack, "energy", opens=opener_by_name(*page_of_group(by, tenant_is)))
     table(
         rows_shown(statement),
         f"energy-by-{by.value}",
@@ -163,7 +165,7 @@ if not empty_state():
     file_buttons(
         File(
             label="Hourly CSV",
-            make=lambda: statement_csv(statement_every(Every.HOUR)),
+            make=lambda: statement_csv(statement_every(PeriodLength.HOUR)),
             name=f"energy-by-{by.value}-hourly.csv",
             kind="text/csv",
             key="hourly-csv",
@@ -194,6 +196,9 @@ if not empty_state():
             "differ by more than a tenth: check the sensors before quoting the energy."
         )
         table(apart, "energy-disagreements")
-    texts = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(statement)]
+    texts = [
+        {name: str(row.get(name) or "") for name in _FACTOR_COLUMNS}
+        for row in factor_rows(statement)
+    ]
     with st.expander("Method and factors"):
         table(pd.DataFrame(texts), "energy-factors", prose={"value": 420, "source": 300})

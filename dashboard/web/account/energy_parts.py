@@ -15,7 +15,7 @@ from dashboard.accounting.energy.statement import (
 )
 from dashboard.charts.energy_stack import StackPart
 from dashboard.common.figures import range_text
-from dashboard.web.frame.page import goes_by_name
+from dashboard.web.frame.page import opener_by_name
 from data.records.recommendations import Range
 from data.store.facts.energy_parts import NO_NAME
 
@@ -23,7 +23,7 @@ SHOWN = ("kWh", "kgCO2e location-based", "kgCO2e market-based")
 """Quantities that bars can show."""
 _COMPARABLE = 0.05
 """Ranges whose measured shares differ by more say nothing about more or less energy."""
-_WAYS: Mapping[str, tuple[str, str]] = {
+_PAGE_LINKS: Mapping[str, tuple[str, str]] = {
     "account-or-namespace": ("costs", "tenant"),
     GroupBy.NAMESPACE: ("jobs", "namespace"),
     GroupBy.ACCOUNT: ("jobs", "team"),
@@ -64,9 +64,9 @@ def comparable(now: EsgStatement, before: EsgStatement) -> bool:
     return None not in shares and abs((shares[0] or 0) - (shares[1] or 0)) <= _COMPARABLE
 
 
-def way_of(by: GroupBy, tenant_is: str) -> tuple[str, str]:
+def page_of_group(by: GroupBy, tenant_is: str) -> tuple[str, str]:
     """Return the page that a group leads to, and how its address names the group."""
-    return _WAYS[tenant_is if by is GroupBy.TENANT else by]
+    return _PAGE_LINKS[tenant_is if by is GroupBy.TENANT else by]
 
 
 def _key(row: StatementRow) -> str:
@@ -79,7 +79,7 @@ def row_opens(statement: EsgStatement, tenant_is: str) -> Callable[[int], None]:
     """Return the function that opens the page of a row of the table, if it has one."""
     keys, go = (
         [_key(row) for row in statement.groups],
-        goes_by_name(*way_of(statement.by, tenant_is)),
+        opener_by_name(*page_of_group(statement.by, tenant_is)),
     )
     return lambda place: go(keys[place]) if keys[place] else None
 

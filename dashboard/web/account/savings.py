@@ -11,7 +11,7 @@ from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.daily_savings import measured_to, saved_days
 from dashboard.web.frame.month import current_month
-from dashboard.web.frame.page import figures, finding, money_note, table, tense, way
+from dashboard.web.frame.page import figures, finding, money_note, show_link, table, tense
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.records.recommendations import Range, Recommendation
@@ -19,7 +19,7 @@ from data.records.recommendations import Range, Recommendation
 jobs, month = scoped_jobs(), current_month()
 
 
-def looked_at(change: Recommendation) -> bool:
+def is_in_scope(change: Recommendation) -> bool:
     """Return whether a change is one of the jobs that are looked at."""
     return jobs is None or change.job_id in jobs
 
@@ -32,7 +32,7 @@ def in_month(at: datetime) -> bool:
 rows = tuple(
     row
     for row in ledger(current_world().reader, now=current_world().clock())
-    if looked_at(row.recommendation) and in_month(row.applied_at)
+    if is_in_scope(row.recommendation) and in_month(row.applied_at)
 )
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 
@@ -58,7 +58,7 @@ if not rows:
         )
     )
     if words := tense("Approve and apply a finding", ""):
-        way("findings", words)
+        show_link("findings", words)
 elif gpu_hours.realised is None:
     finding(
         f"{count_text(len(rows), 'change is', 'changes are')} applied; none can be measured yet."
@@ -68,7 +68,7 @@ else:
         f"{gpu_hours.measured} of {count_text(len(rows), 'applied change')} measured: saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
-days = [day for day in saved_days() if looked_at(day.recommendation) and in_month(day.start)]
+days = [day for day in saved_days() if is_in_scope(day.recommendation) and in_month(day.start)]
 until = None if month.is_last else measured_to()  # a rate of now is not of a month that is over
 for every in summed(days, "all", at=until):
     figures(

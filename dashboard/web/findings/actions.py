@@ -20,7 +20,7 @@ SNOOZES = {
     "a week": timedelta(days=7),
     "four weeks": timedelta(days=28),
 }
-BULK = (WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.SNOOZE, WishKind.REJECT)
+BULK_WISHES = (WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.SNOOZE, WishKind.REJECT)
 """What may be done with several at once."""
 
 
@@ -28,7 +28,7 @@ ADVICE_LABELS = {WishKind.REJECT: "Done", WishKind.SNOOZE: "Not now"}
 """The decisions about advice, which a person follows by hand: done is a reason to dismiss it."""
 
 
-def why_refused(
+def refusal_reason(
     service: DecisionService, wish: WishKind, stored: StoredRecommendation, person: Person
 ) -> str:
     """Return the reason against a decision, '' where none is known."""

@@ -23,7 +23,7 @@ from dashboard.web.findings.actions import (
     SNOOZES,
     needs_confirmation,
     needs_tick,
-    why_refused,
+    refusal_reason,
 )
 from dashboard.web.findings.finding_rows import interrupts
 from dashboard.web.frame.action_button import (
@@ -51,7 +51,7 @@ _TICK = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionAsked:
+class DecisionQuestion:
     """Question to a person: a decision, the digests of what was shown, and when it was.
 
     `advice` are the words on the button of one piece of advice, '' of all else.
@@ -102,7 +102,7 @@ def decision_button(
 def _open(wish: WishKind, digests: tuple[str, ...], advice: str) -> None:
     now = current_world().decision_service.clock()
     st.session_state.pop(_TOLD, None)
-    st.session_state[_ASKED] = DecisionAsked(wish=wish, digests=digests, at=now, advice=advice)
+    st.session_state[_ASKED] = DecisionQuestion(wish=wish, digests=digests, at=now, advice=advice)
 
 
 def _post(wish: WishKind, reference: str, revision: Recommendation, *, done: bool) -> Post:
@@ -127,7 +127,7 @@ def _hear(answers: PressOutcome) -> None:
 
 def decision_dialog() -> None:
     """Draw the dialog while something is asked, and say what was refused of what was asked last."""
-    query: DecisionAsked | None = st.session_state.get(_ASKED)
+    query: DecisionQuestion | None = st.session_state.get(_ASKED)
     if query is None:
         for refusal in st.session_state.get(_TOLD, ()):
             st.error(markdown(refusal))
@@ -141,7 +141,7 @@ def _forget() -> None:
     st.session_state.pop(_TOLD, None)
 
 
-def _ask(query: DecisionAsked) -> None:
+def _ask(query: DecisionQuestion) -> None:
     """Show what will happen and what is refused, and ask for what the decision needs."""
     if st.session_state.get(_ASKED) != query:
         st.rerun()
@@ -180,7 +180,7 @@ def _ask(query: DecisionAsked) -> None:
 
 
 def _parted(
-    query: DecisionAsked, person: Person
+    query: DecisionQuestion, person: Person
 ) -> tuple[list[StoredRecommendation], list[tuple[str, str]]]:
     """Return the findings that can be decided on, and (finding, why not) of the others."""
     service = current_world().decision_service
@@ -191,7 +191,7 @@ def _parted(
         except TrimtabError as error:
             refused.append((digest[:12], str(error)))
             continue
-        why = why_refused(service, query.wish, stored, person)
+        why = refusal_reason(service, query.wish, stored, person)
         if why:
             refused.append((stored.reference, why))
         else:

@@ -12,7 +12,7 @@ from dashboard.decisions.decision_table import DECISIONS
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder
 from dashboard.decisions.findings import findings_now
 from dashboard.web.access.identity import current_role, current_world, signed_in
-from dashboard.web.findings.actions import BULK
+from dashboard.web.findings.actions import BULK_WISHES
 from dashboard.web.findings.daily_savings import saved_by_finding
 from dashboard.web.findings.decision_dialog import decision_button
 from dashboard.web.findings.finding_rows import (
@@ -26,14 +26,14 @@ from dashboard.web.findings.finding_rows import (
 )
 from dashboard.web.frame.address_filters import ALL, choose
 from dashboard.web.frame.alert_strip import urgent_now
-from dashboard.web.frame.page import goes_to, grid_height, money_note, table, three_digits
+from dashboard.web.frame.page import grid_height, money_note, opener_of_rows, table, three_digits
 from dashboard.web.frame.scope import current_scope
 from data.base.clock import floor_to_slot
 from data.records.actions import Risk
 
 _ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
 _SHOWN = 1000
-_DECIDE = ("owner", "approver", "admin")
+_DECIDING_ROLES = ("owner", "approver", "admin")
 _ROWS_HIGH = 9
 
 
@@ -146,7 +146,9 @@ def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataF
                 f"{'⚠ ' if row.urgent else ''}{row.revision.action.spec.title}" for row in rows
             ],
             "GPUs": [_cell(row.gpus, places=2) for row in rows],
-            f"{currency}/day": [_cell(row.worth and row.worth.central) for row in rows],
+            f"{currency}/day": [
+                _cell(None if row.worth is None else row.worth.central) for row in rows
+            ],
             "target": [row.revision.target for row in rows],
             "state": [row.state for row in rows],
             "risk": [str(row.revision.risk) for row in rows],
@@ -207,13 +209,13 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     """Offer what can be done with all that is ticked; always there, so that nothing moves."""
     world = current_world()
     service = world.decision_service
-    if current_role() not in _DECIDE or world.reader.recording() is not None:
+    if current_role() not in _DECIDING_ROLES or world.reader.recording() is not None:
         return
     applies = service.settings().apply.enabled
     targets = tuple((row.reference, row.revision) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
     with st.popover(label, disabled=not targets):
-        for row in map(DECISIONS.__getitem__, BULK):
+        for row in map(DECISIONS.__getitem__, BULK_WISHES):
             if applies or not row.changes:
                 label, key = f"{row.label} selected", f"bulk-{row.wish}"
                 decision_button(row.wish, targets, key=key, label=label, wide=True)
@@ -248,5 +250,5 @@ def findings_table(rows: Sequence[InboxRow], name: str) -> None:
         name,
         links=links,
         exported=False,
-        opens=goes_to("findings", [{"finding": row.reference} for row in rows]),
+        opens=opener_of_rows("findings", [{"finding": row.reference} for row in rows]),
     )

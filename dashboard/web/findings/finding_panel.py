@@ -15,12 +15,12 @@ from dashboard.decisions.service import Preview
 from dashboard.resources.rows import record_of
 from dashboard.resources.whole_finding import advice_steps
 from dashboard.web.access.identity import current_world, signed_in
-from dashboard.web.findings.actions import ADVICE_LABELS, offered, why_refused
+from dashboard.web.findings.actions import ADVICE_LABELS, offered, refusal_reason
 from dashboard.web.findings.decision_dialog import decision_button, preview_key
 from dashboard.web.findings.finding_rows import InboxRow, interrupts
 from dashboard.web.findings.outcome import show_outcome, under_way
 from dashboard.web.frame.action_button import action_button
-from dashboard.web.frame.page import UNKNOWN, chart, money_note, table, tense, way
+from dashboard.web.frame.page import UNKNOWN, chart, money_note, show_link, table, tense
 from data.base.counts import count_text
 from data.base.errors import TrimtabError
 from data.base.units import MIB_PER_GIB
@@ -32,7 +32,7 @@ from data.store import StoredRecommendation
 
 _NOTICEABLE_HOURS = 0.01
 _STEPS_PIXELS = 320
-_FORWARD = (
+_FORWARD_WISHES = (
     WishKind.APPROVE_AND_APPLY, WishKind.APPROVE, WishKind.APPLY, WishKind.WRITE
 )  # fmt: skip
 _Colour = Literal["violet", "green", "blue", "red", "gray"]
@@ -43,7 +43,7 @@ _COLOURS: dict[str, _Colour] = {
     **dict.fromkeys(("rejected", "failing", "fell-short", "refused", "unknown"), "red"),
 }
 _COLOUR_BY_SIGN = {"-": "red", "+": "green"}
-_LOOKED_AT = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
+_WATCHABLE_STATES = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
 
 
 def finding_panel(row: InboxRow) -> None:
@@ -63,7 +63,7 @@ def finding_panel(row: InboxRow) -> None:
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
                 if revision.job_id:
-                    way("job", "Open the job", job=revision.job_id)
+                    show_link("job", "Open the job", job=revision.job_id)
                 st.badge(markdown(row.state), color=_COLOURS.get(stored.state, "gray"))
         if not revision.is_advice:
             now = markdown(revision.now.describe())
@@ -93,7 +93,7 @@ def _decisions(stored: StoredRecommendation) -> None:
     wishes = offered(service, stored)
     if person is None or not wishes:
         return
-    refusals = {wish: why_refused(service, wish, stored, person) for wish in wishes}
+    refusals = {wish: refusal_reason(service, wish, stored, person) for wish in wishes}
     allowed = [wish for wish in wishes if not refusals[wish]]
     digest = stored.recommendation.digest
     with st.container(horizontal=True):
@@ -103,7 +103,7 @@ def _decisions(stored: StoredRecommendation) -> None:
                 ((stored.reference, stored.recommendation),),
                 key=f"{wish}-{digest[:12]}",
                 advice=ADVICE_LABELS.get(wish, "") if stored.recommendation.is_advice else "",
-                primary=place == 0 and (wish in _FORWARD or stored.recommendation.is_advice),
+                primary=place == 0 and (wish in _FORWARD_WISHES or stored.recommendation.is_advice),
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
         st.caption(markdown(why))
@@ -333,10 +333,10 @@ def change_panel(stored: StoredRecommendation) -> None:
         _file_text(revision)
         return
     person = signed_in(service.settings().access)
-    if person is None or stored.state not in _LOOKED_AT:
+    if person is None or stored.state not in _WATCHABLE_STATES:
         return
     wish = WishKind.APPROVE if stored.state == State.PROPOSED else WishKind.APPLY
-    if why_refused(service, wish, stored, person):
+    if refusal_reason(service, wish, stored, person):
         return
     action_button(
         "Look at the target",

@@ -13,14 +13,14 @@ from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, Fi
 from dashboard.web.frame.page import money_note
 from data.records.actions import FOR_MEMORY
 from data.records.findings import DismissalReason
-from data.records.lifecycle import STANDING, UNDER_WAY, State
+from data.records.lifecycle import ACTIVE_STATES, STANDING_STATES, State
 from data.records.recommendations import Range, Recommendation
 from data.settings.all_settings import Settings
 
 _GROUPS: Mapping[str, frozenset[str]] = {
     "to decide": frozenset({OPEN}),
-    "under way": frozenset(UNDER_WAY - STANDING | {State.UNKNOWN}),
-    "in place": frozenset(STANDING - {State.UNKNOWN}),
+    "under way": frozenset(ACTIVE_STATES - STANDING_STATES | {State.UNKNOWN}),
+    "in place": frozenset(STANDING_STATES - {State.UNKNOWN}),
     "snoozed or dismissed": frozenset({State.SNOOZED, DISMISSED, REOPENED}),
     "undone or refused": frozenset(
         {State.ROLLED_BACK, State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE, State.REFUSED}

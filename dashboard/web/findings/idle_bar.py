@@ -9,10 +9,10 @@ import streamlit as st
 
 from dashboard.accounting.cost.prices import price_list
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
-from dashboard.charts.palette import FREE, IDLE, PROPOSED
+from dashboard.charts.palette import FREE_COLOUR, IDLE, PROPOSED
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
-from dashboard.web.frame.page import old_readings, table, tense, way
+from dashboard.web.frame.page import old_readings, show_link, table, tense
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -20,11 +20,11 @@ from data.records.plans import Plan
 
 _SHOWN, _LEAST, _DAY_HOURS = 0.05, 0.005, 24
 _STRIPES = f"repeating-linear-gradient(135deg, {PROPOSED} 0 6px, #e6bcd3 6px 12px)"
-_FILLS = {
+_SEGMENT_FILLS = {
     Segment.NOW: PROPOSED,
     Segment.AFTER: _STRIPES,
     Segment.NEEDED: IDLE,
-    Segment.UNKNOWN: FREE,
+    Segment.UNKNOWN: FREE_COLOUR,
 }
 _BAR = "display:flex;gap:2px;height:44px;border-radius:6px;overflow:hidden"
 _PART = (
@@ -74,7 +74,7 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
         return
     bar = "".join(
         f'<a href="findings?idle={segment}" aria-label="{gpus:.1f} GPUs {segment.words}" '
-        f'style="{_PART};background:{_FILLS[segment]};flex:{gpus:.3f} 1 0">{gpus:.1f}</a>'
+        f'style="{_PART};background:{_SEGMENT_FILLS[segment]};flex:{gpus:.3f} 1 0">{gpus:.1f}</a>'
         for segment, gpus in amounts.items()
     )
     st.html(f'<div style="{_BAR}">{bar}</div>')
@@ -88,7 +88,7 @@ def show_idle_bar(plan: Plan, findings: Sequence[InboxRow]) -> None:
             if segment is Segment.NOW:
                 worth = f"findings worth {worth_a_day(findings) or 'nothing'}"
             with st.container(gap=None, width=300):
-                way("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
+                show_link("findings", f"{segment.words} · {gpus:,.1f} GPUs", idle=segment)
                 st.caption(f"{count_text(len(mine), 'job')} · {worth}")
     st.caption(
         f"GPUs that jobs hold and are forecast not to use, mean of the plan of "
@@ -109,4 +109,4 @@ def show_idle_jobs(plan: Plan) -> None:
     frame = pd.DataFrame(rows, columns=list(IDLE_COLUMNS))[order]
     amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:7]}
     table(frame, "idle", headings=amounts, links={"job": "jobs?job="}, most=8)
-    way("findings", "Close", icon=":material/close:", idle="")
+    show_link("findings", "Close", icon=":material/close:", idle="")

@@ -8,16 +8,16 @@ import streamlit as st
 from dashboard.charts.plan_gantt import capacity_band, plan_gantt
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import (
+    autoscaler_note,
     bound_rows,
     job_rows,
     node_rows,
-    of_autoscalers,
     tenant_rows,
 )
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.what_if_panel import what_if_panel
 from dashboard.web.frame.address_filters import choose
-from dashboard.web.frame.page import chart, figures, goes_by_name, number, table, tense
+from dashboard.web.frame.page import chart, figures, number, opener_by_name, table, tense
 from dashboard.web.frame.scope import current_scope
 from data.base.counts import count_text
 from data.base.errors import UnknownGpuModelError
@@ -26,7 +26,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.plans import Configuration, NodePlan, Plan
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
-_LISTED = 200
+_MAX_ROWS = 200
 _OF_TENANTS = {name: f"{name} (GPUs)" for name in ("quota", "guaranteed", "now")}
 
 
@@ -45,7 +45,7 @@ def _answer(plan: Plan) -> None:
     off_hours = hours * sum(node.on.count(False) for node in plan.nodes)
     can = tense("can be", "could have been")
     off = f"; nodes {can} powered off for {number(off_hours, 'node-h')}" if off_hours else ""
-    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
+    today = tense("today's allocation", "the allocation then") + autoscaler_note(plan)
     length = f"{hours * len(plan.slot_starts):.3g} h"
     st.write(
         f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
@@ -154,7 +154,7 @@ def _show_places(plan: Plan) -> None:
                 lambda: plan_gantt(plan, nodes, why),
             ),
             "gantt",
-            opens=goes_by_name("job", "job"),
+            opens=opener_by_name("job", "job"),
         )
         st.caption(
             "Every row is a GPU. A diamond marks where the plan changes something; hover tells "
@@ -179,7 +179,7 @@ def _show_rows(plan: Plan) -> None:
     if lost:
         with st.expander(f"{count_text(len(lost), 'job has', 'jobs have')} no known place"):
             rows = pd.DataFrame([{"job": entry.job_id, "why": entry.unplaced} for entry in lost])
-            table(rows.head(_LISTED), "unplaced", every=lambda: rows)
+            table(rows.head(_MAX_ROWS), "unplaced", every=lambda: rows)
     first, right = st.columns(2)
     with first:
         st.header("Lower bounds")
@@ -207,7 +207,7 @@ def _show_off(plan: Plan) -> None:
         return
     rows = pd.DataFrame(empty)[["node", "gpu_model", "gpus", "off_hours", "off"]]
     rows = rows.sort_values(["off_hours", "node"], ascending=[False, True], ignore_index=True)
-    table(rows.head(_LISTED), "off", every=lambda: rows)
+    table(rows.head(_MAX_ROWS), "off", every=lambda: rows)
 
 
 def _show_changes(plan: Plan) -> None:
@@ -217,6 +217,6 @@ def _show_changes(plan: Plan) -> None:
     if not rows:
         st.write("None: every job keeps what it has.")
         return
-    table(pd.DataFrame(rows[:_LISTED]), "steps", every=lambda: pd.DataFrame(job_rows(plan)))
+    table(pd.DataFrame(rows[:_MAX_ROWS]), "steps", every=lambda: pd.DataFrame(job_rows(plan)))
     total = count_text(len(plan.jobs), "job")
     st.caption(f"{len(changed)} of {total} to change; the files hold every job's steps.")

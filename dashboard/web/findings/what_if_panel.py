@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.common.what_if_document import difference_rows
-from dashboard.cycle.what_if import KNOBS, WhatIf, read_basis, what_if
+from dashboard.cycle.what_if import WHAT_IF_SETTINGS, WhatIf, read_basis, what_if
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.page import number, table
 from data.base.counts import count_text
@@ -19,7 +19,7 @@ _SLIDERS = {
     "electricity-price": ("Electricity, {currency} per kWh", 0.0, 1.0, 0.01),
     "churn": ("Price of leaving the announced plan, share of a job's cost", 0.0, 0.5, 0.01),
 }
-_FOUND = "what-if-found"
+_RESULT_KEY = "what-if-found"
 
 
 @st.fragment
@@ -43,11 +43,11 @@ def what_if_panel(plan_id: str) -> None:
     turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
     if pressed:
         _into_address(turned)
-    answer = st.session_state.get(_FOUND)
+    answer = st.session_state.get(_RESULT_KEY)
     is_asked = any(name in st.query_params for name in _SLIDERS)
     if pressed or (is_asked and (answer is None or answer[:2] != (plan_id, turned))):
-        st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
-    answer = st.session_state.get(_FOUND)
+        st.session_state[_RESULT_KEY] = (plan_id, turned, _solved(settings, turned))
+    answer = st.session_state.get(_RESULT_KEY)
     if answer is not None and answer[0] == plan_id and answer[2] is not None:
         _show(answer[1], answer[2])
 
@@ -88,7 +88,7 @@ def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Se
 
 def _of(settings: Settings, name: str) -> float:
     """Return the value in force."""
-    section, field = KNOBS[name]
+    section, field = WHAT_IF_SETTINGS[name]
     return float(getattr(getattr(settings, section), field))
 
 

@@ -15,11 +15,11 @@ from dashboard.web.frame.page import (
     empty_state,
     figures,
     finding,
-    goes_to,
     number,
+    opener_of_rows,
+    show_link,
     table,
     tense,
-    way,
 )
 from data.base.clock import utc_now
 from data.base.counts import count_text
@@ -72,7 +72,7 @@ def show_racks(racks: tuple[HeatRow, ...]) -> None:
     if not racks:
         st.info("Name racks, their nodes and their power in the setting `power.domains`.")
         return
-    opens = goes_to(
+    opens = opener_of_rows(
         "overview", [{"week-ahead": "true", "group": f"rack: {row.rack}"} for row in racks]
     )
     table(rack_rows(racks), "racks", opens=opens)
@@ -91,14 +91,14 @@ def show_boards(warm: pd.DataFrame) -> None:
             "No source tells a temperature. dcgm-exporter has `DCGM_FI_DEV_GPU_TEMP` by default."
         )
         return
-    opens = goes_to("fleet", [{"gpu": uuid} for uuid in warm["gpu_uuid"]])
+    opens = opener_of_rows("fleet", [{"gpu": uuid} for uuid in warm["gpu_uuid"]])
     table(warm.head(_SHOWN), "warm-boards", every=lambda: warm, opens=opens)
     st.caption(
         "Largest of the last hour, the warmest first. Above its usual: warmer than GPUs of the "
         "same model at the same power, so cooling is worse there. Inlet and liquid temperatures "
         "are not read."
     )
-    way("fleet", "Map of GPUs by temperature", colour="temperature")
+    show_link("fleet", "Map of GPUs by temperature", colour="temperature")
 
 
 if not empty_state():

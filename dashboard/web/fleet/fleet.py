@@ -16,23 +16,23 @@ from dashboard.web.fleet.xid_errors import (
     NOT_REPORTED,
     board_rows,
     errors_in,
-    worth_a_look,
+    notable_errors,
     xid_texts,
 )
 from dashboard.web.frame.address_filters import choose, choose_page
-from dashboard.web.frame.page import chart, empty_state, figures, finding, number, table, way
+from dashboard.web.frame.page import chart, empty_state, figures, finding, number, show_link, table
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from dashboard.web.overview.usage import usage_now
 from data.base.clock import utc_now
 from data.base.counts import count_text
-from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.cluster_names import MAIN_CLUSTER, cluster_in
 from data.facts.columns import ACTIVITY
-from data.facts.gpu_resources import NOT_READ
+from data.facts.gpu_resources import UNREAD_SUFFIX
 
 _NODES, _NAMED_JOBS, _XID_DAYS = 40, 8, 30
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _NOBODY = "No known job had it in the last {days} d."
-_PROSE = {"what": 380, "since or why": 420}
+_COLUMN_PIXELS = {"what": 380, "since or why": 420}
 _SORTS = {
     "least used first": ("unused", False),
     "name": ("node", True),
@@ -73,7 +73,7 @@ def boards_now(end: datetime) -> pd.DataFrame:
     if scope.model:
         boards = boards[boards["gpu_model"] == scope.model]
     if scope.cluster:
-        boards = boards[boards["node"].map(cluster_in) == scope.cluster.replace(MAIN, "")]
+        boards = boards[boards["node"].map(cluster_in) == scope.cluster.replace(MAIN_CLUSTER, "")]
     if jobs is not None and not set(scope.chosen) <= {"model", "cluster"}:
         in_scope = boards["jobs"].map(
             lambda names: any(part in jobs for part in str(names).split("\n"))
@@ -162,7 +162,7 @@ def show_board(rows: pd.DataFrame, end: datetime) -> None:
         caption = f"Allocated in the last {days} d to" if held_by else _NOBODY.format(days=days)
         st.caption(caption, width="content")
         for job in held_by[:_NAMED_JOBS]:
-            way("job", job, job=job)
+            show_link("job", job, job=job)
         if len(held_by) > _NAMED_JOBS:
             st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
 
@@ -193,18 +193,18 @@ def show_health(boards: pd.DataFrame, silent: pd.DataFrame, end: datetime) -> No
         silent,
         reader.nodes(),
         reader.energy_disagreements(**day),
-        worth_a_look(xids, since=day["start"]),
+        notable_errors(xids, since=day["start"]),
     )
     if rows.empty:
         st.write("All GPUs of the last 24 h still report, with power; every node takes jobs.")
     else:
-        table(rows.head(500), "health", every=lambda: rows, prose=_PROSE)
+        table(rows.head(500), "health", every=lambda: rows, prose=_COLUMN_PIXELS)
     if xids.empty:
         st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
 
 
 for warning in (entry for report in reader.source_reports() for entry in report.warnings):
-    if NOT_READ in warning:
+    if UNREAD_SUFFIX in warning:
         st.warning(markdown(f"{warning}."))
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()

@@ -46,7 +46,7 @@ def errors_in(xids: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def worth_a_look(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
+def notable_errors(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
     """Return the boards' latest errors that do not concern a job alone, or are new since then.
 
     A job's own fault of last month is still shown by its board, and is nobody's trouble any more.

@@ -22,15 +22,15 @@ from streamlit.components.v2 import component
 from dashboard.web.access.identity import current_world, known_name
 from data.base.errors import NotSignedInError
 
-_HERE = Path(__file__)
+_THIS_FILE = Path(__file__)
 _BUTTON = component(
     "trimtab-action",
     html='<form><div class="fields"></div><button type="submit"></button></form>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
+    css=_THIS_FILE.with_suffix(".css").read_text(encoding="utf-8"),
+    js=_THIS_FILE.with_suffix(".js").read_text(encoding="utf-8"),
 )
-_HEARD = "heard-presses"
-_OFFERED_SECONDS = 10.0
+_PRESSES_KEY = "heard-presses"
+_OFFER_LIFETIME_SECONDS = 10.0
 BY = "by"
 """The field whose value names who asks."""
 
@@ -77,7 +77,7 @@ class PressOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
+class _LatestPress:
     """The latest press that was heard, by button; one run at a time hears one."""
 
     turn: AbstractContextManager[Any] = field(default_factory=threading.RLock)
@@ -98,7 +98,7 @@ def action_button(
     wide: bool = False,
 ) -> None:
     """Draw the button; `then` is called once for each press, before the page is drawn if it can."""
-    heard: _Heard = st.session_state.setdefault(_HEARD, _Heard())
+    heard: _LatestPress = st.session_state.setdefault(_PRESSES_KEY, _LatestPress())
 
     def hear() -> None:
         nonce, answers = _pressed(key)
@@ -154,13 +154,15 @@ def _file_buttons(files: Sequence[File]) -> None:
 
 def _request(file: File) -> dict[str, str] | None:
     """Return the file where it was just asked for, as the browser takes it."""
-    requests: dict[str, tuple[str, float]] = st.session_state.setdefault(f"{_HEARD}-files", {})
+    requests: dict[str, tuple[str, float]] = st.session_state.setdefault(
+        f"{_PRESSES_KEY}-files", {}
+    )
     nonce, _answers = _pressed(file.key)
     now = time.monotonic()
     if nonce != requests.get(file.key, ("",))[0]:
         requests[file.key] = (nonce, now)
     # A drawing may be given up before the browser has it: the next one brings the file as well.
-    if not nonce or now - requests[file.key][1] > _OFFERED_SECONDS:
+    if not nonce or now - requests[file.key][1] > _OFFER_LIFETIME_SECONDS:
         return None
     content = file.make()
     data = content.encode() if isinstance(content, str) else content

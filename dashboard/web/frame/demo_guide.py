@@ -14,14 +14,14 @@ from dashboard.accounting.savings.ledger import ledger, total_gpu_hours
 from dashboard.common.escaping import markdown
 from dashboard.common.figures import range_text
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.page import way
+from dashboard.web.frame.page import show_link
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
-from data.records.lifecycle import STANDING, State
+from data.records.lifecycle import STANDING_STATES, State
 from data.settings.all_settings import Settings
 
 _HIDDEN, _ENDED = "guide-hidden", "guide-ended-on"
-_GUIDED = ("overview", "findings", "savings")
+_GUIDE_PAGES = ("overview", "findings", "savings")
 _LOOK_SECONDS = 2.0
 
 
@@ -66,7 +66,7 @@ def _first_plan() -> None:
 
 def demo_guide(view: str) -> None:
     """Show the guide beside the tabs that it leads to, until it is hidden; only in the demo."""
-    if current_world().demo_pace is None or view not in _GUIDED:
+    if current_world().demo_pace is None or view not in _GUIDE_PAGES:
         return
     if st.session_state.get(_ENDED, view) != view:
         st.session_state[_HIDDEN] = True
@@ -79,7 +79,7 @@ def demo_guide(view: str) -> None:
 def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
     """Return the steps for what became of the recommendations; `measured` is '' until one was."""
     reached = set(states.values())
-    applied = bool(reached & (STANDING | {State.ROLLED_BACK, State.APPLYING}))
+    applied = bool(reached & (STANDING_STATES | {State.ROLLED_BACK, State.APPLYING}))
     return (
         Step(
             title="See what is wasted",
@@ -116,7 +116,7 @@ def _panel(before: tuple[object, ...], view: str) -> None:
         st.markdown("**The first five minutes**")
         for place, step in enumerate(steps, start=1):
             icon = ":material/check_circle:" if step.done else f":material/counter_{place}:"
-            way(step.view, step.title, icon=icon)
+            show_link(step.view, step.title, icon=icon)
             if step is current:
                 st.caption(markdown(step.text))
         if measured:
@@ -141,7 +141,7 @@ def _progress() -> tuple[object, ...]:
 
 def _waiting() -> bool:
     states = current_world().store.reader.states().values()
-    open_ones = STANDING - {State.VERIFIED, State.FELL_SHORT, State.KEPT} | {State.APPLYING}
+    open_ones = STANDING_STATES - {State.VERIFIED, State.FELL_SHORT, State.KEPT} | {State.APPLYING}
     return any(state in open_ones for state in states)
 
 
@@ -163,7 +163,7 @@ def _wait() -> str:
     pending = [
         row
         for row in ledger(world.store.reader, now=world.clock())
-        if row.measurement is None and row.state in STANDING
+        if row.measurement is None and row.state in STANDING_STATES
     ]
     if not pending:
         return f"Savings shows what a change really brought, {slots} after it was made."

@@ -8,11 +8,11 @@ from dashboard.web.access.identity import ask_name, current_role, current_world
 from dashboard.web.frame.alert_strip import alert_pill
 from dashboard.web.frame.month import ask_month
 from dashboard.web.frame.navigation import DAYS, JOBS, MONTH, PageRow, Tab
-from dashboard.web.frame.page import freshness, way
+from dashboard.web.frame.page import freshness, show_link
 from dashboard.web.frame.scope import ask_days, ask_filters, scope_note
 from data.records.commands import Person
 
-_NAMED = 2
+_MAX_NAMED = 2
 
 
 def cluster_name() -> str:
@@ -24,8 +24,8 @@ def cluster_name() -> str:
         if recording is not None
         else tuple(dict.fromkeys(report.source for report in reader.source_reports()))
     )
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}" if names else "no source yet"
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more}" if names else "no source yet"
 
 
 def page_header(row: PageRow, tab: Tab, person: Person) -> None:
@@ -46,7 +46,7 @@ def page_header(row: PageRow, tab: Tab, person: Person) -> None:
                 if other is tab:
                     st.markdown(f"**{tab.title or row.subject.capitalize()}**", width="content")
                 elif other.title:
-                    way(other.view, other.title, icon=None, tab=other.view)
+                    show_link(other.view, other.title, icon=None, tab=other.view)
     scope_note(tab.follows)
 
 

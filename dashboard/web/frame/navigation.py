@@ -85,7 +85,7 @@ PAGES = (
         ),
     ),
 )
-MOVED: Mapping[str, tuple[str, Mapping[str, str]]] = {
+FORMER_ADDRESSES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "recommendations": ("findings", {}),
     "plan": ("findings", {"over-time": "true"}),
     "forecasts": ("", {"week-ahead": "true"}),

@@ -17,7 +17,7 @@ from dashboard.common.csv_cells import csv_text
 from dashboard.common.escaping import isolated, markdown
 from dashboard.common.figures import figure_text, range_texts, short_name
 from dashboard.common.replay_clock import as_of_text
-from dashboard.common.stale_readings import WAY_OUT, why_too_old
+from dashboard.common.stale_readings import REMEDY, stale_reason
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.action_button import File, file_buttons
 from dashboard.web.frame.headings import column_settings
@@ -28,7 +28,7 @@ from data.records.recommendations import Range
 
 UNKNOWN = "—"
 _FIGURE_PIXELS = 220
-_ASKED = "page-asked"
+_PAGE_KEY = "page-asked"
 PAGES_OF_RUN = "pages-of-run"
 """Key of the session under which the frame keeps its pages, by view."""
 _PROSE_PIXELS = 66
@@ -43,7 +43,7 @@ PAGES_AT_ONCE = 2
 """Pages share one core, with the thread that answers probes and the stop switch: a hundred drawn
 at once delay it by many seconds, and each other as well."""
 _TURN_SECONDS = 60.0
-_TURNS = Semaphore(PAGES_AT_ONCE)
+_PAGE_SLOTS = Semaphore(PAGES_AT_ONCE)
 
 
 @contextmanager
@@ -52,14 +52,14 @@ def frame() -> Iterator[None]:
 
     Who waited a minute has no turn of its own: pages that hang keep nobody out.
     """
-    has_turn = _TURNS.acquire(timeout=_TURN_SECONDS)
+    has_turn = _PAGE_SLOTS.acquire(timeout=_TURN_SECONDS)
     try:
         yield
     except TrimtabError as error:
         st.error(markdown(str(error)))
     finally:
         if has_turn:
-            _TURNS.release()
+            _PAGE_SLOTS.release()
 
 
 def number(value: float | None, unit: str) -> str:
@@ -82,13 +82,13 @@ def loss_banner() -> None:
 def old_readings() -> str:
     """Return the reason why nothing is proposed of what was read last, '' for none."""
     world = current_world()
-    return why_too_old(world.reader, as_of=world.reader.latest_sample_at(), now=world.clock())
+    return stale_reason(world.reader, as_of=world.reader.latest_sample_at(), now=world.clock())
 
 
 def old_readings_banner() -> None:
     """Say on every page that nothing is proposed, where the newest reading is too old for it."""
     if reason := old_readings():
-        st.warning(f"{markdown(reason[0].upper() + reason[1:])}. {WAY_OUT}")
+        st.warning(f"{markdown(reason[0].upper() + reason[1:])}. {REMEDY}")
 
 
 def freshness() -> str:
@@ -253,7 +253,7 @@ def _cell(value: object) -> object:
 
 def _go_where_asked() -> None:
     """Leave for the page that a click asked for: a callback cannot."""
-    if (target := st.session_state.pop(_ASKED, None)) is not None:
+    if (target := st.session_state.pop(_PAGE_KEY, None)) is not None:
         page, words = _page_at(*target)
         st.switch_page(page, query_params=words)
 
@@ -270,12 +270,12 @@ def grid_height(rows: int) -> int:
     return _ROW_PIXELS * (rows + 1) + 3
 
 
-def goes_to(view: str, links: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
+def opener_of_rows(view: str, links: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
     """Return a function that opens a page for a clicked row; `links` are its queries, by row."""
     return lambda place: _ask_for(view, links[place])
 
 
-def goes_by_name(view: str, word: str) -> Callable[[str], None]:
+def opener_by_name(view: str, word: str) -> Callable[[str], None]:
     """Return a function that opens a page about a name; `word` is its key in the address."""
     return lambda name: _ask_for(view, {word: name})
 
@@ -288,7 +288,7 @@ def _ask_for(view: str, words: Mapping[str, str]) -> None:
     for name in SCOPE_WORDS & words.keys():
         st.session_state[name] = words[name]
     other = {name: value for name, value in words.items() if name not in SCOPE_WORDS}
-    st.session_state[_ASKED] = (view, other)
+    st.session_state[_PAGE_KEY] = (view, other)
 
 
 def link_to(page: str, name: object) -> str | None:
@@ -302,7 +302,7 @@ def link_to(page: str, name: object) -> str | None:
     return f"{path}?{scope}{'&' if scope else ''}{query}{quote(name, safe='')}{end}"
 
 
-def way(view: str, label: str, *, icon: str | None = _ARROW, **query: str) -> None:
+def show_link(view: str, label: str, *, icon: str | None = _ARROW, **query: str) -> None:
     """Show a link to another page that keeps the scope; `query` is what else its address says.
 
     `label` is untrusted text; a long one is cut, as Streamlit does not wrap it on a narrow screen.

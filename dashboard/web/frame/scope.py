@@ -13,7 +13,7 @@ from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_world
 from dashboard.web.frame.address_filters import ALL, choose, held
 from dashboard.web.frame.navigation import DAYS, JOBS, MONTH
-from data.facts.cluster_names import MAIN
+from data.facts.cluster_names import MAIN_CLUSTER
 from data.facts.jobs import Job
 
 USUAL_DAYS = 7
@@ -59,7 +59,7 @@ class Scope:
             "namespace": job.namespace,
             "team": job.scheduling.account,
             "model": job.gpu_model,
-            "cluster": job.cluster or MAIN,
+            "cluster": job.cluster or MAIN_CLUSTER,
         }
         return all(facts[name] == value for name, value in self.chosen.items())
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.savings.idle_bridge import why_kept
+from dashboard.accounting.savings.idle_bridge import keep_reason
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.common.escaping import markdown
 from dashboard.resources.plan_rows import stretch_rows
@@ -33,7 +33,7 @@ from dashboard.web.jobs.job_sections import (
     slow_work_line,
 )
 from dashboard.web.jobs.queue_table import show_sooner
-from dashboard.web.jobs.workload_forecast import has_ahead, show_ahead
+from dashboard.web.jobs.workload_forecast import has_workload_forecast, show_ahead
 from data.base.errors import sentence
 from data.facts.jobs import Job, JobState
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -148,7 +148,7 @@ def show_findings(job: Job) -> None:
     mine = [row for row in every_row() if row.revision.job_id == job.job_id]
     if not mine:
         mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
-        why = why_kept(mine_planned.idle if mine_planned else None)
+        why = keep_reason(mine_planned.idle if mine_planned else None)
         if not mine_planned:
             st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")
         else:
@@ -175,7 +175,7 @@ def show(job: Job, end: datetime) -> None:
         drawer("What would start it sooner", "sooner", lambda: show_sooner(job.job_id))
     slow_work_line(job.job_id)
     show_demand(job, history, demand)
-    if has_ahead(job):
+    if has_workload_forecast(job):
         drawer("Week and month ahead", "ahead-of-job", lambda: show_ahead(job, end))
     others = runs_of(reader, job)
     run_end(job, others, reader.job_progress(job.job_id, end=end), end)

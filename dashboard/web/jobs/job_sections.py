@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.common.escaping import markdown
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.frame.page import goes_to, table
+from dashboard.web.frame.page import opener_of_rows, table
 from data.base.clock import floor_to_slot
 from data.base.errors import sentence
 from data.base.units import SECONDS_PER_HOUR
@@ -19,18 +19,18 @@ from data.records.slow_work import SlowCause
 from data.store.handles.cached_reader import CachedReader
 from forecasting.series.job_keys import job_key
 from forecasting.series.past_runs import past_run_seconds
-from planner.jobs.job_end import MIN_RUNS, expected_end, reports_of_present_run, told_end
+from planner.jobs.job_end import MIN_RUNS, expected_end, reports_of_present_run, scheduled_end
 
-_SEEN_WITHIN = timedelta(hours=1)
+_RUNNING_WITHIN = timedelta(hours=1)
 """A job that nothing was seen of for longer is not known to run."""
 _HOUR = timedelta(hours=1)
 _STALE_AFTER = timedelta(minutes=30)
 """Six slots of the store: trainers report every few seconds to minutes."""
 _BOARDS = 100
-_LOOKED_AT = 400
-_LISTED = 20
+_MAX_LOOKED_AT = 400
+_MAX_ROWS = 20
 _RUN_DAYS = 30
-_UNTOLD = (
+_UNKNOWN_CAUSE = (
     "Unknown: no source tells what keeps its GPUs at work. DCGM's profiling metrics would "
     "(SM, tensor and engine activity, PCIe and NVLink)."
 )
@@ -43,7 +43,7 @@ def run_end(
     facts = job.scheduler
     if facts is None or facts.started_at is None or facts.state is not JobState.RUNNING:
         return
-    if job.last_seen_at < as_of - _SEEN_WITHIN:
+    if job.last_seen_at < as_of - _RUNNING_WITHIN:
         return
     lengths = past_run_seconds((job, *others)).get(job.job_id, ())
     line = end_line(job, lengths, as_of, progress)
@@ -59,7 +59,7 @@ def end_line(
 
     It is '' of a service without a limit that reports nothing.
     """
-    limit, end = told_end(job, as_of), expected_end(job, lengths, as_of, progress)
+    limit, end = scheduled_end(job, as_of), expected_end(job, lengths, as_of, progress)
     rest = _reported(job, progress, as_of)
     if limit is not None:
         at_the_latest = f" Ended by {limit[1]} at {_time(limit[0])} at the latest."
@@ -118,7 +118,7 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
         for gpu in boards[:_BOARDS]
     )
     places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in boards]
-    table(rows, "held-boards", exported=False, opens=goes_to("fleet", places))
+    table(rows, "held-boards", exported=False, opens=opener_of_rows("fleet", places))
     if len(boards) > _BOARDS:
         st.caption(f"{_BOARDS} of {len(boards):,} GPUs are listed.")
 
@@ -151,14 +151,14 @@ def scheduler_facts(job: Job) -> None:
 
 def runs_of(reader: CachedReader, job: Job) -> list[Job]:
     """Return the other runs of a recurring job, the latest first."""
-    similar = reader.similar_jobs(job, most=_LOOKED_AT)
+    similar = reader.similar_jobs(job, most=_MAX_LOOKED_AT)
     return [entry for entry in similar if job_key(entry) == job_key(job)]
 
 
 def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
     """Show the latest `others` of the same job beside this one, or say that there are none."""
     st.header("Runs of the same job")
-    others = others[:_LISTED]
+    others = others[:_MAX_ROWS]
     if not others:
         st.write("None is known: no other job has this name, owner, kind and GPU model.")
         return
@@ -200,7 +200,7 @@ def slow_work_line(job_id: str) -> None:
     st.header("What limits its speed")
     mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
     if not mine:
-        st.write(_UNTOLD)
+        st.write(_UNKNOWN_CAUSE)
         return
     (slow_work,) = mine
     words = slow_work.describe()

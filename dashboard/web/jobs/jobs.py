@@ -10,14 +10,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.accounting.cost.applications import application_of
 from dashboard.accounting.cost.prices import price_list
-from dashboard.accounting.savings.idle_bridge import why_kept
+from dashboard.accounting.savings.idle_bridge import keep_reason
 from dashboard.common.escaping import markdown
 from dashboard.resources.listings import running_since
 from dashboard.resources.queue_rows import queue_rows
 from dashboard.web.access.identity import current_world
 from dashboard.web.findings.idle_bar import plan_in_scope
 from dashboard.web.frame.address_filters import ALL, choose, choose_page, held, pick
-from dashboard.web.frame.page import empty_state, finding, goes_to, number, table, tense
+from dashboard.web.frame.page import empty_state, finding, number, opener_of_rows, table, tense
 from dashboard.web.frame.scope import current_scope
 from dashboard.web.jobs.queue_table import show_queue, show_quotas
 from data.base.counts import count_text
@@ -43,7 +43,7 @@ _SHOWN = [
 """Columns that fit a page of 1,440 pixels; the files have the others too."""
 
 _PAGE = 100
-_EVERY = 1_000_000
+_MAX_ROWS = 1_000_000
 _LABELS = {
     "application": "Application",
     "user": "User",
@@ -66,7 +66,7 @@ def rows_of(page: JobPage, page_end: datetime) -> pd.DataFrame:
     }
     slow = {entry.job_id: entry for entry in reader.slow_work()}
     plan = plan_in_scope()
-    reasons = {} if plan is None else {job.job_id: why_kept(job.idle) for job in plan.jobs}
+    reasons = {} if plan is None else {job.job_id: keep_reason(job.idle) for job in plan.jobs}
     prices = price_list(world.settings.settings, load_gpu_catalogue())
     rows = []
     for used in page.rows:
@@ -160,7 +160,7 @@ def ask(filters: JobFilter, *, most: int, order: str = "name", skipped: int = 0)
 
 def show_slow(filters: JobFilter, answer: DeltaGenerator) -> None:
     """Show the running jobs that are slow, the one that loses the largest share first."""
-    page = ask(filters, most=_EVERY)
+    page = ask(filters, most=_MAX_ROWS)
     causes = {entry.job_id: entry for entry in reader.slow_work() if entry.cause.is_slow}
 
     def lost(used: JobUse) -> float:
@@ -186,7 +186,7 @@ def show_table(page: JobPage, every: Callable[[], JobPage]) -> None:
             "configuration": "GPUs",
         },
         links={"job": "jobs?job=", "finding": "findings?finding="},
-        opens=goes_to("job", [{"job": used.job.job_id} for used in page.rows]),
+        opens=opener_of_rows("job", [{"job": used.job.job_id} for used in page.rows]),
         every=lambda: rows_of(every(), newest()),
     )
 
@@ -208,7 +208,7 @@ def show_jobs(filters: JobFilter, order: str, answer: DeltaGenerator) -> None:
     first = choose_page(page_one.found, _PAGE)
     page = ask(filters, order=order, most=_PAGE, skipped=first) if first else page_one
     if page.rows:
-        show_table(page, lambda: ask(filters, order=order, most=_EVERY))
+        show_table(page, lambda: ask(filters, order=order, most=_MAX_ROWS))
         last = first + len(page.rows)
         st.caption(
             f"{first + 1:,}–{last:,} of {count_text(page_one.found, 'job')}. An empty cell is what "
@@ -234,7 +234,7 @@ if not empty_state():
         show_slow(replace(filters, running=True), answer)
     elif show == "waiting":
         fitting = replace(filters, fields=(*filters.fields, ("state", "pending")), running=False)
-        ids = {used.job.job_id for used in ask(fitting, most=_EVERY).rows}
+        ids = {used.job.job_id for used in ask(fitting, most=_MAX_ROWS).rows}
         show_queue([row for row in queue_rows(reader) if row.job_id in ids], answer)
         show_quotas(reader.quotas())
     else:

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.resources.queue_rows import QueueRow, WaitQuery, wait_document
 from dashboard.resources.resource import View
 from dashboard.web.access.identity import current_world
-from dashboard.web.frame.page import finding, goes_to, number, table, tense
+from dashboard.web.frame.page import finding, number, opener_of_rows, table, tense
 from data.base.counts import count_text
 from data.base.errors import NotKnownError
 from data.facts.quotas import Quota
@@ -32,7 +32,7 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
         pd.DataFrame([_cells(row) for row in rows]),
         "queue",
         links={"job": "jobs?job="},
-        opens=goes_to("job", [{"job": row.job_id} for row in rows]),
+        opens=opener_of_rows("job", [{"job": row.job_id} for row in rows]),
     )
     st.caption(
         "Ahead are jobs that were submitted earlier to the same queue; its scheduler may order "

@@ -10,7 +10,7 @@ from dashboard.charts.serving_lines import demand_against_capacity, replicas_aga
 from dashboard.common.escaping import markdown
 from dashboard.resources.rows import ServiceRow, service_row
 from dashboard.serving.outlook import service_history
-from dashboard.serving.token_cost import TokenValue, kept_values
+from dashboard.serving.token_cost import TokenValue, cached_token_values
 from dashboard.web.access.identity import current_role, current_world
 from dashboard.web.frame.page import (
     UNKNOWN,
@@ -20,9 +20,9 @@ from dashboard.web.frame.page import (
     finding,
     measured,
     number,
+    show_link,
     table,
     tense,
-    way,
 )
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
@@ -32,7 +32,7 @@ from planner.serving.cold_start import MIN_STARTS
 
 # What needs a look comes first.
 _STATES = ("late", "short", "rising", "stale", "unknown", "spare", "enough")
-_WORSE = frozenset(_STATES[:3])
+_BAD_STATES = frozenset(_STATES[:3])
 _HEADINGS = {
     "state": "state now",
     "replicas_needed": "needed now",
@@ -110,7 +110,7 @@ def total(values: Sequence[float | None], unit: str) -> tuple[str, str]:
 
 def show_answer(rows: Sequence[ServiceRow]) -> None:
     """Open the page with what the services need, and their sums."""
-    worse = [row for row in rows if row.state in _WORSE]
+    worse = [row for row in rows if row.state in _BAD_STATES]
     names = ", ".join(f"{row.service} ({row.state})" for row in worse[:3])
     more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
     replicas = count_text(sum(row.replicas for row in rows), "replica")
@@ -209,7 +209,7 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(markdown(row.service or "(no name)"), width="content")
         if row.job_id:
-            way("job", "Open the job", job=row.job_id)
+            show_link("job", "Open the job", job=row.job_id)
     texts = [f"{row.engine} {row.model}".strip(), f"state: {row.state}", row.reason]
     texts.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
     if row.slots_per_replica is not None and not row.seen_full:
@@ -277,7 +277,7 @@ if services:
         opens=lambda place: open_service(listed[place]),
     )
     end = reader.latest_sample_at() or now
-    values = kept_values(reader, settings, services_held, end=end)
+    values = cached_token_values(reader, settings, services_held, end=end)
     outlook, row = opened(services)
     show_one(outlook, row, next((value for value in values if value.holder == row.job_id), None))
     if values:

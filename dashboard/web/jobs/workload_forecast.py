@@ -26,11 +26,11 @@ from data.records.forecasts import (
 from data.records.recommendations import Range
 from forecasting.groups.workloads import workload_name
 
-_AHEAD = {"7 d": 7, "30 d": 30}
+_HORIZON_DAYS = {"7 d": 7, "30 d": 30}
 _TOO_SHORT = "it takes seven whole days of readings"
 
 
-def has_ahead(job: Job) -> bool:
+def has_workload_forecast(job: Job) -> bool:
     """Tell whether the job is a run of a service or recurring job with a forecast."""
     return current_world().reader.workload_forecast(workload_name(job)) is not None
 
@@ -48,7 +48,7 @@ def show_ahead(job: Job, end: datetime) -> None:
             else f"Of all runs of {work.name}, {work.runs:,} known so far, and of those to come."
         )
     )
-    days = _AHEAD[pick("Ahead", list(_AHEAD), "ahead")]
+    days = _HORIZON_DAYS[pick("Ahead", list(_HORIZON_DAYS), "ahead")]
     total = next(total for total in work.totals if total.days == days)
     _show_total(work, total)
     horizon = next((entry for entry in work.horizons if entry.by_hour == (days == 7)), None)

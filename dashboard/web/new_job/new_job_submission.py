@@ -10,11 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.common.escaping import markdown
-from dashboard.common.rights import why_not_submit
+from dashboard.common.rights import submit_refusal
 from dashboard.submission.job.feasible_plans import family_of
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.submit.proposal import SubmissionProposal, propose
-from dashboard.submission.submit.submit import submit, why_not
+from dashboard.submission.submit.submit import submission_refusal, submit
 from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from dashboard.submission.targets.choose_target import target_name, target_of
 from dashboard.web.access.identity import acting, ask_name, current_world, remember_name, signed_in
@@ -25,7 +25,7 @@ from data.records.commands import Person
 from data.settings.access import AccessSettings
 
 _PROPOSAL = "new-job-proposal"
-_SAID = "new-job-said"
+_MESSAGE_KEY = "new-job-said"
 _BY = "new-job-by"
 _UNSEEN = "Nothing was sent: the preview has changed. Look at it, then submit."
 
@@ -38,7 +38,7 @@ def submission_part(job: JobFile) -> None:
     if person is None:
         return
     st.header("Submit")
-    reason = why_not(settings) or why_not_submit(person, settings.access)
+    reason = submission_refusal(settings) or submit_refusal(person, settings.access)
     if reason:
         st.info(markdown(reason))
     name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
@@ -48,7 +48,7 @@ def submission_part(job: JobFile) -> None:
         "Preview",
         width="stretch",
         key="new-job-preview",
-        disabled=bool(why_not_submit(person, settings.access)),
+        disabled=bool(submit_refusal(person, settings.access)),
         on_click=_preview,
         args=(job,),
     )
@@ -63,7 +63,7 @@ def submission_part(job: JobFile) -> None:
         on_click=_submit,
         args=(proposal,),
     )
-    if result := st.session_state.get(_SAID):
+    if result := st.session_state.get(_MESSAGE_KEY):
         (st.success if result[0] else st.error)(markdown(result[1]))
     if proposal is not None:
         for warning in proposal.warnings:
@@ -75,7 +75,7 @@ def submission_part(job: JobFile) -> None:
 
 
 def _preview(job: JobFile) -> None:
-    st.session_state.pop(_SAID, None)
+    st.session_state.pop(_MESSAGE_KEY, None)
     _attempt(lambda person: _propose(job, person))
 
 
@@ -88,7 +88,7 @@ def _submit(visible: SubmissionProposal | None) -> None:
     if visible is None or stored is None:
         return
     if stored is not visible:
-        st.session_state[_SAID] = (False, _UNSEEN)
+        st.session_state[_MESSAGE_KEY] = (False, _UNSEEN)
         return
     del st.session_state[_PROPOSAL]
     _attempt(lambda person: _send(visible, person))
@@ -103,7 +103,7 @@ def _attempt(action: Callable[[Person], None]) -> None:
     except NotSignedInError:
         return  # the page that is drawn next shows the way in
     except TrimtabError as error:
-        st.session_state[_SAID] = (False, str(error))
+        st.session_state[_MESSAGE_KEY] = (False, str(error))
 
 
 def _propose(job: JobFile, person: Person) -> None:
@@ -124,7 +124,7 @@ def _propose(job: JobFile, person: Person) -> None:
 
 
 def _require_submitter(person: Person, access: AccessSettings) -> None:
-    refusal = why_not_submit(person, access)
+    refusal = submit_refusal(person, access)
     if refusal:
         raise ChangeRefusedError("the job was not submitted", refusal)
 
@@ -137,7 +137,10 @@ def _send(proposal: SubmissionProposal, person: Person) -> None:
     now = world.clock()
     sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=now)
     remember_name(person.name)
-    st.session_state[_SAID] = (True, f"Submitted {sent.submission_id} as {sent.latest.job_id}.")
+    st.session_state[_MESSAGE_KEY] = (
+        True,
+        f"Submitted {sent.submission_id} as {sent.latest.job_id}.",
+    )
 
 
 def _submitted() -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.accounting.cost.prices import left_out_of_prices, price_list
+from dashboard.accounting.cost.prices import exclusion_words, price_list
 from dashboard.accounting.energy.build import make_statement
 from dashboard.accounting.energy.score import asked_score
 from dashboard.accounting.energy.statement import GroupBy, Holder
@@ -27,8 +27,8 @@ from dashboard.web.frame.page import (
     number,
     old_readings,
     past,
+    show_link,
     tense,
-    way,
 )
 from dashboard.web.frame.scope import current_scope, scoped_jobs
 from dashboard.web.overview.usage import usage_now, usage_over
@@ -116,7 +116,7 @@ def show_findings(every: Sequence[InboxRow]) -> None:
             )
         )
     if len(rows) > _TOP:
-        way("findings", f"All {len(rows)} findings")
+        show_link("findings", f"All {len(rows)} findings")
 
 
 if not empty_state():
@@ -142,7 +142,7 @@ if not empty_state():
     statement = day.total
     hours = [(row.key, row.idle_gpu_hours or 0.0) for row in day.groups]
     cost = price_list(settings, load_gpu_catalogue()).rent(hours, day.start, day.end)
-    rent = cost.sentence(settings.energy.currency, left_out_of_prices(settings))
+    rent = cost.sentence(settings.energy.currency, exclusion_words(settings))
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {

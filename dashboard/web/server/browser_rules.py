@@ -76,7 +76,7 @@ class BrowserRules:
         await self._app(scope, receive, send_with_rules)
 
 
-class TellAddress:
+class AddressScript:
     """ASGI middleware: adds to every HTML page a script that tells the server's address.
 
     Streamlit's page script guesses it from its own path, asks /jobs/_stcore/health before

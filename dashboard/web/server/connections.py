@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 HEAD_SECONDS, BODY_SECONDS = 10.0, 20.0
 _MOST_WAITING = 1024
 """A quarter of the descriptors where that is less, and of one address a quarter of these."""
-_TELL_EVERY = 60.0
+_LOG_INTERVAL_SECONDS = 60.0
 
 
 class BoundedProtocol(H11Protocol):
@@ -113,7 +113,7 @@ def protocol_for(settings: AccessSettings) -> type[BoundedProtocol]:
     return type("Bounded", (BoundedProtocol,), {"access": settings, "waiting": {}})
 
 
-def tell_accept_errors_seldom(
+def limit_accept_errors(
     loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Log once a minute that no connection can be accepted; asyncio does it for each try."""
@@ -125,7 +125,7 @@ def tell_accept_errors_seldom(
         lacks = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
         if not lacks:
             loop.default_exception_handler(context)
-        elif clock() - told_at >= _TELL_EVERY:
+        elif clock() - told_at >= _LOG_INTERVAL_SECONDS:
             told_at = clock()
             logger.error(
                 "no connection can be accepted: %s; close some, or let the server have more "
@@ -136,7 +136,7 @@ def tell_accept_errors_seldom(
     loop.set_exception_handler(handle)
 
 
-class SeldomTracebacks(logging.Filter):
+class TracebackLimit(logging.Filter):
     """Lets one traceback a minute through of an error and the line that raised it.
 
     Streamlit writes one for each odd message of a page's socket: who may look could fill the disk.
@@ -157,7 +157,7 @@ class SeldomTracebacks(logging.Filter):
             type(error).__name__,
             *((frame[0].filename, frame[0].lineno or 0) if frame else ("", 0)),
         )
-        if now - self._told_at.get(place, float("-inf")) < _TELL_EVERY:
+        if now - self._told_at.get(place, float("-inf")) < _LOG_INTERVAL_SECONDS:
             return False
         self._told_at[place] = now
         return True

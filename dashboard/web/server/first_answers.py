@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
-from dashboard.accounting.cost.cost_cache import kept_book
+from dashboard.accounting.cost.cost_cache import cached_book
 from dashboard.accounting.cost.statement import month_of
 from dashboard.accounting.energy.build import calendar_of, make_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from dashboard.accounting.energy.score import asked_score
 from dashboard.accounting.energy.statement import GroupBy
 from dashboard.common.threads import Loop
@@ -70,12 +70,12 @@ def first_questions(world: WebWorld) -> Iterator[Callable[[], object]]:
     yield partial(stated, start=end - 2 * _DAY, end=end - _DAY, by=GroupBy.FLEET)
     newest = min(world.clock(), end)
     start = month_of(settings, newest)
-    days = calendar_of(settings, Every.DAY)
+    days = calendar_of(settings, PeriodLength.DAY)
     yield partial(stated, start=start, end=newest, by=GroupBy.TENANT, calendar=days)  # Energy
     yield partial(stated, start=start - (newest - start), end=start)
     week = week_to(newest, settings.report.timezone)  # Reports
     yield partial(reader.job_holders, seen_since=week.start)
     yield partial(weekly_energy, reader, week=week, settings=settings, jobs=None)
-    yield partial(kept_book, reader, settings, now=newest)  # Costs
+    yield partial(cached_book, reader, settings, now=newest)  # Costs
     if reader.serving_outlook():
         yield partial(token_values, reader, settings, (), end=end)  # Serving

@@ -14,7 +14,7 @@ from dashboard.api.http.own_threads import SharedAnswer
 from dashboard.web.access.context import WebWorld
 from dashboard.web.server.prometheus_metrics import OwnMetrics
 from data.base.errors import TrimtabError
-from forecasting.distributed.ray_driver import why_absent
+from forecasting.distributed.ray_driver import absence_reason
 
 _RAY_SECONDS = 0.5
 """A probe waits for no more than a second."""
@@ -33,7 +33,7 @@ def probes(world: WebWorld) -> list[Route]:
             "newest_sample_at": None if latest is None else latest.isoformat(),
         }
         address = world.settings.settings.ray.address
-        why = why_absent(address, _RAY_SECONDS) if address else ""
+        why = absence_reason(address, _RAY_SECONDS) if address else ""
         return document | ({"ray": f"no head answers at ray.address: {why}"} if why else {})
 
     store_readiness = SharedAnswer(readiness)

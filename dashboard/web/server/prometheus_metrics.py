@@ -29,11 +29,11 @@ from data.store import StoredRecommendation, StoreReader
 
 SERVICES = 1000
 """Inference services that get a series, those with most requests at work."""
-NAMED = 100
+MAX_NAMED_FINDINGS = 100
 """Waiting recommendations that get a series of their own, largest central saving first."""
 _MAX_LABEL = 200
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
-_NEVER = datetime.min.replace(tzinfo=UTC)
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
 _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
     "gpu_hours": ("GPU-hours of the present model", lambda entry: entry.gpu_hours),
     "energy_kilowatthours": ("site energy, kWh", lambda entry: entry.energy_kwh),
@@ -58,11 +58,11 @@ class OwnMetrics:
         self._stopped = stopped
         self._serving, self._shown = serving, shown
         self._plan: tuple[str, tuple[Metric, ...]] | None = None
-        self._idle: tuple[datetime, list[AttestedJob]] = (_NEVER, [])
+        self._idle: tuple[datetime, list[AttestedJob]] = (_NO_TIME, [])
 
     def exposition(self, now: datetime) -> bytes:
         """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
-        return generate_latest(_At(self, now))
+        return generate_latest(_MetricsAt(self, now))
 
     def families(self, now: datetime) -> Iterator[Metric]:
         """Yield every metric family at `now`."""
@@ -216,7 +216,7 @@ class OwnMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class _At(Collector):
+class _MetricsAt(Collector):
     """Source of families for prometheus_client: the metrics at one moment."""
 
     metrics: OwnMetrics
@@ -302,7 +302,8 @@ def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> It
         )
         yield _family(
             f"recommendation_saving_{unit}",
-            f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
+            f"Central saving of a waiting recommendation, the largest {MAX_NAMED_FINDINGS}: "
+            f"{meaning}.",
             ["finding", "action", "risk", "state"],
             (
                 (
@@ -314,6 +315,8 @@ def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> It
                     ),
                     saving.central,
                 )
-                for entry, saving in sorted(waiting, key=lambda pair: -pair[1].central)[:NAMED]
+                for entry, saving in sorted(waiting, key=lambda pair: -pair[1].central)[
+                    :MAX_NAMED_FINDINGS
+                ]
             ),
         )

@@ -26,12 +26,12 @@ from dashboard.web.access.session_cookies import SecureCookies
 from dashboard.web.access.sign_in import OpenIdRoutes
 from dashboard.web.access.trusted_proxy import AuthMiddleware
 from dashboard.web.findings.finding_rows import state_of
-from dashboard.web.frame.navigation import MOVED, RENAMED
-from dashboard.web.server.browser_rules import BrowserRules, TellAddress
+from dashboard.web.frame.navigation import FORMER_ADDRESSES, RENAMED
+from dashboard.web.server.browser_rules import AddressScript, BrowserRules
 from dashboard.web.server.connections import (
-    SeldomTracebacks,
+    TracebackLimit,
+    limit_accept_errors,
     protocol_for,
-    tell_accept_errors_seldom,
 )
 from dashboard.web.server.port import require_free_port
 from dashboard.web.server.probes import probes
@@ -40,7 +40,7 @@ from data.settings.access import AccessSettings
 from data.store import Store
 
 logger = logging.getLogger(__name__)
-_TALKATIVE = ("streamlit.error_util", "streamlit.components.v2.bidi_component.serialization")
+_NOISY_LOGGERS = ("streamlit.error_util", "streamlit.components.v2.bidi_component.serialization")
 """Loggers that write a traceback for each odd message of a page's socket."""
 _NO_PAGE = """Trimtab's API is at /api/v1 here, and its pages are not installed.
 What the server wrote at its start says how they would be.
@@ -68,7 +68,7 @@ def build_app(world: WebWorld) -> ASGIApp:
 
     async def moved(request: Request) -> Response:
         former = request.url.path.rpartition("/")[2]
-        view, extra = MOVED[former]
+        view, extra = FORMER_ADDRESSES[former]
         names = RENAMED.get(former, {})
         query = {names.get(name, name): value for name, value in request.query_params.items()}
         if former == "recommendations" and "state" in query:
@@ -89,9 +89,9 @@ def build_app(world: WebWorld) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
-        tell_accept_errors_seldom(asyncio.get_running_loop())
-        seldom = SeldomTracebacks()
-        for module in _TALKATIVE:
+        limit_accept_errors(asyncio.get_running_loop())
+        seldom = TracebackLimit()
+        for module in _NOISY_LOGGERS:
             logging.getLogger(module).addFilter(seldom)
         with world.run_lifespan():
             yield
@@ -104,11 +104,11 @@ def build_app(world: WebWorld) -> ASGIApp:
         Middleware(SecureCookies, access=settings.access),
         Middleware(Admission, access=settings.access, listens_on=settings.serve.host),
         Middleware(AuthMiddleware, access=settings.access, guarded=settings.apply.enabled),
-        Middleware(TellAddress),
+        Middleware(AddressScript),
     ]
     routes = [
         *probes(world),
-        *(Route(f"/{former}", moved) for former in MOVED),
+        *(Route(f"/{former}", moved) for former in FORMER_ADDRESSES),
         *_sign_in_routes(settings.access, world.store),
         Mount(API_PATH.rstrip("/"), api),
         Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),

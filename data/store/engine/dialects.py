@@ -99,7 +99,7 @@ def drop_temporary(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def set_patience(connection: sa.Connection, waiting: timedelta) -> None:
+def set_lock_timeout(connection: sa.Connection, waiting: timedelta) -> None:
     """Limit the wait for a lock in this transaction: a wait for a table makes others wait."""
     if is_postgres(connection):
         milliseconds = int(waiting.total_seconds() * 1000)

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.base.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
-from data.settings.store import closed, is_there, require_duckdb, require_file
+from data.settings.store import closed, is_file, require_duckdb, require_file
 from data.store.engine.private_files import make_folder, tighten
 
 _HOLDER = re.compile(r"PID (\d+)")
@@ -33,7 +33,7 @@ CONFIG = {
 
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
     """Return an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
-    exists = is_there(path) if create else require_file(path)
+    exists = is_file(path) if create else require_file(path)
     if exists:
         require_duckdb(path)
     try:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from data.base.errors import StoreBusyError
-from data.store.engine.dialects import is_postgres, set_patience
+from data.store.engine.dialects import is_postgres, set_lock_timeout
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PATIENCE = timedelta(seconds=5)
+_LOCK_TIMEOUT = timedelta(seconds=5)
 """Longest wait for readers to leave a table: it keeps new readers waiting."""
 PARTITIONED = {"samples": "D", "five_minute": "M"}
 """The calendar unit of the partitions of a table, as in `migrations/0020_schema.postgres.sql`."""
@@ -38,7 +38,7 @@ def drop_partitions(connection: sa.Connection, table: str, before: datetime) -> 
         return 0
     try:
         with connection.begin_nested():
-            set_patience(connection, _PATIENCE)
+            set_lock_timeout(connection, _LOCK_TIMEOUT)
             dropped = connection.execute(sa.select(sa.func.drop_partitions(table, before)))
             return int(dropped.scalar_one())
     except StoreBusyError:

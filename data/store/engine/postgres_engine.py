@@ -21,8 +21,8 @@ _SESSION = {
     "statement_timeout": "600s",
     "idle_in_transaction_session_timeout": "900s",
 }
-_AWAY = ("starting up", "shutting down", "not yet accepting", "recovery mode")
-_FULL = ("too many", "connection slots are reserved", *_AWAY)
+_UNAVAILABLE_WORDS = ("starting up", "shutting down", "not yet accepting", "recovery mode")
+_FULL = ("too many", "connection slots are reserved", *_UNAVAILABLE_WORDS)
 _CONNECT_SECONDS = 10
 _POOL, _OVERFLOW, _POOL_SECONDS = 4, 8, 30
 
@@ -110,7 +110,7 @@ def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
         return StoreBusyError(
             f"{where} takes no further connection now: {text}",
             "Try again once it is ready."
-            if any(words in text for words in _AWAY)
+            if any(words in text for words in _UNAVAILABLE_WORDS)
             else "Try again; raise max_connections, or put a pooler before it.",
         )
     if state == "55P03":

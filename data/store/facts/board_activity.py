@@ -42,18 +42,18 @@ FROM told GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this package are put together
 
 
-_IS_UNWELL = (
+_UNHEALTHY = (
     "throttled_ratio >= :throttled OR remap_failed > 0 OR uncorrected_errors > 0 "
     "OR temperature_celsius >= :hot OR memory_temperature_celsius >= :hot_memory"
 )
-UNWELL = f"""
+UNHEALTHY_BOARDS = f"""
 WITH health AS (
     SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
 ), unwell AS (
-    SELECT * FROM health WHERE {_IS_UNWELL}
+    SELECT * FROM health WHERE {_UNHEALTHY}
 ), first_slots AS (
     SELECT gpu_uuid, min(slot_start) AS unwell_at FROM board_activity
-    WHERE slot_start >= :day_before AND slot_start < :end AND ({_IS_UNWELL})
+    WHERE slot_start >= :day_before AND slot_start < :end AND ({_UNHEALTHY})
         AND gpu_uuid IN (SELECT gpu_uuid FROM unwell) GROUP BY gpu_uuid
 ), models AS (
     SELECT gpu_uuid, arg_max(gpu_model, last_at) AS gpu_model FROM five_minute

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from data.base.clock import ceil_to_slot, floor_to_slot
 from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
-from data.facts.cluster_names import MAIN
+from data.facts.cluster_names import MAIN_CLUSTER
 from data.store.engine import tables
 from data.store.facts.fact_reader import FactReader
 from data.store.facts.job_sql import TENANT_NAMES
@@ -126,7 +126,7 @@ _HOURLY, _FIVE_MINUTE = _rollup("hourly"), _rollup("five_minute")
 
 
 _SLOTS_AN_HOUR = SECONDS_PER_HOUR // SLOT_SECONDS
-_FORGOTTEN_BEFORE = (
+_RETAINED_SINCE = (
     "(SELECT coalesce(max(since), to_timestamp(0)) FROM retained WHERE resolution = 'five_minute')"
 )
 
@@ -143,7 +143,7 @@ def _slots_of(
         ceil_to_slot(first, SECONDS_PER_HOUR),
         floor_to_slot(last, SECONDS_PER_HOUR),
     )
-    known_since: sa.ColumnElement[datetime] = sa.literal_column(_FORGOTTEN_BEFORE)
+    known_since: sa.ColumnElement[datetime] = sa.literal_column(_RETAINED_SINCE)
 
     def columns(rollup: sa.TableClause, share: float = 1.0) -> list[sa.ColumnElement[Any]]:
         numbers = (rollup.c[number] for number in _NUMBERS)
@@ -294,7 +294,7 @@ def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], s
         return sa.literal_column(f"'{key.value}'"), slots
     if key is EnergyKey.CLUSTER:
         cluster = sa.func.nullif(sa.func.split_part(slots.c.node, "@", 2), "")
-        return sa.func.coalesce(cluster, MAIN), slots
+        return sa.func.coalesce(cluster, MAIN_CLUSTER), slots
     if key in _KEY_COLUMNS:
         return slots.c[_KEY_COLUMNS[key]], slots
     names = _names(key)

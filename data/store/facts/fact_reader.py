@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from data.base.clock import ceil_to_slot, floor_to_slot, utc_now
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.boards.board_shares import board_shares
-from data.boards.unplanned_jobs import kept_on, occupied
+from data.boards.unplanned_jobs import occupied, required_nodes_on
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.columns import SAMPLES, XIDS, check_frame
 from data.facts.fleet import Cluster, Gpu, Node, Recording, SourceReport, SourceState
@@ -31,7 +31,7 @@ from data.store.engine.table_reader import TableReader
 from data.store.facts import board_xids, job_progress, samples_sql, slot_tables
 from data.store.facts.board_activity import PLACES
 from data.store.facts.job_sql import TENANT_NAMES
-from data.store.facts.planning_view import PlanningView, lately_read
+from data.store.facts.planning_view import PlanningView, recently_read
 from data.store.facts.quotas import QuotaReader
 from data.store.facts.samples_sql import SIGNALS, WINDOW
 
@@ -54,14 +54,14 @@ observed AS (
     HAVING count(*) >= greatest({MIN_SLOTS}, {_MIN_SHARE} * max(coalesce(observed.slots, 0)))
 )"""  # noqa: S608 - only constants of this package are put together
 
-OF_BOARDS = f"""
+CONTRADICTED_BOARDS = f"""
 WITH {_BY_DEVICE}, {PLACES}
 SELECT coalesce(node, '') AS node, coalesce(gpu_index, '') AS gpu_index, told.*
 FROM told LEFT JOIN places ON places.gpu_uuid = told.gpu_uuid
 ORDER BY node, gpu_index, told.gpu_uuid, mig_instance, counter
 """  # noqa: S608
 
-OF_JOBS = f"""
+CONTRADICTED_JOBS = f"""
 WITH {_BY_DEVICE}, held AS (
     SELECT job_id, gpu_uuid, mig_instance,
         arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
@@ -93,13 +93,13 @@ class ContradictionReader(TableReader):
 
     def contradicted_counters(self, *, end: datetime) -> tuple[ContradictedCounter, ...]:
         """Return the counters that were contradicted in the day up to `end`, by board."""
-        rows = self._frame(OF_BOARDS, start=end - _DAY, end=end).to_dict("records")
+        rows = self._frame(CONTRADICTED_BOARDS, start=end - _DAY, end=end).to_dict("records")
         return tuple(map(_counter_of, rows))
 
     def contradicted_jobs(self, *, end: datetime) -> Mapping[str, tuple[ContradictedCounter, ...]]:
         """Return the same by the jobs that held the boards in that day."""
         counters: dict[str, list[ContradictedCounter]] = {}
-        for row in self._frame(OF_JOBS, start=end - _DAY, end=end).to_dict("records"):
+        for row in self._frame(CONTRADICTED_JOBS, start=end - _DAY, end=end).to_dict("records"):
             counters.setdefault(row.pop("job_id"), []).append(_counter_of(row))
         return {job_id: tuple(rows) for job_id, rows in counters.items()}
 
@@ -119,7 +119,7 @@ def _counter_of(row: Mapping[Any, Any]) -> ContradictedCounter:
 if TYPE_CHECKING:
     import pandas as pd
 
-_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+_DISTANT_FUTURE = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
@@ -136,7 +136,7 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 _OF_GPU = ("gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "memory_total_mib")
 NEWEST_REPORTS = 200
 """Reports of a source that are read to see where it was left: about two days of cycles."""
-_LATELY = timedelta(days=1)
+_SEEN_WITHIN = timedelta(days=1)
 """A job that nobody has seen for longer is none of a cycle: there is nothing to forecast of it."""
 _KIN_DAYS = 14
 """So far back ended jobs say how long runs last and how long others waited."""
@@ -156,7 +156,7 @@ class FactReader(QuotaReader, ContradictionReader):
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample, up to `until`; None when there is none."""
-        instant = sa.bindparam("until", until or _FAR, type_=sa.DateTime(timezone=True))
+        instant = sa.bindparam("until", until or _DISTANT_FUTURE, type_=sa.DateTime(timezone=True))
         rows = self._rows(sa.text(samples_sql.NEWEST).bindparams(instant))
         return as_utc(rows[0][0]) if rows else None
 
@@ -173,7 +173,7 @@ class FactReader(QuotaReader, ContradictionReader):
         """Return fleet, jobs and history as known at `now`; later samples are not read.
 
         When there are later samples, only complete 5-minute slots are. The cost follows what runs,
-        not what ever ran: `_LATELY` and `_KIN_DAYS` bound the jobs.
+        not what ever ran: `_SEEN_WITHIN` and `_KIN_DAYS` bound the jobs.
         """
         as_of = self.latest_sample_at(until=now) or now
         start = as_of - timedelta(days=history_days)
@@ -189,7 +189,7 @@ class FactReader(QuotaReader, ContradictionReader):
         )
         history, ended = self._histories(known_jobs, since, start, upto, slot_seconds)
         with_history = set(history["job_id"].unique())
-        read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
+        read = recently_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
         gpus = self.gpus(start=start, end=upto)
@@ -199,7 +199,7 @@ class FactReader(QuotaReader, ContradictionReader):
                 as_of=as_of,
                 gpus=gpus,
                 nodes=nodes,
-                kept_on=kept_on(known_jobs, read, nodes),
+                kept_on=required_nodes_on(known_jobs, read, nodes),
                 occupied=occupied(known_jobs, read, nodes),
                 shares=board_shares(gpus, known_jobs, load_gpu_catalogue()),
             ),
@@ -216,7 +216,7 @@ class FactReader(QuotaReader, ContradictionReader):
                 start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
             ),
             signals=self.signals(
-                start=window["start"], end=window["end"], seen_since=upto - _LATELY
+                start=window["start"], end=window["end"], seen_since=upto - _SEEN_WITHIN
             ),
             contradicted=self.contradicted_jobs(end=upto),
             ended_history=ended,
@@ -231,7 +231,7 @@ class FactReader(QuotaReader, ContradictionReader):
         slot_seconds: int,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the history of the jobs seen lately, and `ended_history` of the others."""
-        day_ago = end - _LATELY
+        day_ago = end - _SEEN_WITHIN
         live = self.job_history(
             "", start=start, end=end, slot_seconds=slot_seconds, seen_since=day_ago
         )
@@ -247,8 +247,8 @@ class FactReader(QuotaReader, ContradictionReader):
             seen_before=day_ago,
         )
         return (
-            of_these_jobs(live, jobs, slot_seconds=slot_seconds),
-            of_these_jobs(ended, jobs, slot_seconds=slot_seconds),
+            without_former_jobs(live, jobs, slot_seconds=slot_seconds),
+            without_former_jobs(ended, jobs, slot_seconds=slot_seconds),
         )
 
     def jobs(self, *, seen_since: datetime = EPOCH) -> tuple[Job, ...]:
@@ -301,7 +301,7 @@ class FactReader(QuotaReader, ContradictionReader):
         nodes = tables.nodes.c
         return self._records(Node, sa.select(nodes.record).order_by(nodes.name, nodes.source))
 
-    def gpus(self, *, start: datetime = EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
+    def gpus(self, *, start: datetime = EPOCH, end: datetime = _DISTANT_FUTURE) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
         instants = [
             sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
@@ -376,7 +376,7 @@ class FactReader(QuotaReader, ContradictionReader):
             job_id=job_id,
             whenever=seen_since == EPOCH,
             seen_since=seen_since,
-            seen_before=_FAR,
+            seen_before=_DISTANT_FUTURE,
         )
 
     def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
@@ -415,7 +415,9 @@ class FactReader(QuotaReader, ContradictionReader):
     ) -> pd.DataFrame:
         """Return the rows of [start, end): those that are kept, the others made now."""
         parameters |= {"slot_seconds": slot_seconds, "end": end}
-        edge = sa.text(slot_tables.KEPT).bindparams(name=table.name, slot_seconds=slot_seconds)
+        edge = sa.text(slot_tables.KEPT_UNTIL).bindparams(
+            name=table.name, slot_seconds=slot_seconds
+        )
         until = [as_utc(row.until) for row in self._rows(edge)]
         since = min([floor_to_slot(end, slot_seconds), *until])
         if not until or since <= start:
@@ -529,7 +531,9 @@ def _complete_until(rows: Iterable[Any], now: datetime) -> dict[str, datetime]:
     return until
 
 
-def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
+def without_former_jobs(
+    history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int
+) -> pd.DataFrame:
     """Return the rows of a history without those of other jobs that had the same id before."""
     since = {job.job_id: job.named_since for job in jobs}
     begins = {

@@ -27,7 +27,7 @@ from data.facts.columns import (
     check_frame,
 )
 from data.facts.fleet import Node
-from data.facts.jobs import OVER, Job, JobWait, Platform, WorkloadKind
+from data.facts.jobs import ENDED_STATES, Job, JobWait, Platform, WorkloadKind
 from data.store.engine import tables
 from data.store.engine.bulk import incoming, put_rows
 from data.store.engine.dialects import count_changed, make_temporary, next_sequence
@@ -37,12 +37,12 @@ from data.store.facts.board_activity import ACTIVITY_KEY
 from data.store.facts.board_xids import keep_xids
 from data.store.facts.quotas import keep_quotas
 from data.store.facts.serving_slots import SERVING_KEY
-from data.store.rollups.rollup import kept_since, mark_hours, mark_spans
+from data.store.rollups.rollup import mark_hours, mark_spans, retained_since
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_REPLACED: tuple[tuple[str, str, FrameColumns, tuple[str, ...]], ...] = (
+_REPLACED_FRAMES: tuple[tuple[str, str, FrameColumns, tuple[str, ...]], ...] = (
     ("serving", "serving_slots", SERVING, SERVING_KEY),
     ("activity", "board_activity", ACTIVITY, ACTIVITY_KEY),
     ("contradictions", "contradictions", CONTRADICTIONS, (*ACTIVITY_KEY, "counter")),
@@ -61,12 +61,12 @@ _ALLOCATION_KEY = (
     "source",
 )
 _INCOMING = "incoming_facts"
-_WAITS_KEPT = timedelta(days=60)
+_WAIT_RETENTION = timedelta(days=60)
 """More than the eight weeks that the number of boards to keep rests on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SampleCounts:
     """Samples that were new, and those older than the store's retention, which were refused."""
 
     new: int = 0
@@ -76,7 +76,7 @@ class Kept:
 
 def late_samples(connection: sa.Connection, samples: pd.DataFrame) -> pd.Series:
     """Return a mask of samples that are older than the retention of samples."""
-    return samples["sampled_at"] < kept_since(connection, "samples")
+    return samples["sampled_at"] < retained_since(connection, "samples")
 
 
 def keep_collected(
@@ -93,11 +93,11 @@ def keep_collected(
     keep_allocations(connection, collected.allocations)
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
-    for name, table, columns, key in _REPLACED:
+    for name, table, columns, key in _REPLACED_FRAMES:
         if (frame := getattr(collected, name)).empty:
             continue
         frame = check_frame(frame, columns)
-        frame = frame[frame[key[0]] >= kept_since(connection, table)]
+        frame = frame[frame[key[0]] >= retained_since(connection, table)]
         put_rows(connection, table, frame.drop_duplicates(list(key), keep="last"), key=key)
     keep_jobs(connection, collected.jobs)
     if not collected.serving.empty:
@@ -357,7 +357,7 @@ def _earlier_waits(job: Job, other: Job) -> tuple[JobWait, ...]:
     waits = {wait for entry in facts for wait in entry.earlier_waits}
     if other.wait is not None:
         waits.add(other.wait)
-    since = max(job.last_seen_at, other.last_seen_at) - _WAITS_KEPT
+    since = max(job.last_seen_at, other.last_seen_at) - _WAIT_RETENTION
     by_submission = {
         wait.submitted_at: wait
         for wait in sorted(waits, key=to_json)
@@ -377,7 +377,7 @@ def merged_job(one: Job, other: Job) -> Job:
     of_one_run = len(both) == 2 and both[0] is not None and both[0] == both[1]
 
     def strength(job: Job) -> tuple[bool, bool, datetime]:
-        ended = of_one_run and job.scheduling.state in OVER
+        ended = of_one_run and job.scheduling.state in ENDED_STATES
         return job.scheduler is not None, ended, job.last_seen_at
 
     # Writing a record as JSON costs most of a merge, so only a tie asks for it.

@@ -3,7 +3,7 @@
 Conditions and orders are chosen by name from what stands here; values travel as parameters.
 """
 
-from data.facts.cluster_names import MAIN
+from data.facts.cluster_names import MAIN_CLUSTER
 from data.facts.jobs import JobState
 from data.store.facts.samples_sql import whole_slots
 
@@ -24,7 +24,7 @@ FIELDS = {
     "state": f"coalesce(nullif({_text('scheduler', 'state')}, ''), 'unknown')",
     "kind": _text("kind"),
     "model": _text("gpu_model"),
-    "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
+    "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN_CLUSTER}')",
 }
 """Fields by which jobs can be filtered."""
 
@@ -50,7 +50,7 @@ ORDERS = {
     "name": "job_id",
 }
 
-_KNOWN = """
+_JOBS_WITHOUT_DUPLICATES = """
     SELECT job_id, last_seen_at, record FROM jobs
     WHERE job_id NOT IN (SELECT label_id FROM allocations WHERE label_id <> job_id)
 """
@@ -84,7 +84,7 @@ def _selection(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
         conditions.append(_RUNS)
     where = " AND ".join(conditions) or "TRUE"
     return f"""
-        WITH known AS ({_KNOWN}), used AS ({_USED}), chosen AS (
+        WITH known AS ({_JOBS_WITHOUT_DUPLICATES}), used AS ({_USED}), chosen AS (
             SELECT known.job_id, last_seen_at, record, gpu_hours, idle_gpu_hours, energy_kwh,
                 utilization_ratio, memory_mib, memory_total_mib
             FROM known LEFT JOIN used ON known.job_id = used.job_id WHERE
@@ -115,13 +115,13 @@ def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
 
 CHOICES = f"""
 SELECT DISTINCT {", ".join(f'{text} AS "{name}"' for name, text in FIELDS.items())}
-FROM ({_KNOWN}) AS known
+FROM ({_JOBS_WITHOUT_DUPLICATES}) AS known
 """  # noqa: S608
 """Combinations of all fields that jobs have: few are those of one job alone."""
 
 HOLDERS = f"""
 SELECT job_id, {FIELDS["namespace"]} AS namespace, {FIELDS["owner"]} AS owner
-FROM ({_KNOWN}) AS known WHERE last_seen_at >= :seen_since ORDER BY job_id
+FROM ({_JOBS_WITHOUT_DUPLICATES}) AS known WHERE last_seen_at >= :seen_since ORDER BY job_id
 """  # noqa: S608
 
 RUNS = """
@@ -135,7 +135,7 @@ GROUP BY job_id, slot_start HAVING sum(seconds) > 0 ORDER BY job_id, slot_start
 """
 
 SIMILAR = f"""
-SELECT record FROM ({_KNOWN}) AS known
+SELECT record FROM ({_JOBS_WITHOUT_DUPLICATES}) AS known
 WHERE {_text("namespace")} = :namespace AND {_text("owner")} = :owner
     AND {_text("gpu_model")} = :gpu_model AND {_text("kind")} = :kind AND job_id <> :job_id
 ORDER BY last_seen_at DESC, job_id LIMIT :most

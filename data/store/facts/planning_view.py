@@ -56,7 +56,7 @@ class PlanningView:
         return tuple(job for job in self.known_jobs if job.job_id in names)
 
 
-def lately_read(history: pd.DataFrame, *, as_of: datetime, slot_seconds: int) -> frozenset[str]:
+def recently_read(history: pd.DataFrame, *, as_of: datetime, slot_seconds: int) -> frozenset[str]:
     """Return the ids of the jobs of a history that are not quiet in the slot after `as_of`."""
     first_slot = floor_to_slot(as_of, slot_seconds).timestamp() + slot_seconds
     last = history.groupby("job_id")["slot_start"].max()

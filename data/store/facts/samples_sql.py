@@ -24,7 +24,7 @@ def whole_slots(*columns: str) -> str:
     return _ENDS.format(columns=", ".join(columns))
 
 
-OF_THESE_JOBS = """(:job_id = '' OR job_id = :job_id)
+JOB_FILTER = """(:job_id = '' OR job_id = :job_id)
         AND (:whenever OR job_id IN (SELECT job_id FROM jobs
             WHERE last_seen_at >= :seen_since AND last_seen_at < :seen_before))"""
 JOB_HISTORY = f"""
@@ -34,7 +34,7 @@ WITH devices AS (
         max(utilization_max) AS largest, max(memory_max_mib) AS memory,
         sum(power_sum) / nullif(sum(power_samples), 0) AS power, sum(samples) AS samples
     FROM five_minute
-    WHERE {WINDOW} AND holder = 'job' AND {OF_THESE_JOBS}
+    WHERE {WINDOW} AND holder = 'job' AND {JOB_FILTER}
     GROUP BY 1, 2, 3, 4 HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,

@@ -20,7 +20,7 @@ from data.store.engine.dialects import EPOCH, as_utc, in_dialect
 from data.store.facts import samples_sql
 from data.store.rollups.rollup import roll_up
 
-AT_ONCE = timedelta(days=4)
+STATEMENT_SPAN = timedelta(days=4)
 """Made in one statement, which bounds its memory."""
 _HOUR = timedelta(seconds=SECONDS_PER_HOUR)
 Progress = Callable[[int, int], None]
@@ -83,7 +83,7 @@ JOB_SLOTS = SlotTable(
     query=samples_sql.JOB_HISTORY,
     lag=_HOUR,
     least=_HOUR,
-    which=samples_sql.OF_THESE_JOBS,
+    which=samples_sql.JOB_FILTER,
     all_of_them={"job_id": "", "whenever": True, "seen_since": EPOCH, "seen_before": EPOCH},
 )
 ENDED_SLOTS = replace(
@@ -95,7 +95,7 @@ ENDED_SLOTS = replace(
 _ALL = (GROUP_HOURS, JOB_SLOTS)
 
 
-KEPT = """
+KEPT_UNTIL = """
 SELECT until FROM kept_slots WHERE table_name = :name AND slot_seconds = :slot_seconds
 """
 """Up to where the slots of that length are kept; no row where none are."""
@@ -146,7 +146,7 @@ def _keep(
     progress: Progress | None,
 ) -> None:
     slots = {"slot_seconds": slot_seconds}
-    row = connection.execute(sa.text(KEPT), slots | {"name": table.name}).first()
+    row = connection.execute(sa.text(KEPT_UNTIL), slots | {"name": table.name}).first()
     if row is None:
         _keep_until(connection, table, slot_seconds, EPOCH)
     first = floor_to_slot(edges[0], slot_seconds)
@@ -179,7 +179,7 @@ def _parts_with_samples(
         {"since": first - _HOUR},
     ).scalars()
     numbers = {
-        (at - first) // AT_ONCE for hour in map(as_utc, hours) for at in (hour, hour + _HOUR)
+        (at - first) // STATEMENT_SPAN for hour in map(as_utc, hours) for at in (hour, hour + _HOUR)
     }
-    parts = parts_of(first, until, AT_ONCE)
+    parts = parts_of(first, until, STATEMENT_SPAN)
     return [part for number, part in enumerate(parts) if number in numbers]

@@ -29,7 +29,7 @@ skipped_forecasts group_forecasts workload_forecasts workload_forecast memory_ou
 serving_outlook slow_work last_cycle
 """
 """Questions whose answers rest on facts and plans alone."""
-_MOST = 128
+_MAX_ENTRIES = 128
 _MINUTE = 60
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -105,7 +105,7 @@ class CachedReader(StoreReader):
         with self._choosing:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
-            while len(self._slots) > _MOST:
+            while len(self._slots) > _MAX_ENTRIES:
                 self._slots.popitem(last=False)
         with slot.lock:
             # Read before the answer is made: what is written meanwhile makes it old.

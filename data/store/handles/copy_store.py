@@ -22,7 +22,7 @@ from data.store.record.last_write import ACKNOWLEDGED
 
 _BATCH_ROWS = 100_000
 _TIME = pa.timestamp("us", "UTC")
-_MADE_BY_MIGRATION = tables.cursors.name
+_MIGRATION_TABLE = tables.cursors.name
 Progress = Callable[[str, int, int], None]
 """Called with a table's name, the rows done and all of them, reading back included."""
 
@@ -101,7 +101,7 @@ def _rows_of(table: str) -> str:
 
 
 def _require_empty(connection: sa.Connection, names: tuple[str, ...]) -> None:
-    full = [name for name in names if name != _MADE_BY_MIGRATION and _count(connection, name)]
+    full = [name for name in names if name != _MIGRATION_TABLE and _count(connection, name)]
     if full:
         raise StoreError(
             f"the target is not empty: it holds rows in {', '.join(full)}",

@@ -12,7 +12,7 @@ from data.base.rows import row_of
 from data.facts.identifiers import digest_of_text
 from data.records.findings import number_of, reference
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
-from data.records.lifecycle import UNDER_WAY, State, shown_state
+from data.records.lifecycle import ACTIVE_STATES, State, shown_state
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.recommendations import Recommendation
@@ -72,7 +72,7 @@ class StoredRecommendation:
 
     def meant(self) -> tuple[bool, datetime]:
         """Order the revisions of a finding; people mean the last: one under way, or the newest."""
-        return self.state in UNDER_WAY, self.recommendation.created_at
+        return self.state in ACTIVE_STATES, self.recommendation.created_at
 
 
 def _recommendation(text: str) -> Recommendation:

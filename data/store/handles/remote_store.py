@@ -38,9 +38,9 @@ _MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket on every system."""
 _ANSWERS_WITHIN, _GREETS_WITHIN = 120.0, 5.0
 """Seconds that a query may take, and that a holder that works takes to say that it does."""
-_ASKS_AGAIN_AFTER = 10.0
+_PROBE_AFTER_SECONDS = 10.0
 """Seconds of silence after which a holder that takes its time is asked whether it still works."""
-_HELLO = "/store"
+_HELLO_PATH = "/store"
 BACKUP = "/store/backup"
 """Takes the path of a new `file`, answers the proof of each table when it is whole."""
 BY_HEADER = "x-trimtab-by"
@@ -88,7 +88,7 @@ class StoreHolder:
 
     def greet(self) -> dict[str, Any]:
         """Return the holder's description of itself and the store. Errors: StoreError."""
-        return dict(json.loads(self.ask("GET", _HELLO, seconds=_GREETS_WITHIN)))
+        return dict(json.loads(self.ask("GET", _HELLO_PATH, seconds=_GREETS_WITHIN)))
 
     def ask(
         self,
@@ -110,7 +110,7 @@ class StoreHolder:
                 method, address, sent, {"Content-Type": "application/json", **(headers or {})}
             )
             while seconds is None and not _has_answer(connection):
-                self.ask("GET", _HELLO, seconds=_ANSWERS_WITHIN)
+                self.ask("GET", _HELLO_PATH, seconds=_ANSWERS_WITHIN)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -127,7 +127,7 @@ class StoreHolder:
 
 
 def _has_answer(connection: http.client.HTTPConnection) -> bool:
-    return bool(select.select([connection.sock], [], [], _ASKS_AGAIN_AFTER)[0])
+    return bool(select.select([connection.sock], [], [], _PROBE_AFTER_SECONDS)[0])
 
 
 def refusal_of(content: bytes, status: int, who: str) -> TrimtabError:
@@ -166,7 +166,7 @@ class ServedReader(StoreReader):
     def _ask(self, form: str, statement: sa.Executable) -> bytes:
         text, values = compiled(statement, self._engine.dialect)
         query = {"text": text, "values": values}
-        return self._holder.ask("POST", f"{_HELLO}/{form}", query, seconds=self._seconds)
+        return self._holder.ask("POST", f"{_HELLO_PATH}/{form}", query, seconds=self._seconds)
 
 
 class ServedStore(Store):

@@ -36,7 +36,7 @@ from data.store.engine.migrate import migrate, schema_version
 from data.store.engine.process_locks import SoleHolder
 from data.store.engine.record_json import to_json
 from data.store.engine.served_queries import answer_query
-from data.store.facts.fact_writer import Kept, keep_collected
+from data.store.facts.fact_writer import SampleCounts, keep_collected
 from data.store.facts.slot_tables import keep_rows, roll_up_boards
 from data.store.handles.cached_reader import CachedReader
 from data.store.handles.reader import StoreReader
@@ -44,20 +44,22 @@ from data.store.record.commands import Commands, require_may_follow, void_leases
 from data.store.record.finding_log import FindingLog, append_event, numbers_of
 from data.store.record.last_write import Head
 from data.store.record.ledger import append_entry, append_row
-from data.store.record.outbox import Outbox, void_claims
+from data.store.record.outbox import Outbox, release_claims
 from data.store.record.report_log import ReportLog
 from data.store.record.submissions import write_measured_peak, write_submission
 from data.store.record.tokens import SignIns, Tokens
 from data.store.results.forecasts import insert_forecasts, keep_workloads
 from data.store.results.plan_json import plan_to_json
-from data.store.rollups.rollup import forget, kept_since
+from data.store.rollups.rollup import forget, retained_since
 
 FORECAST_HOURS = 6
 """Superseded forecasts are some 11 kB a job and cycle: of a thousand jobs a gigabyte a day."""
 PLAN_HOURS = 24
 _UNDECIDED_HOURS = 7 * 24
 """A week, so that whoever was away on holiday still finds by what a finding was supported."""
-_DECIDED = sa.union(sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest))
+_DECIDED_DIGESTS = sa.union(
+    sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest)
+)
 
 
 def forget_plans(connection: sa.Connection, now: datetime) -> dict[str, int]:
@@ -82,7 +84,7 @@ def forget_plans(connection: sa.Connection, now: datetime) -> dict[str, int]:
         tables.plans,
         tables.recommendations,
     )
-    kept_plans = sa.select(advice.c.plan_id).where(advice.c.digest.in_(_DECIDED))
+    kept_plans = sa.select(advice.c.plan_id).where(advice.c.digest.in_(_DECIDED_DIGESTS))
     gone = (
         (forecasts, forecasts.c.cycle_id.in_(old(FORECAST_HOURS))),
         (groups, groups.c.cycle_id.in_(old(FORECAST_HOURS))),
@@ -95,7 +97,7 @@ def forget_plans(connection: sa.Connection, now: datetime) -> dict[str, int]:
         ),
         (
             advice,
-            advice.c.cycle_id.in_(old(_UNDECIDED_HOURS)) & advice.c.digest.not_in(_DECIDED),
+            advice.c.cycle_id.in_(old(_UNDECIDED_HOURS)) & advice.c.digest.not_in(_DECIDED_DIGESTS),
         ),
     )
     return {table.name: _delete(connection, table, which) for table, which in gone}
@@ -132,7 +134,7 @@ def open_store(url: str, *, create: bool = True) -> "Store":
             roll_up_boards(connection)
             # Who opens the file is its only process: whoever held a lease or claim before is dead.
             void_leases(connection)
-            void_claims(connection)
+            release_claims(connection)
     except BaseException:
         engine.dispose()
         raise
@@ -283,7 +285,9 @@ class Store:
         """
         return self.keep_pieces(collected, progress=progress).new
 
-    def keep_pieces(self, pieces: Iterable[Collected], *, progress: Progress | None = None) -> Kept:
+    def keep_pieces(
+        self, pieces: Iterable[Collected], *, progress: Progress | None = None
+    ) -> SampleCounts:
         """Keep facts as `keep` does, piece by piece in one transaction.
 
         Each report counts what was refused of the pieces up to its own.
@@ -294,7 +298,7 @@ class Store:
                 rows, refused = keep_collected(connection, piece, late_before=late)
                 new, late = new + rows, late + refused
             roll_up_boards(connection, progress=progress)
-            return Kept(new, late, kept_since(connection, "samples"))
+            return SampleCounts(new, late, retained_since(connection, "samples"))
 
     def keep_history(self, *, slot_seconds: int, progress: Progress | None = None) -> None:
         """Keep the history of past slots that a cycle reads, as far as it is not kept yet."""

@@ -39,7 +39,7 @@ _OF_LABELS = (
 )
 _OF_FINDINGS = "number IN (SELECT number FROM findings)"
 _OF_ADVICE = "digest IN (SELECT digest FROM recommendations)"
-_SEEN: dict[str, str] = {
+_OWNER_CONDITIONS: dict[str, str] = {
     **dict.fromkeys(("samples", "allocations", "five_minute", "hourly"), _OF_JOBS),
     # A replica without a pod is nobody's; the holders that are named before are the owner's alone.
     "serving_slots": f"label_id <> '' AND ({_OF_LABELS})",
@@ -54,22 +54,25 @@ _SEEN: dict[str, str] = {
 """Conditions for the owner's rows of a table; one may name the tables before it, cut down."""
 OPEN = frozenset({"batches", "cycles", "retained"})
 """Tables that are counted and dated, and name no job. What a batch's report says is cut down."""
-CLOSED = frozenset(tables.metadata.tables) - OPEN - set(_SEEN) | {"dirty_hours", "schema_version"}
+CLOSED = frozenset(tables.metadata.tables) - OPEN - set(_OWNER_CONDITIONS) | {
+    "dirty_hours",
+    "schema_version",
+}
 """Tables of which an owner sees nothing."""
-_LIMITS = tuple((_SEEN | dict.fromkeys(sorted(CLOSED), _NOBODY)).items())
+_LIMITS = tuple((_OWNER_CONDITIONS | dict.fromkeys(sorted(CLOSED), _NOBODY)).items())
 _LIST = f"SELECT unnest(CAST(:{_IDS} AS VARCHAR[])) AS job_id"
-_CUT = ", ".join(
+_OWNED_TABLES = ", ".join(
     f"{name} AS (SELECT * FROM {name} WHERE {which})"  # noqa: S608
     for name, which in _LIMITS
 )
-_GATE = f"WITH {_IDS} AS ({_LIST}), {_CUT}"
-_HAS_ITS_OWN = re.compile(r"\s*WITH\b")
+_GATE = f"WITH {_IDS} AS ({_LIST}), {_OWNED_TABLES}"
+_WITH_CLAUSE = re.compile(r"\s*WITH\b")
 _OWNED = f"""
 SELECT job_id FROM jobs
 WHERE {FIELDS["owner"]} IN (SELECT unnest(CAST(:owners AS VARCHAR[])))
     OR {FIELDS["user"]} IN (SELECT unnest(CAST(:users AS VARCHAR[])))
 """  # noqa: S608
-_SOMEBODY = "another job"
+_OTHER_JOB = "another job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +83,15 @@ class _Unlisted:
 
     def of(self, configuration: Configuration) -> Configuration:
         visible = not configuration.shared_with or configuration.shared_with in self.job_ids
-        return configuration if visible else replace(configuration, shared_with=_SOMEBODY)
+        return configuration if visible else replace(configuration, shared_with=_OTHER_JOB)
 
     def names(self, jobs: Iterable[str]) -> tuple[str, ...]:
-        return tuple(job if job in self.job_ids else _SOMEBODY for job in jobs)
+        return tuple(job if job in self.job_ids else _OTHER_JOB for job in jobs)
 
     def text(self, text: str, jobs: Iterable[str]) -> str:
         """Return a text without the names of those of the jobs that are of others."""
         for job in sorted({*jobs} - self.job_ids, key=len, reverse=True):
-            text = text.replace(job, _SOMEBODY)
+            text = text.replace(job, _OTHER_JOB)
         return text
 
 
@@ -170,8 +173,8 @@ class OwnedReader(CachedReader):
             if ids.intersection(gpu.holders)
             for first, *others in (
                 sorted(
-                    (name if name in ids else _SOMEBODY for name in gpu.holders),
-                    key=lambda name: (name == _SOMEBODY, name),
+                    (name if name in ids else _OTHER_JOB for name in gpu.holders),
+                    key=lambda name: (name == _OTHER_JOB, name),
                 ),
             )
         )
@@ -243,5 +246,5 @@ def _visible(job: JobPlan, visible: _Unlisted) -> JobPlan:
 
 def _through_gate(query: str) -> str:
     """Return a query that sees the owner's rows in place of the tables."""
-    match = _HAS_ITS_OWN.match(query)
+    match = _WITH_CLAUSE.match(query)
     return f"{_GATE}, {query[match.end() :]}" if match else f"{_GATE} {query}"

@@ -23,7 +23,7 @@ _NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CommandRequest:
     """A command, and whether this call wrote it or found it there."""
 
     command: Command
@@ -67,7 +67,7 @@ class Commands:
         person: Person,
         at: datetime,
         change_digest: str = "",
-    ) -> Asked:
+    ) -> CommandRequest:
         """Write a command, or give the one that already exists for this subject.
 
         Errors: StalePlanError when the recommendation's state does not allow it.
@@ -87,10 +87,10 @@ class Commands:
                 sa.select(tables.commands).where(tables.commands.c.command_id == command.command_id)
             ).first()
             if row is not None:
-                return Asked(command=command_of(row), fresh=False)
+                return CommandRequest(command=command_of(row), fresh=False)
             require_may_follow(connection, digest, LifecycleEvent(f"{kind}-asked"))
             _insert_command(connection, command)
-        return Asked(command=command, fresh=True)
+        return CommandRequest(command=command, fresh=True)
 
     def take(self, *, owner: str, now: datetime, lasting: timedelta) -> Lease | None:
         """Take the oldest due command without a worker; None when there is none."""

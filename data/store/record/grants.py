@@ -11,7 +11,7 @@ from data.base.errors import StoreError
 
 ROLES = ("web", "cycle", "apply")
 _APPEND = "INSERT"
-_KEEP = "INSERT, UPDATE, DELETE"
+_WRITE_RIGHTS = "INSERT, UPDATE, DELETE"
 _REPLACE = "INSERT, DELETE"
 
 _WRITES = {
@@ -25,7 +25,7 @@ _WRITES = {
         "recommendations submissions findings_told"
     ),
     ("cycle", "INSERT, UPDATE"): "outbox",
-    ("cycle", _KEEP): "samples allocations board_xids",
+    ("cycle", _WRITE_RIGHTS): "samples allocations board_xids",
     ("cycle", "UPDATE"): "cursors",
     ("apply", _APPEND): "audit commands journal",
     ("apply", "INSERT, UPDATE"): "leases",

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 ACKNOWLEDGED = "acknowledged"
 """The row of `cursors` that holds the position: of a file, and of no copy of the store."""
-_WROTE = "trimtab_wrote"
+_LAST_WRITE_KEY = "trimtab_wrote"
 _WRITES = ("INSERT", "UPDATE", "DELETE")
 _KINDS = {"batches": "batches of facts", "cycles": "cycles", "audit": "entries of the record"}
 
@@ -82,7 +82,7 @@ class Head:
         """Yield a connection whose writes are kept whole or not, and noted once they are."""
         self.make_log()
         with self._engine.begin() as connection:
-            connection.info.pop(_WROTE, None)
+            connection.info.pop(_LAST_WRITE_KEY, None)
             yield connection
             mark = self._advance(connection)
         if mark is not None:
@@ -91,7 +91,7 @@ class Head:
 
     def _advance(self, connection: sa.Connection) -> Mark | None:
         """Move the position on if the transaction wrote anything; give the mark to note."""
-        if not connection.info.pop(_WROTE, False):
+        if not connection.info.pop(_LAST_WRITE_KEY, False):
             return None
         now = (utc_now() - EPOCH) // timedelta(microseconds=1)
         mark = _mark(connection)
@@ -152,7 +152,7 @@ def _remember_write(
     connection: sa.Connection, _cursor: object, statement: str, *_more: object
 ) -> None:
     if statement.lstrip()[:6].upper() in _WRITES:
-        connection.info[_WROTE] = True
+        connection.info[_LAST_WRITE_KEY] = True
 
 
 def _read(path: Path) -> tuple[Mark, str]:

@@ -152,7 +152,7 @@ class Outbox:
             )
 
 
-def void_claims(connection: sa.Connection) -> None:
+def release_claims(connection: sa.Connection) -> None:
     """Free every claim: the caller just opened a store that one process alone can hold."""
     box = tables.outbox
     connection.execute(

@@ -105,5 +105,5 @@ def _note_told(
     put_rows(connection, "findings_told", rows, key=("owner", "finding"))
 
 
-COURTESY = timedelta(days=7)
+REMINDER_INTERVAL = timedelta(days=7)
 """An owner hears of one finding at most once in this time."""

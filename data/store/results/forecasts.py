@@ -15,7 +15,7 @@ from data.store.engine.dialects import as_utc
 from data.store.engine.record_json import to_json
 from data.store.facts import samples_sql
 from data.store.facts.fact_reader import FactReader
-from data.store.facts.slot_tables import AT_ONCE
+from data.store.facts.slot_tables import STATEMENT_SPAN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ class WorkloadReader(FactReader):
                 slot_seconds=SECONDS_PER_HOUR,
                 job_ids=list(job_ids),
             )
-            for begin, until in parts_of(first, last, AT_ONCE)
+            for begin, until in parts_of(first, last, STATEMENT_SPAN)
         ]
         if len(parts) == 1:
             return parts[0]

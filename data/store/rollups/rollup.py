@@ -199,7 +199,7 @@ def roll_up(
     return sum(end - start for start, end in chunks) // SECONDS_PER_HOUR
 
 
-def kept_since(connection: sa.Connection, resolution: str) -> datetime:
+def retained_since(connection: sa.Connection, resolution: str) -> datetime:
     """Return the time before which that resolution was forgotten; the epoch when it never was."""
     row = connection.execute(
         sa.text("SELECT epoch(since) AS since FROM retained WHERE resolution = :resolution"),
@@ -220,7 +220,7 @@ def forget(
         oldest = now - timedelta(days=getattr(retention, setting))
         hour = int(oldest.timestamp()) // SECONDS_PER_HOUR * SECONDS_PER_HOUR
         since = EPOCH + timedelta(seconds=hour)
-        if since <= kept_since(connection, table):
+        if since <= retained_since(connection, table):
             deleted[table] = 0
             continue
         dropped = drop_partitions(connection, table, since)

@@ -27,7 +27,7 @@ _MAX_BLOCK = 50_000
 """Rows that are turned into one array, so that it stays in the cache."""
 _SERVICE = ["job_id", "nameless"]
 _SLOT = timedelta(seconds=SLOT_SECONDS)
-_EXTREMES = {
+_DERIVED_COLUMNS = {
     "fullest_requests": FULLEST,
     "full_requests": FULL,
     "kv_cache_ratio": CACHE,
@@ -35,7 +35,7 @@ _EXTREMES = {
 }
 
 
-_STOPPED = np.zeros(len(SUMS) + len(_EXTREMES))
+_STOPPED = np.zeros(len(SUMS) + len(_DERIVED_COLUMNS))
 _STOPPED[[0, 1, FULLEST, FULL, CACHE]] = np.nan  # of SUMS requests at work and waiting are first
 _LATELY, _DAY = pd.Timedelta(hours=2), pd.Timedelta(days=1)
 """Boards are told by the hour, of which the newest may lack some."""
@@ -90,7 +90,7 @@ def served_histories(
     first = _slot_of(start)
     slots = -int(-end.timestamp() // SLOT_SECONDS) - first
     services = int(engines["service"].max()) + 1
-    shape = (min(services, _MAX_SERVICES), slots, len(SUMS) + len(_EXTREMES))
+    shape = (min(services, _MAX_SERVICES), slots, len(SUMS) + len(_DERIVED_COLUMNS))
     cells = np.zeros(shape, dtype=np.float32)  # of counts of five minutes, seven digits
     for begin in range(0, services, _MAX_SERVICES):
         end_of_these = min(begin + _MAX_SERVICES, services)
@@ -135,8 +135,8 @@ def _histories(
             model=model,
             starts=(first + places) * SLOT_SECONDS,
             columns=dict(zip(SUMS, sums, strict=False))
-            | {name: sums[place] for name, place in _EXTREMES.items()},
-            like_now=like_now(first + places, sums[REPLICAS], former.get(service, {})),
+            | {name: sums[place] for name, place in _DERIVED_COLUMNS.items()},
+            like_now=current_kind_slots(first + places, sums[REPLICAS], former.get(service, {})),
         )
 
 
@@ -226,7 +226,7 @@ def _former(spans: pd.DataFrame) -> pd.DataFrame:
     return spans.loc[is_former, ["service", "replica", "since", "until"]]
 
 
-def like_now(
+def current_kind_slots(
     slots: npt.NDArray[np.int64],
     replicas: npt.NDArray[np.float64],
     spans: dict[int, list[tuple[int, int]]],

@@ -150,7 +150,7 @@ class ServiceReader(FactReader):
         in use for a quarter of the time, unknown for a board that was not.
         """
         return self._frame(
-            board_activity.UNWELL,
+            board_activity.UNHEALTHY_BOARDS,
             start=start,
             end=end,
             day_before=end - timedelta(days=1),

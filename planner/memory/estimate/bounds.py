@@ -14,7 +14,7 @@ from planner.memory.step.assumptions import Recipe
 MARGIN = 1.03
 """Allocated bytes above their estimate that are still let in; refuses 2 % of runs that fit."""
 
-USABLE = 0.985
+USABLE_RATIO = 0.985
 """Share of the board's memory that a program can have: the driver keeps the rest."""
 
 FIT_PROBABILITY = 0.95

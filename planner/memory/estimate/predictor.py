@@ -16,7 +16,7 @@ from planner.memory.step.training_job import TrainingJob
 
 _GIB = 2**30
 
-_TOLD = 0.01
+_MIN_PROBABILITY = 0.01
 """No probability nearer to 0 or 1 is told: the measured runs do not reach further."""
 
 
@@ -65,7 +65,7 @@ class MemoryEstimate:
             if factor < end:
                 share = low + (high - low) * math.log(factor / begin) / math.log(end / begin)
                 return share if above else 1 - share
-        return 1 - _TOLD if above else _TOLD
+        return 1 - _MIN_PROBABILITY if above else _MIN_PROBABILITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from data.base.errors import ImpossibleProblemError
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuModel
-from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE_RATIO
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import MemoryEstimate, needed_bytes, predict_peak
 from planner.memory.step.training_job import (
@@ -79,7 +79,7 @@ class TrainingPlan:
     @property
     def fit_probability(self) -> float:
         """Probability that the peak stays within what the GPU offers to a process."""
-        return self.estimate.probability_within(USABLE * (self.job.gpu_memory_bytes or 0.0))
+        return self.estimate.probability_within(USABLE_RATIO * (self.job.gpu_memory_bytes or 0.0))
 
     @property
     def fits(self) -> bool:
@@ -133,7 +133,7 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
     the tensors have room nowhere.
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
-    ways = _Ways(question)
+    ways = _TrainingWays(question)
     for gpu in question.gpu_types:
         for spread in filter(question.can_spread, _spreads(question, gpu, question.max_gpus)):
             plan = _fastest(ways, gpu, spread)
@@ -178,7 +178,7 @@ def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
         can_run=lambda _job: True,
         can_spread=lambda _spread: True,
     )
-    ways, count = _Ways(frugal), 1
+    ways, count = _TrainingWays(frugal), 1
     while count <= _MAX_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
             plan = _fastest(ways, gpu, spread)
@@ -223,7 +223,7 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
                 )
 
 
-class _Ways:
+class _TrainingWays:
     """A question's ways to train with their estimates, each made once: they hold on every GPU."""
 
     def __init__(self, question: PlanQuestion) -> None:
@@ -263,7 +263,7 @@ class _Ways:
 _Way = tuple[TrainingJob, MemoryEstimate]
 
 
-def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
+def _fastest(ways: _TrainingWays, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
     """Return the fastest micro-batch and recomputation of a way that fits, else the likeliest.
 
     None when the tensors have no room. Where no recomputation makes room for a micro-batch, a
@@ -280,7 +280,7 @@ def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | N
             if needed_bytes(estimate) > gpu.memory_bytes:
                 continue
             has_room = True
-            probability = estimate.probability_within(USABLE * gpu.memory_bytes)
+            probability = estimate.probability_within(USABLE_RATIO * gpu.memory_bytes)
             fits = probability >= FIT_PROBABILITY
             value = prior_speed(gpu, job) if fits else probability
             if best is None or (fits, value) > best[:2]:

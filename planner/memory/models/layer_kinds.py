@@ -53,7 +53,7 @@ def _names(config: Mapping[str, Any], layers: int) -> list[str]:
     if not key:
         return _by_rule(config, layers)
     if not isinstance(config[key], list | str):
-        raise odd_value(key, config[key], "a list of words")
+        raise unknown_value_error(key, config[key], "a list of words")
     words = [str(entry) for entry in config[key]]
     strange = next((word for word in words if word not in meanings), None)
     if strange is not None:
@@ -72,7 +72,7 @@ def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:
         source, key, first = linear, "full_attn_layers", 1  # Kimi Linear counts from 1
     if (full := source.get(key)) is not None:
         if not isinstance(full, list):
-            raise odd_value(key, full, "a list of whole numbers")
+            raise unknown_value_error(key, full, "a list of whole numbers")
         indices = ((whole_size(index, key) or 0) - first for index in full)
         return _full_in(indices, layers, "state")
     if period := _size(config, "attn_layer_period"):
@@ -92,7 +92,9 @@ def _full_in(indices: Iterable[int], layers: int, other: str) -> list[str]:
     return ["full" if index in full else other for index in range(layers)]
 
 
-def odd_value(key: str, value: object, hint: str, *, of: str = "") -> ImpossibleProblemError:
+def unknown_value_error(
+    key: str, value: object, hint: str, *, of: str = ""
+) -> ImpossibleProblemError:
     """Return the error of a value that is not known: the family's does not stand in for it."""
     text = scrub(repr(value), limit=40)
     return ImpossibleProblemError(f"config.json{of}: {key} is {text}", f"give {key} as {hint}")
@@ -107,7 +109,7 @@ def whole_size(value: object, key: str, *, of: str = "") -> int | None:
         return None
     number = value if isinstance(value, int | float) and value is not True else math.nan
     if not abs(number) <= MAX_SIZE or number != int(number):
-        raise odd_value(key, value, "a whole number", of=of)
+        raise unknown_value_error(key, value, "a whole number", of=of)
     return int(number)
 
 

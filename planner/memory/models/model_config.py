@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.base.errors import ImpossibleProblemError, scrub
-from planner.memory.models.layer_kinds import layer_kinds, odd_value, whole_size
+from planner.memory.models.layer_kinds import layer_kinds, unknown_value_error, whole_size
 from planner.memory.models.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
@@ -102,7 +102,7 @@ class _Config:
         """Return a yes-or-no value, or what the family has when it is not stated."""
         value = self.values.get(key)
         if value is not None and value not in (0, 1):
-            raise odd_value(key, value, "true or false")
+            raise unknown_value_error(key, value, "true or false")
         return otherwise if value is None else bool(value)
 
 
@@ -334,7 +334,7 @@ def _integer(config: Mapping[str, Any], key: str, *, minimum: int = 1) -> int | 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise odd_value(key, value, f"a whole number of {minimum} or more")
+        raise unknown_value_error(key, value, f"a whole number of {minimum} or more")
     return min(value, _MAX_LAYERS)
 
 
@@ -343,7 +343,7 @@ def _indices(config: Mapping[str, Any], key: str) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(entry, int) for entry in value):
-        raise odd_value(key, value, "a list of whole numbers")
+        raise unknown_value_error(key, value, "a list of whole numbers")
     return value
 
 

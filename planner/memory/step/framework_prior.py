@@ -17,7 +17,7 @@ from planner.memory.step.framework_traits import (
 from planner.memory.step.training_job import Method, Sharding, TrainingJob
 
 _QUANTILE = 0.35
-_ELSEWHERE = 0.25
+_OTHER_SITUATION_WEIGHT = 0.25
 """Weight of a framework in a situation that it is not used for; chosen, as the quantile is."""
 
 _OWN = 0.5
@@ -49,7 +49,11 @@ def _dialects(framework: str, situation: str, unseen: frozenset[str]) -> Dialect
         return ((local, 1.0),)
     others = [framework_traits(name) for name in known_frameworks() if name not in unseen]
     lent = tuple(
-        (traits, traits.prior_weight * (1.0 if situation in traits.used_for else _ELSEWHERE))
+        (
+            traits,
+            traits.prior_weight
+            * (1.0 if situation in traits.used_for else _OTHER_SITUATION_WEIGHT),
+        )
         for traits in others
         if traits.prior_weight and not traits.borrowed
     )

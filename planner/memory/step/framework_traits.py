@@ -178,7 +178,7 @@ def framework_traits(name: str, *, measured: bool = True) -> FrameworkTraits:
 
 
 @cache
-def kin(name: str) -> frozenset[str]:
+def similar_frameworks(name: str) -> frozenset[str]:
     """Return a framework and all that are like it, or like the same one."""
     frameworks = _tables()["frameworks"]
 

@@ -135,7 +135,7 @@ def _logits(view: _StageView) -> float:
     return (loss_bytes_per_logit(recipe) + capped) * vocabulary * view.tokens
 
 
-def gathered(view: _StageView) -> float:
+def gathered_bytes(view: _StageView) -> float:
     """Return the bytes of gathered weights, unpacked matrices and communication buckets."""
     recipe, spread = view.recipe, view.recipe.job.parallelism
     unpacked = _dequantized(view)
@@ -211,7 +211,7 @@ def _events(view: _StageView) -> list[StepEvent]:
     every = (*base, ("gradients", gradients))
     moving = (
         ("stream between layers", view.embedded()),
-        ("gathered and buckets", gathered(view)),
+        ("gathered and buckets", gathered_bytes(view)),
         ("ring attention", _ring_buffers(view)),
     )
     few = view.cast_at_work()

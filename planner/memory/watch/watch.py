@@ -16,7 +16,7 @@ import numpy.typing as npt
 from data.base.units import BYTES_PER_MIB, gib
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
-from planner.memory.estimate.bounds import USABLE
+from planner.memory.estimate.bounds import USABLE_RATIO
 from planner.memory.estimate.predictor import predict_peak
 from planner.memory.estimate.training_plans import GpuType
 from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
@@ -25,7 +25,7 @@ from planner.memory.watch.growth import GROWTH_CHANCE, Growth, growth_towards
 
 Floats = npt.NDArray[np.float64]
 
-_LIKELY = 0.5
+_MIN_CHANCE = 0.5
 _ROOM_RATIO = 0.2
 """Room counts when a fifth of the memory stays free and was in use before."""
 _RECENT_SLOTS = 8
@@ -77,7 +77,7 @@ def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
     finite = job.used_mib[np.isfinite(job.used_mib)]
     if path is None or not len(finite) or not path.q50:
         return None
-    growth = growth_towards(job.lately_mib, USABLE * job.limit_mib)
+    growth = growth_towards(job.lately_mib, USABLE_RATIO * job.limit_mib)
     outlook = _Outlook(job=job, path=path, finite=finite, growth=growth)
     if outlook.is_pool:
         return None
@@ -99,7 +99,7 @@ class _Outlook:
     @property
     def limit(self) -> float:
         """The memory that a program can have, MiB."""
-        return USABLE * self.job.limit_mib
+        return USABLE_RATIO * self.job.limit_mib
 
     @property
     def largest(self) -> float:
@@ -144,7 +144,7 @@ class _Outlook:
         """
         chances = exceedance_of(self.path, self.limit)
         best = float(chances.max())
-        likely = np.flatnonzero(chances >= _LIKELY)
+        likely = np.flatnonzero(chances >= _MIN_CHANCE)
         slot = int(likely[0]) if len(likely) else int(chances.argmax())
         by_peak = 0.0 if self.peak is None else chance_above(self.peak, self.limit)
         at = self.job.forecast.slot_starts[slot] if best > 0 else None
@@ -220,7 +220,7 @@ def _evidence(outlook: _Outlook) -> tuple[str, ...]:
     forecast = outlook.job.forecast
     lines = [
         f"{len(outlook.finite)} slots with memory, forecast by {outlook.path.model}",
-        f"usable is {100 * USABLE:.1f} % of the board's {gib(outlook.job.limit_mib)} GiB",
+        f"usable is {100 * USABLE_RATIO:.1f} % of the board's {gib(outlook.job.limit_mib)} GiB",
     ]
     if (growth := outlook.growth) is not None:
         lines.append(
@@ -258,7 +258,7 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
                     text=f"{text}{f' ({flag})' if flag else ''}: {gib(after)} GiB instead of "
                     f"{gib(needed_mib)}",
                     expected_mib=after,
-                    fits=after <= USABLE * job.limit_mib,
+                    fits=after <= USABLE_RATIO * job.limit_mib,
                 )
             )
     remedies += _larger(job, needed_mib)
@@ -332,7 +332,7 @@ def _without_recipe(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
 
 def _larger(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
     """Return the smallest GPU type that holds what is needed."""
-    needed_bytes = needed_mib * BYTES_PER_MIB / USABLE
+    needed_bytes = needed_mib * BYTES_PER_MIB / USABLE_RATIO
     fitting = [
         entry
         for entry in job.gpu_types

@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 
 from dashboard.api.http import context
 from dashboard.api.http.rate_limits import (
+    IdempotentRequests,
     KeyTakenError,
-    RepeatedAsks,
+    RequestInProgressError,
     RequestLimit,
-    StillUnderWayError,
     TooManyRequestsError,
 )
 from dashboard.cli import main
@@ -164,10 +164,10 @@ def test_what_is_asked_twice_under_a_key_is_done_once(
 
 def test_a_key_is_of_one_ask_at_a_time() -> None:
     """While it is being done, and after it failed."""
-    asks = RepeatedAsks()
+    asks = IdempotentRequests()
 
     def meanwhile() -> str:
-        with pytest.raises(StillUnderWayError):
+        with pytest.raises(RequestInProgressError):
             asks.once("ann", "k", "a", lambda: "twice")
         with pytest.raises(KeyTakenError):
             asks.once("ann", "k", "b", lambda: "other")

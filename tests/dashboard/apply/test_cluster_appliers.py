@@ -14,10 +14,10 @@ from factories import make_job, make_plan, make_recommendation
 from collectors.simulated.cluster import SimulatedCluster
 from dashboard.apply import applier_for, appliers_near, build_appliers
 from dashboard.apply.contract.applier import (
-    ChecksAccess,
-    ClosesChanges,
-    NotesChanges,
-    WaitsForPeople,
+    AccessCheckingApplier,
+    ClosingApplier,
+    NotingApplier,
+    ReviewedApplier,
 )
 from dashboard.apply.contract.multi_cluster import cluster_of, in_cluster, in_local_names
 from dashboard.apply.worker.change_file import change_for
@@ -133,7 +133,9 @@ class Plain:
     name = "plain"
 
 
-@pytest.mark.parametrize("optional", [ClosesChanges, WaitsForPeople, ChecksAccess, NotesChanges])
+@pytest.mark.parametrize(
+    "optional", [ClosingApplier, ReviewedApplier, AccessCheckingApplier, NotingApplier]
+)
 def test_an_applier_keeps_its_optional_parts(optional: type) -> None:
     """Those that it has, and no others: the worker asks by them."""
     applier: Any = type("One", (), {name: lambda *_a, **_k: None for name in vars(optional)})()

@@ -10,7 +10,7 @@ import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, nodes_answer, prepared, proposal, run_steps
 
-from dashboard.apply.contract.applier import Left
+from dashboard.apply.contract.applier import Remains
 from dashboard.apply.slurm.client.responses import CommandOutcome, answer_of
 from data.records.changes import StepOutcome
 
@@ -62,12 +62,12 @@ def test_a_job_that_slurm_has_lost_is_told_with_the_way_out(bed: SlurmBed) -> No
     assert busy.outcome is StepOutcome.BUSY
     assert "look whether slurmdbd runs" in busy.detail
     closed = applier.close(change, sent=3)
-    assert closed.left is Left.UNKNOWN
+    assert closed.left is Remains.UNKNOWN
     assert f"scontrol release {job}" in closed.detail
     assert "cancel the job and submit it again" in closed.detail
     bed.run("scancel", job)
     bed.until("it is over", lambda: bed.states().get(job) != "PENDING")
-    assert applier.close(change, sent=3).left is Left.AS_IT_IS
+    assert applier.close(change, sent=3).left is Remains.AS_IT_IS
 
 
 def test_an_unrecorded_job_is_a_matter_of_waiting() -> None:

@@ -8,7 +8,7 @@ from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, full, prepared, proposal, run_steps, shown, waiting
 
 from collectors.slurm.records import gpu_requests, read_queue_job
-from dashboard.apply.slurm.client.gres_text import one_spelling
+from dashboard.apply.slurm.client.gres_text import canonical_gres
 from dashboard.apply.slurm.client.job_state import read_job
 from data.records.changes import StepOutcome
 
@@ -49,7 +49,7 @@ def test_what_asks_for_no_gpu_is_no_second_request(per: str, release: int, other
         assert [way for way, _text in gpu_requests(found)] == [per]
         planned = dict(read_queue_job(found, release=(24, 11)).extra)
         applied = read_job(found, [], AT).gpus_by
-        assert applied == ((per, one_spelling(planned["gres"])),)
+        assert applied == ((per, canonical_gres(planned["gres"])),)
         assert planned["gres_per"] == per
         assert bool(planned.get("fixed_size")) == (per == "socket")
 

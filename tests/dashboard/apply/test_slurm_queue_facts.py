@@ -23,7 +23,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 from data.records.plans import Configuration
 from data.settings.sources import SlurmSettings
 
@@ -78,8 +78,8 @@ def test_a_job_that_others_wait_for_is_not_cancelled(
     raw, job = running(bed, *options)
     waiting = bed.submit(f"--dependency={dependency.format(job=job)}", "--hold", "-J", "next")
     found = read(bed, raw, mode)
-    assert (waiting in why_not(found, NOTHING)) is waits
-    assert "wait for its end" not in why_not(found, ONE)
+    assert (waiting in configuration_refusal(found, NOTHING)) is waits
+    assert "wait for its end" not in configuration_refusal(found, ONE)
     applier = applier_of(bed, mode)
     wanted = proposal(raw, 2, 0, action=Action.RECLAIM)
     if not waits:
@@ -114,10 +114,10 @@ def test_a_running_job_is_not_requeued_behind_others(
     waiting = bed.submit(*options, "-J", "next")
     bed.until("Slurm looked", lambda: bed.run("squeue", "-h", "-j", waiting, "-o", "%r") != "None")
     found = read(bed, raw, "commands")
-    said = why_not(found, ONE)
+    said = configuration_refusal(found, ONE)
     assert (waiting in said) is stands
     assert ("requeue_behind_others" in said) is stands
-    assert why_not(found, ONE, behind_others=True) == ""
+    assert configuration_refusal(found, ONE, behind_others=True) == ""
     wanted = proposal(raw, 2, 1)
     for allowed in (False, True):
         applier = applier_of(bed, allow_requeue=True, requeue_behind_others=allowed)
@@ -142,7 +142,9 @@ def test_a_running_job_is_not_requeued_onto_a_node_that_is_reserved(
         change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))
         refusals = applier.rehearse(change).refusals
         assert ("a reservation of h1" in "".join(refusals)) is stands
-        assert ("a reservation of h1" in why_not(read(bed, raw, "commands"), ONE)) is stands
+        assert (
+            "a reservation of h1" in configuration_refusal(read(bed, raw, "commands"), ONE)
+        ) is stands
     finally:
         bed.run("scontrol", "delete", "ReservationName=paper")
 
@@ -192,7 +194,7 @@ def test_a_job_of_another_partition_waits_for_the_same_nodes(bed: SlurmBed) -> N
         bed.until(
             "Slurm looked", lambda: bed.run("squeue", "-h", "-j", waiting, "-o", "%r") != "None"
         )
-        assert waiting in why_not(read(bed, raw, "commands"), ONE)
+        assert waiting in configuration_refusal(read(bed, raw, "commands"), ONE)
         applier = applier_of(bed, allow_requeue=True)
         wanted = proposal(raw, 2, 1)
         change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 from beds.slurm_apply import MODEL, proposal
 
-from dashboard.apply.contract.applier import Left
+from dashboard.apply.contract.applier import Remains
 from dashboard.apply.slurm.change.closing import closing_of
 from dashboard.apply.slurm.change.moves import Move, Moves, moves_for, same_value, type_key
 from dashboard.apply.slurm.change.steps import moves_back, steps_of
-from dashboard.apply.slurm.client.gres_text import GresRequest, gpu_request, one_spelling, with_gpus
+from dashboard.apply.slurm.client.gres_text import (
+    GresRequest,
+    canonical_gres,
+    gpu_request,
+    with_gpus,
+)
 from dashboard.apply.slurm.client.requests import payload_of
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
@@ -64,7 +69,7 @@ def values(found: Moves) -> list[tuple[str, str]]:
 )
 def test_every_release_reads_as_one_spelling(written: str, same: str) -> None:
     """The prefix is the release's, not the job's."""
-    assert one_spelling(written) == same
+    assert canonical_gres(written) == same
 
 
 def test_other_resources_of_a_request_are_kept() -> None:
@@ -315,12 +320,12 @@ def test_a_change_that_is_given_up_ends_whole_and_never_on_hold(
         assert after["Hold"] == "no" or after["JobState"] != "PENDING"
         assert closing_of(there, sent, after, total="x").moves == ()
         updates = [move for move in there if move.verb == "update"]
-        if closing.left is Left.ALL:
+        if closing.left is Remains.ALL:
             assert all(after[move.field] == move.after for move in updates)
-        if closing.left is Left.NOTHING:
+        if closing.left is Remains.NOTHING:
             assert all(same_value(move.field, after[move.field], move.before) for move in updates)
         if not foreign and start == "PENDING":
-            assert closing.left in (Left.ALL, Left.NOTHING)
+            assert closing.left in (Remains.ALL, Remains.NOTHING)
 
 
 def test_jobs_that_take_whole_nodes_are_refused() -> None:

@@ -10,7 +10,7 @@ from beds.kubernetes_apply import gpus, proposal
 from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.contract.applier import Left
+from dashboard.apply.contract.applier import Remains
 from dashboard.apply.git import repository
 from dashboard.apply.git.applier import GitApplier, request_body
 from dashboard.apply.git.forges import forge_of
@@ -196,7 +196,7 @@ def test_a_change_goes_to_the_place_that_was_approved_alone(
     assert server.branches() == ["main", "production"]
     opened(applier)
     assert other.read_back(change, done=2).seen is VerificationResult.UNTOUCHED
-    assert other.close(change, sent=2).left is Left.UNKNOWN
+    assert other.close(change, sent=2).left is Remains.UNKNOWN
     with pytest.raises(StalePlanError, match="apply_git names"):
         other.change_back(change, other.look_again(change))
 
@@ -308,7 +308,7 @@ def test_an_open_request_is_closed_on_the_way_back_and_a_merged_one_is_not(
     server.merge(1)
     with pytest.raises(ChangeRefusedError, match="is merged"):
         applier.change_back(change, applier.look_again(change))
-    assert applier.close(change, sent=2).left is Left.AS_IT_IS
+    assert applier.close(change, sent=2).left is Remains.AS_IT_IS
 
 
 @each_forge
@@ -320,13 +320,13 @@ def test_a_change_that_is_given_up_leaves_no_open_request(
     server.instead = lambda method, _path: (403, {"message": "no"}) if method == "POST" else None
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
     assert applier.execute(change.steps[1], change).outcome is StepOutcome.REFUSED
-    assert applier.close(change, sent=2).left is Left.NOTHING
+    assert applier.close(change, sent=2).left is Remains.NOTHING
     server.instead = lambda _method, _path: None
     assert applier.execute(change.steps[1], change).outcome is StepOutcome.DONE
-    assert applier.close(change, sent=2).left is Left.NOTHING
+    assert applier.close(change, sent=2).left is Remains.NOTHING
     assert server.requests[0]["state"] == "closed"
     server.instead = lambda _method, _path: (502, None)
-    assert applier.close(change, sent=2).left is Left.UNKNOWN
+    assert applier.close(change, sent=2).left is Remains.UNKNOWN
     assert applier.execute(change.steps[1], change).outcome is StepOutcome.BUSY
     assert applier.read_back(change, done=2).seen is VerificationResult.UNREADABLE
 

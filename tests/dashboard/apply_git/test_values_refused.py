@@ -16,7 +16,7 @@ from beds.git_world import LIVE
 from beds.kubernetes_apply import gpus, proposal
 
 from dashboard.apply.git.manifests import NumberEdit
-from dashboard.apply.git.values import OtherPlace, edited_there
+from dashboard.apply.git.values import ValuePlace, edited_there
 from dashboard.apply.kubernetes.state.object_paths import Place
 from data.base.errors import ChangeRefusedError
 
@@ -158,16 +158,16 @@ _DEEP = "\n".join(f"- &a{n} {{k: {f'*a{n - 1}' if n else '1'}}}" for n in range(
 @pytest.mark.parametrize(
     ("text", "other"),
     [
-        (f"{_LISTS}\nx: *a11\n", OtherPlace(keys=("a11", "x"))),
-        (f"{_LISTS}\nx: *a11\n", OtherPlace()),
-        (f"defs:\n{_DEEP}\nlast: *a2999\n", OtherPlace()),
+        (f"{_LISTS}\nx: *a11\n", ValuePlace(keys=("a11", "x"))),
+        (f"{_LISTS}\nx: *a11\n", ValuePlace()),
+        (f"defs:\n{_DEEP}\nlast: *a2999\n", ValuePlace()),
         ((f"big: &b {{{', '.join(f'k{n}: 1' for n in range(9000))}}}\n"
-         f"l: [{', '.join(['*b'] * 9000)}]\n"), OtherPlace()),
+         f"l: [{', '.join(['*b'] * 9000)}]\n"), ValuePlace()),
         (f"{SOURCES}\n".replace("  sources:\n", "  sources: &a [*a]\n  more:\n"),
-         OtherPlace(kind="Application", name="shop")),
+         ValuePlace(kind="Application", name="shop")),
     ],
 )  # fmt: skip
-def test_aliases_without_end_end_soon(text: str, other: OtherPlace) -> None:
+def test_aliases_without_end_end_soon(text: str, other: ValuePlace) -> None:
     """Lists of lists, chains of thousands, one map thousands of times, a list that holds itself."""
     assert edited_there(text, PLACE, REPLICAS, other) is None
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 
 MONDAY = datetime(2026, 3, 22, 23, tzinfo=UTC)  # midnight in Berlin, the last week of winter time
 AUTUMN = datetime(2025, 9, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/
 
 def test_the_day_on_which_clocks_go_forward_has_23_hours() -> None:
     """Seven days of a week of 167 hours, each from midnight to midnight in Berlin."""
-    spans = Calendar(every=Every.DAY, zone="Europe/Berlin").spans(
+    spans = Calendar(every=PeriodLength.DAY, zone="Europe/Berlin").spans(
         MONDAY, MONDAY + timedelta(hours=167)
     )
     hours = [(end - start) / timedelta(hours=1) for start, end in spans]
@@ -26,7 +26,7 @@ def test_the_day_on_which_clocks_go_forward_has_23_hours() -> None:
 
 def test_a_day_of_two_offsets_is_read_in_two_pieces() -> None:
     """Both pieces number it alike, so that its rows meet again."""
-    calendar = Calendar(every=Every.DAY, zone="Europe/Berlin")
+    calendar = Calendar(every=PeriodLength.DAY, zone="Europe/Berlin")
     sunday, end = MONDAY + timedelta(days=6), MONDAY + timedelta(days=6, hours=23)
     winter, summer = calendar.pieces(sunday, end)
     assert summer.start - winter.start == timedelta(hours=2)
@@ -43,7 +43,7 @@ def test_a_day_of_two_offsets_is_read_in_two_pieces() -> None:
 @pytest.mark.parametrize("begins", range(7))
 def test_weeks_begin_on_their_weekday(begins: int) -> None:
     """The first and the last are cut to the range."""
-    calendar = Calendar(every=Every.WEEK, zone="Europe/Berlin", week_begins=begins)
+    calendar = Calendar(every=PeriodLength.WEEK, zone="Europe/Berlin", week_begins=begins)
     start = MONDAY + timedelta(days=1)
     spans = calendar.spans(start, start + timedelta(days=20))
     assert spans[0][0] == start
@@ -56,11 +56,11 @@ def test_weeks_begin_on_their_weekday(begins: int) -> None:
     start=st.integers(0, 450 * 24 * 12).map(lambda slot: AUTUMN + timedelta(minutes=5 * slot)),
     hours=st.floats(0.1, 24 * 40),
     zone=st.sampled_from(ZONES),
-    every=st.sampled_from(list(Every)),
+    every=st.sampled_from(list(PeriodLength)),
     begins=st.integers(0, 6),
 )
 def test_periods_and_pieces_are_the_range(
-    start: datetime, hours: float, zone: str, every: Every, begins: int
+    start: datetime, hours: float, zone: str, every: PeriodLength, begins: int
 ) -> None:
     """No gap, no overlap; every quarter of an hour is numbered into the period that holds it."""
     end = start + timedelta(hours=hours)
@@ -83,7 +83,7 @@ def test_periods_and_pieces_are_the_range(
 
 def test_an_hour_is_named_with_its_zone() -> None:
     """The hour that comes twice in autumn can be told apart."""
-    calendar = Calendar(every=Every.HOUR, zone="Europe/Berlin")
+    calendar = Calendar(every=PeriodLength.HOUR, zone="Europe/Berlin")
     first = datetime(2026, 10, 25, 0, tzinfo=UTC)
     names = [calendar.name_of(first + timedelta(hours=hour)) for hour in (0, 1)]
     assert names == ["2026-10-25 02:00 CEST", "2026-10-25 02:00 CET"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.accounting.energy.build import energy_of_jobs, make_statement
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy, Holder
 from data.catalogue.carbon_table import load_carbon_table
 from data.facts.columns import SAMPLES, check_frame
@@ -74,9 +74,11 @@ def sum_of(statement: EsgStatement, name: str) -> float:
     return sum(amount.central for amount in amounts if amount is not None)
 
 
-@pytest.mark.parametrize("every", list(Every))
+@pytest.mark.parametrize("every", list(PeriodLength))
 @pytest.mark.parametrize("by", list(GroupBy))
-def test_groups_are_the_fleet_to_the_watt_hour(store: Store, by: GroupBy, every: Every) -> None:
+def test_groups_are_the_fleet_to_the_watt_hour(
+    store: Store, by: GroupBy, every: PeriodLength
+) -> None:
     """Energy, emissions by hour, money and making: rows, total and roll-up are one."""
     calendar = Calendar(every=every, zone="Europe/Berlin")
     made = make_statement(
@@ -195,7 +197,7 @@ def test_any_fleet_and_any_range_add_up(
 
 def test_parts_can_be_read_by_every_key(store: Store) -> None:
     """Each key of the store gives the same joules and board-time."""
-    calendar = Calendar(every=Every.DAY)
+    calendar = Calendar(every=PeriodLength.DAY)
     grid = calendar.pieces(START, END)[0].grid
     sums = {
         key: store.reader.energy_parts(start=START, end=END, key=key, periods=grid, hour_shift=0)[

@@ -19,7 +19,7 @@ from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change.observe import pods_on
-from dashboard.apply.kubernetes.state.free_capacity import pods_that_fit, room_for
+from dashboard.apply.kubernetes.state.free_capacity import fitting_pods, room_for
 from dashboard.apply.kubernetes.state.quotas import (
     doubts,
     limit_doubts,
@@ -61,7 +61,7 @@ def test_room_is_unknown_where_a_number_that_decides_is_not_read(odd: Any) -> No
     assert room_for(spec, [node(odd)], []) == "unknown"
     assert room_for(spec, [node("4")], [holding(odd)]) == "unknown"
     assert room_for(holding(odd)["spec"], [node("4")], []) == "unknown"
-    assert pods_that_fit(spec, [node("4")], [holding(odd)], most=3) == (0, 2)
+    assert fitting_pods(spec, [node("4")], [holding(odd)], most=3) == (0, 2)
     # What decides nothing is not asked for.
     assert room_for(spec, [node(odd), node("4")], []) == "yes"
     assert room_for(spec, [node("1")], [holding(odd)]) == "no"

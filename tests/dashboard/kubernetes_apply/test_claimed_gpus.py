@@ -12,7 +12,7 @@ from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import StepOutcome
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 
 OWN = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
 SHARED = {"name": "gpu", "resourceClaimName": "the-gpu"}
@@ -55,7 +55,7 @@ def test_pods_with_claims_of_their_own_are_scaled(
         platform=Platform.KUBERNETES,
         scheduler=SchedulerFacts(extra=tuple(facts.items())),
     )
-    assert bool(why_not(job, gpus(left))) == (replicas is None)
+    assert bool(configuration_refusal(job, gpus(left))) == (replicas is None)
     wish = proposal(job.job_id, gpus(count), gpus(left))
     if replicas is None:
         with pytest.raises(ChangeRefusedError):

@@ -21,7 +21,7 @@ from beds.kubernetes_worker import Play
 from beds.mig_manager import LABEL, OFFERS, StandInMigManager, install_layouts, set_layouts
 from beds.steps import send_step
 
-from dashboard.apply.contract.applier import Left
+from dashboard.apply.contract.applier import Remains
 from dashboard.apply.kubernetes.change import applier
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change.change_text import kubernetes_change
@@ -224,7 +224,7 @@ def test_a_pod_that_lands_before_the_cordon_stops_the_cut(
     assert (refused.outcome, "landing/holder (1)" in refused.detail) == (StepOutcome.REFUSED, True)
     assert "kubectl uncordon node-landing" in cutter.between_steps(change, sent=2)
     lefts = [cutter.close(change, sent=2).left for _call in range(2)]
-    assert lefts == [Left.UNKNOWN, Left.NOTHING]
+    assert lefts == [Remains.UNKNOWN, Remains.NOTHING]
     assert state_of(manager)[:2] == ("all-disabled", False)
 
 
@@ -253,7 +253,7 @@ def test_a_cut_is_not_taken_back_under_pods(
     manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
     manager.bed.apply(holding(manager, "nvidia.com/mig-1g.10gb"))
     closed = cutter.close(change, sent=2)
-    assert (closed.left, "used/holder (1)" in closed.detail) == (Left.PART, True)
+    assert (closed.left, "used/holder (1)" in closed.detail) == (Remains.PART, True)
     assert state_of(manager)[0] == "all-1g.10gb"
 
 
@@ -267,13 +267,13 @@ def test_a_node_uncordoned_on_the_way_back_is_as_before_once_it_offers_that(
         assert send_step(cutter, step, change).outcome is StepOutcome.DONE
     for _call in range(2):
         manager.work()
-    assert cutter.close(change, sent=2).left is Left.UNKNOWN
+    assert cutter.close(change, sent=2).left is Remains.UNKNOWN
     manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
     closed = cutter.close(change, sent=2)
-    assert (closed.left, "waits for the old layout" in closed.detail) == (Left.UNKNOWN, True)
+    assert (closed.left, "waits for the old layout" in closed.detail) == (Remains.UNKNOWN, True)
     for _call in range(2):
         manager.work()
-    assert cutter.close(change, sent=2).left is Left.NOTHING
+    assert cutter.close(change, sent=2).left is Remains.NOTHING
 
 
 def test_a_cut_of_which_the_cordon_alone_was_sent_leaves_nothing_to_wait_for(
@@ -285,7 +285,7 @@ def test_a_cut_of_which_the_cordon_alone_was_sent_leaves_nothing_to_wait_for(
     assert send_step(cutter, change.steps[0], change).outcome is StepOutcome.DONE
     manager.offer({"nvidia.com/gpu": 7})
     lefts = [cutter.close(change, sent=1).left for _call in range(2)]
-    assert lefts == [Left.UNKNOWN, Left.NOTHING]
+    assert lefts == [Remains.UNKNOWN, Remains.NOTHING]
 
 
 def has_moved(cutter: KubernetesApplier, change: Change) -> bool:

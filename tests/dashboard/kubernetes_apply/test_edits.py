@@ -9,7 +9,7 @@ from factories import make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.apply.kubernetes.change.make_steps import change_back, change_for, touched
+from dashboard.apply.kubernetes.change.make_steps import change_back, change_for, field_values
 from dashboard.apply.kubernetes.change.observe import PATH_FACT, ROOM_FACT, target_of
 from dashboard.apply.kubernetes.change.steps import StepWait, command_of
 from dashboard.apply.kubernetes.state.free_capacity import room_for
@@ -85,7 +85,7 @@ def test_the_container_that_holds_the_gpus_is_changed_not_the_first() -> None:
 def test_requests_that_are_not_written_stay_so() -> None:
     """A request left out follows the limit."""
     change = change_of(serve(pod_spec(4, requests=False)), proposal(SERVE, gpus(4), gpus(2)))
-    assert [at.split("/")[-2] for at in touched(change)] == ["limits"]
+    assert [at.split("/")[-2] for at in field_values(change)] == ["limits"]
 
 
 def init(gpu: int, **more: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from beds.kubernetes_apply import (
 )
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.contract.applier import NotesChanges
+from dashboard.apply.contract.applier import NotingApplier
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
@@ -208,7 +208,7 @@ def test_an_event_names_who_changed_what_and_why(
 ) -> None:
     """It is what `kubectl describe` shows; names that would break a line do not."""
     change = shrink(applier)
-    assert isinstance(applier, NotesChanges)
+    assert isinstance(applier, NotingApplier)
     assert applier.note(change, actor="ada\nroot", outcome="applied") == ""
     bed.api_versions["Event"] = "v1"
     found = [

@@ -16,7 +16,7 @@ from dashboard.apply.kubernetes.change.steps import StepWait, command_of
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 
 PATH = "apis/batch/v1/namespaces/ml/jobs/train"
 WISH = (("gpus_per_pod", "1"),)
@@ -216,8 +216,8 @@ def test_where_the_server_lets_it_the_pods_of_a_job_get_fewer_gpus_and_none_is_d
         platform=Platform.KUBERNETES,
         scheduler=SchedulerFacts(extra=tuple(told.items())),
     )
-    assert why_not(stored, gpus(2)) == ""
-    assert why_not(stored, gpus(3)) != ""
+    assert configuration_refusal(stored, gpus(2)) == ""
+    assert configuration_refusal(stored, gpus(3)) != ""
     shown = yaml.safe_load_all(
         kubernetes_change(proposal("ml/job/train", gpus(4), gpus(2)), stored).text
     )
@@ -228,7 +228,10 @@ def test_where_the_server_lets_it_the_pods_of_a_job_get_fewer_gpus_and_none_is_d
     ]
     for version in ("1.35", "1.34", "", "x"):
         older = tuple((told | {"server_version": version}).items())
-        assert why_not(replace(stored, scheduler=SchedulerFacts(extra=older)), gpus(2)) != ""
+        assert (
+            configuration_refusal(replace(stored, scheduler=SchedulerFacts(extra=older)), gpus(2))
+            != ""
+        )
 
 
 def test_a_job_near_its_end_is_not_as_the_plan_saw_it(

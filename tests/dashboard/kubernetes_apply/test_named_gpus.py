@@ -21,7 +21,7 @@ from factories import H100, make_job
 from collectors.kubernetes.pod_templates import gpus_named_by, unit_facts
 from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.facts.jobs import Platform, SchedulerFacts
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 
 pytestmark = pytest.mark.kubernetes
 
@@ -127,7 +127,7 @@ def test_fewer_pods_than_a_launcher_waits_for_are_refused(
         change = planned(applier, proposal(job.job_id, gpus(8), gpus(4)))
         refusals = rehearsed(applier, change).refusals
         assert [said in text for text in refusals] == [True] * bool(said)
-        assert bool(why_not(job, gpus(4))) == bool(said)
+        assert bool(configuration_refusal(job, gpus(4))) == bool(said)
         assert (
             rehearsed(applier, planned(applier, proposal(job.job_id, gpus(8), gpus(0)))).refusals
             == ()

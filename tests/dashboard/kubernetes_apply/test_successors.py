@@ -26,7 +26,7 @@ from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
 from data.records.changes import VerificationResult
-from data.records.feasible_changes import why_not
+from data.records.feasible_changes import configuration_refusal
 from data.settings.sources import KubernetesSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -74,8 +74,8 @@ def test_no_pod_ends_whose_gpus_others_would_take_first(
     wanted = proposal(job_id, gpus(4), gpus(2), details=(("gpus_per_pod", "2"),))
     refusals = rehearsed(patient, planned(patient, wanted)).refusals
     assert [f"{namespace}/next" in text for text in refusals] == [True]
-    assert f"{namespace}/next" in why_not(told(bed, job_id), gpus(2))
-    assert why_not(told(bed, job_id), gpus(0)) == ""
+    assert f"{namespace}/next" in configuration_refusal(told(bed, job_id), gpus(2))
+    assert configuration_refusal(told(bed, job_id), gpus(0)) == ""
     bed.delete("Pod", "next", namespace=namespace)
     bed.apply(waiting | {"spec": pod_spec(2, **at)})  # both have room on what is freed
     assert rehearsed(patient, planned(patient, wanted)).refusals == ()

@@ -34,7 +34,7 @@ from dashboard.accounting.cost.statement import (
     make_cost_statement,
     month_of,
 )
-from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, PeriodLength
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
@@ -164,7 +164,7 @@ def test_models_and_services_have_bills_that_add_up(store: Store) -> None:
 @given(amounts=st.lists(st.floats(1, 100), min_size=30, max_size=56), limit=st.floats(0.3, 3.0))
 def test_the_chance_is_that_of_the_interval(amounts: list[float], limit: float) -> None:
     """A tenth above its high, a half at its centre, nine tenths at its low; falling in between."""
-    spans = Calendar(every=Every.DAY).spans(NOW - timedelta(days=len(amounts) + 0.5), NOW)
+    spans = Calendar(every=PeriodLength.DAY).spans(NOW - timedelta(days=len(amounts) + 0.5), NOW)
     days = [day_row(start, end, cost) for (start, end), cost in zip(spans, amounts, strict=False)]
     made = replace(EMPTY, start=days[0].start, rows=tuple(days))
     month = month_row("a", days, made, SETTINGS).month_end
@@ -196,7 +196,7 @@ def test_equal_days_make_a_month_of_any_zone(
 ) -> None:
     """Its end is its days, whatever its clocks do; so many of them spend a budget."""
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    calendar = Calendar(every=Every.DAY, zone=zone)
+    calendar = Calendar(every=PeriodLength.DAY, zone=zone)
     first = datetime.combine(
         (at - timedelta(days=65)).date(), datetime.min.time(), tzinfo=ZoneInfo(zone)
     ).astimezone(UTC)
@@ -238,8 +238,8 @@ def day_row(start: datetime, end: datetime, cost: float) -> CostRow:
 
 EMPTY = CostStatement(
     start=NOW, end=NOW, as_of=NOW, by=(), tenant_is="namespace",
-    calendar=Calendar(every=Every.DAY), currency="EUR", rows=(), total=day_row(NOW, NOW, 0.0),
-    unobserved_hours=0.0, invoices=(), charges=pd.DataFrame(),
+    calendar=Calendar(every=PeriodLength.DAY), currency="EUR", rows=(),
+    total=day_row(NOW, NOW, 0.0), unobserved_hours=0.0, invoices=(), charges=pd.DataFrame(),
 )  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def test_a_tenant_has_the_same_month_on_a_page_of_its_own(tmp_path: Path, days: 
         opened.keep(make_collected(pd.concat(frames, ignore_index=True), jobs))
         start = NOW - timedelta(days=25)
         statement = make_cost_statement(
-            opened.reader, SETTINGS, start=start, end=NOW, every=Every.DAY
+            opened.reader, SETTINGS, start=start, end=NOW, every=PeriodLength.DAY
         )
         began = min(row.start for row in statement.rows)
         for row in budget_rows(opened.reader, SETTINGS, at=NOW):

@@ -14,7 +14,7 @@ from rollup_cases import allocations
 
 from dashboard.accounting.cost.charges import SHARED
 from dashboard.accounting.cost.statement import CostRow, CostStatement, make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.facts.columns import SERVING, check_frame, empty_frame
 from data.settings.all_settings import Settings
 from data.settings.statements import GpuPrice, Invoice, StatementSettings
@@ -107,7 +107,7 @@ def fill(store: Store, holders: list[Holder]) -> None:
 
 
 def statement(
-    store: Store, *by: str, every: Every = Every.TOTAL, is_coarse: bool = False
+    store: Store, *by: str, every: PeriodLength = PeriodLength.TOTAL, is_coarse: bool = False
 ) -> CostStatement:
     """The statement of the four hours."""
     return make_cost_statement(
@@ -147,7 +147,7 @@ def check(store: Store, holders: list[Holder]) -> None:
     for by in ("tenant", "job", "model", "board", "cluster"):
         made = statement(store, by)
         assert [total(made.rows), made.total.use_cost] == pytest.approx([paid, paid])
-    assert total(statement(store, "job", every=Every.HOUR).rows) == pytest.approx(paid)
+    assert total(statement(store, "job", every=PeriodLength.HOUR).rows) == pytest.approx(paid)
     coarse = statement(store, "tenant", is_coarse=True)
     whole = statement(store, "tenant")
     assert [row.use_cost for row in coarse.rows] == pytest.approx(

@@ -24,7 +24,7 @@ from dashboard.accounting.cost.focus import (
     focus_rows,
 )
 from dashboard.accounting.cost.statement import CostStatement, make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
 from data.settings.reports import ReportSettings
@@ -93,7 +93,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture(params=[Every.DAY, Every.HOUR])
+@pytest.fixture(params=[PeriodLength.DAY, PeriodLength.HOUR])
 def made(store: Store, request: pytest.FixtureRequest) -> CostStatement:
     """The statement by day or hour."""
     return make_cost_statement(
@@ -232,7 +232,9 @@ def test_csv_and_parquet_hold_the_same(rows: list[dict[str, Any]]) -> None:
 
 def test_a_statement_of_longer_periods_is_no_focus_dataset(store: Store) -> None:
     """A charge lies within one billing period."""
-    week = make_cost_statement(store.reader, SETTINGS, start=START, end=END, every=Every.WEEK)
+    week = make_cost_statement(
+        store.reader, SETTINGS, start=START, end=END, every=PeriodLength.WEEK
+    )
     with pytest.raises(ValueError, match="by hour or day"):
         focus_rows(week, SETTINGS)
 
@@ -241,7 +243,7 @@ def test_electricity_in_the_price_of_a_board_is_not_charged_again(store: Store) 
     """With statement.charge_electricity off there is no row of it, and no cost."""
     stated = replace(SETTINGS.statement, charge_electricity=False, invoices=())
     settings = replace(SETTINGS, statement=stated)
-    made = make_cost_statement(store.reader, settings, start=START, end=END, every=Every.DAY)
+    made = make_cost_statement(store.reader, settings, start=START, end=END, every=PeriodLength.DAY)
     assert {row["ServiceName"] for row in focus_rows(made, settings)} == {"GPU boards"}
     assert made.total.cost == made.total.gpu_cost
 

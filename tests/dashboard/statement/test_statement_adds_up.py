@@ -19,9 +19,9 @@ from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.accounting.cost.charges import STATES
 from dashboard.accounting.cost.cost_cache import sums_of
 from dashboard.accounting.cost.focus import focus_rows
-from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.groups import BOARD_GROUPS, GROUPS
 from dashboard.accounting.cost.statement import CostRow, CostStatement, make_cost_statement
-from dashboard.accounting.energy.periods import Every
+from dashboard.accounting.energy.periods import PeriodLength
 from data.base.errors import BadRangeError
 from data.facts.columns import SAMPLES, check_frame
 from data.settings.all_settings import Settings
@@ -140,7 +140,7 @@ def check_sums(whole: CostStatement, total: CostRow) -> None:
 
 
 def statement(
-    store: Store, *by: str, every: Every = Every.TOTAL, end: datetime = END
+    store: Store, *by: str, every: PeriodLength = PeriodLength.TOTAL, end: datetime = END
 ) -> CostStatement:
     """The statement of the drawn hours."""
     return make_cost_statement(store.reader, SETTINGS, start=BEGIN, end=end, by=by, every=every)
@@ -157,7 +157,7 @@ def check_history(store: Store, samples: pd.DataFrame) -> None:
     assert (boards.total.gpu_kwh or 0.0) == pytest.approx(fleet, rel=1e-3, abs=1e-9)
     whole = statement(store)
     add_up(statement(store, "cluster").rows, boards.total)
-    cross = [name for name in GROUPS if name not in OF_BOARDS]
+    cross = [name for name in GROUPS if name not in BOARD_GROUPS]
     for count in sorted({*range(examples(len(cross) + 1)), len(cross)}):  # all by `make test-all`
         for by in combinations(cross, count):
             add_up(whole.rows_by(*by), boards.total)
@@ -175,7 +175,7 @@ def check_history(store: Store, samples: pd.DataFrame) -> None:
     nobodys = [whole.within(BEGIN, END, {"holder": name}) for name in ("free", "unattributed")]
     add_up(tuple(part.total for part in (*parts, *nobodys)), boards.total)
     check_sums(whole, boards.total)
-    for every in (Every.HOUR, Every.DAY, Every.MONTH):
+    for every in (PeriodLength.HOUR, PeriodLength.DAY, PeriodLength.MONTH):
         add_up(statement(store, "tenant", "model", every=every).rows, boards.total)
     (one,) = whole.invoices
     assert one.charged + one.residual == pytest.approx(one.invoice.amount)
@@ -303,7 +303,7 @@ def test_a_month_of_the_simulated_fleet_is_its_boards_and_its_invoice(tmp_path: 
         store.keep(collected)
         boards = make_cost_statement(store.reader, month, start=begin, end=end, by=("board",))
         made = make_cost_statement(
-            store.reader, month, start=begin, end=end, by=("tenant", "job"), every=Every.DAY
+            store.reader, month, start=begin, end=end, by=("tenant", "job"), every=PeriodLength.DAY
         )
     assert len(boards.rows) >= 4
     for row in boards.rows:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from factories import NOW
 
-from dashboard.cli.decide.submit_command import looked_at
+from dashboard.cli.decide.submit_command import state_age_text
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,6 @@ from dashboard.cli.decide.submit_command import looked_at
 def test_the_latest_cycle_has_looked(minutes: int, age: str) -> None:
     """A server that stopped looks no more, and the state stays what it was."""
     looked = NOW - timedelta(minutes=minutes)
-    said = looked_at(looked, NOW)
+    said = state_age_text(looked, NOW)
     assert f"by the cycle of {looked:%Y-%m-%d %H:%M} UTC, {age} ago" in said
     assert "`trimtab submissions watch`" in said

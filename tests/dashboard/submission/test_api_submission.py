@@ -9,7 +9,7 @@ from beds.api_clients import PROXY, clients, problem
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
-from dashboard.submission.job.command_options import KNOBS
+from dashboard.submission.job.command_options import COUNT_OPTIONS
 from data.settings.all_settings import Settings
 from data.settings.sources import SlurmSettings
 from data.settings.submission import SubmitSettings
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 JOB = f"""
 name = "by-http"
 command = ["train.py"]
-reads = {json.dumps(KNOBS)}
+reads = {json.dumps(COUNT_OPTIONS)}
 [model]
 name = "tinyllama-1.1b"
 [training]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from outsiders.submission.reading import run_of
 from submission_cases import A100, make_fleet, make_job, node
 
-from dashboard.submission.job.command_options import KNOBS
-from dashboard.submission.job.feasible_plans import helpful_knobs, plans_for
+from dashboard.submission.job.command_options import COUNT_OPTIONS
+from dashboard.submission.job.feasible_plans import missing_options, plans_for
 from dashboard.submission.job.job_file import JobFile
 from dashboard.submission.job.launch import Reference, launch_words
 from dashboard.submission.job.placement import Arrival, HostNeed, place
@@ -38,7 +38,7 @@ def planned(job: JobFile, plan: TrainingPlan) -> dict[str, Any]:
 @st.composite
 def asked(draw: st.DrawFn) -> JobFile:
     """A job of any framework whose command names any part of what a plan may ask for."""
-    named = draw(st.lists(st.sampled_from(KNOBS), unique=True, max_size=len(KNOBS)))
+    named = draw(st.lists(st.sampled_from(COUNT_OPTIONS), unique=True, max_size=len(COUNT_OPTIONS)))
     training: dict[str, Any] = {
         "global_batch": draw(st.sampled_from([1, 2, 6, 8, 24, 32, 64, 96])),
         "sequence_length": draw(st.sampled_from([512, 2048])),
@@ -152,10 +152,10 @@ def test_a_knob_that_would_help_is_named(job: JobFile) -> None:
     except ImpossibleProblemError:
         assume(False)  # the refusal names what is missing
     chosen = max(plans, key=lambda plan: plan.gpus)
-    text = helpful_knobs(job, chosen, types, max_gpus=8)
+    text = missing_options(job, chosen, types, max_gpus=8)
     if not text:
         return
-    knobs = [word for word in KNOBS if f"{{{word}}}" in text]
+    knobs = [word for word in COUNT_OPTIONS if f"{{{word}}}" in text]
     told = replace(job, command=(*job.command, *(f"{{{word}}}" for word in knobs)))
     gpus = int(text.partition("in reads, and ")[2].partition(" x ")[0])
     with_it = plans_for(told, types, max_gpus=8)
@@ -178,6 +178,6 @@ def test_one_word_that_fits_an_8b_model_on_one_gpu_is_named() -> None:
     types = fleet.gpu_types(load_gpu_catalogue())
     (chosen,) = plans_for(job, types, max_gpus=1)
     assert not chosen.fits
-    text = helpful_knobs(job, chosen, types, max_gpus=1)
+    text = missing_options(job, chosen, types, max_gpus=1)
     assert text.startswith("name {recompute} in the command, or in reads, and 1 x H100")
     assert text.endswith(" 96 %")

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.submission.job.command_options import KNOBS
+from dashboard.submission.job.command_options import COUNT_OPTIONS
 from planner.memory.step.framework_traits import known_frameworks
 
 CANARY = "canary-of-submission"
@@ -98,7 +98,7 @@ class SubmissionScenario:
     framework: str = ""
     launcher: str = "torchrun"
     program: tuple[str, ...] = ("train.py",)
-    named: tuple[str, ...] = KNOBS
+    named: tuple[str, ...] = COUNT_OPTIONS
     reads: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -133,8 +133,8 @@ def draw(source: random.Random) -> SubmissionScenario:
         framework=source.choice(("", *known_frameworks())),
         launcher=source.choice(("torchrun", "torchrun", "none")),
         program=rarely(PROGRAMS, ("train.py",), 0.2),
-        named=some(KNOBS, len(KNOBS)) if source.random() < 0.3 else KNOBS,
-        reads=some(KNOBS, 4) if source.random() < 0.3 else (),
+        named=some(COUNT_OPTIONS, len(COUNT_OPTIONS)) if source.random() < 0.3 else COUNT_OPTIONS,
+        reads=some(COUNT_OPTIONS, 4) if source.random() < 0.3 else (),
         words=some(words, 4),
         variables=tuple((rarely(VARIABLES, "A"), word) for word in some(words, 2)),
         name=rarely(NAMES, "run"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE, bound_factor
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE_RATIO, bound_factor
 from planner.memory.estimate.calibration import Calibration
 from planner.memory.estimate.predictor import finished_run, needed_bytes, predict_peak
 from planner.memory.estimate.training_plans import (
@@ -75,7 +75,7 @@ def test_a_plan_fits_by_the_distribution_that_is_shown(question: PlanQuestion) -
     """
     plans = plans_of(question)
     for plan in plans:
-        found, usable = plan.estimate, USABLE * (plan.job.gpu_memory_bytes or 0.0)
+        found, usable = plan.estimate, USABLE_RATIO * (plan.job.gpu_memory_bytes or 0.0)
         whole = predict_peak(
             replace(plan.job, gpu_memory_bytes=None), calibration=question.calibration
         )

@@ -8,7 +8,11 @@ from training_cases import STATED
 from planner.memory.estimate.bounds import Tier
 from planner.memory.estimate.predictor import predict_peak
 from planner.memory.step.framework_prior import dialects_of, quantile_index, situation_of
-from planner.memory.step.framework_traits import framework_traits, kin, known_frameworks
+from planner.memory.step.framework_traits import (
+    framework_traits,
+    known_frameworks,
+    similar_frameworks,
+)
 from planner.memory.step.training_job import Adapter, Method, Parallelism, Sharding, TrainingJob
 
 FSDP = Parallelism(data=8, sharding=Sharding.FSDP)
@@ -63,7 +67,7 @@ def test_a_framework_never_measured_leans_to_what_is_recalled_of_it() -> None:
 
 def test_what_is_left_out_lends_nothing() -> None:
     """A framework whose runs are left out keeps its code's traits, and loses those chosen."""
-    unseen = kin("qwen")
+    unseen = similar_frameworks("qwen")
     assert unseen == {"qwen", "qwen_deepspeed"}
     job = replace(STATED, framework="qwen")
     found = dialects_of(job, unseen=unseen)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.plan_instances import make_instance
-from planner.solver.bounds import Bound, jobs_alone, or_jobs_alone
+from planner.solver.bounds import Bound, better_with_jobs_alone, jobs_alone
 from planner.solver.prices import Adam, Market, ResourcePrices
 from planner.solver.primal import charges_of
 from planner.solver.solve import _prepared
@@ -68,6 +68,8 @@ def test_few_jobs_have_the_better_of_two_bounds(other: float) -> None:
     task = _prepared(make_instance(10, 6, seed=1).problem, None, 1)
     lam = np.zeros(10)
     alone = jobs_alone(task.kernel, lam, task.survey.forced)
-    found = or_jobs_alone(Bound(value=other, name="prices"), task.kernel, lam, task.survey.forced)
+    found = better_with_jobs_alone(
+        Bound(value=other, name="prices"), task.kernel, lam, task.survey.forced
+    )
     assert np.isfinite(alone.value)
     assert found.value == max(alone.value, other)

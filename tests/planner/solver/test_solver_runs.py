@@ -22,7 +22,7 @@ from planner.solver.ruin_recreate_kernel import ruin_and_recreate, settle
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.warm_up import warm_up
-from planner.solver.work_kernel import insert
+from planner.solver.work_kernel import insert_best_path
 
 SMALL = Effort(price_steps=30, dive_chunks=4, moves=1500, label_room=8)
 
@@ -171,7 +171,7 @@ def test_no_jobs_give_an_empty_plan(problem: SlotProblem) -> None:
 
 def test_after_the_warm_up_nothing_is_left_to_compile(problem: SlotProblem) -> None:
     """A plan of any problem uses the compiled signatures that the warm-up made."""
-    kernels = (price_blocks, insert, settle, ruin_and_recreate, eject, job_values, scan)
+    kernels = (price_blocks, insert_best_path, settle, ruin_and_recreate, eject, job_values, scan)
     warm_up()
     before = [len(kernel.signatures) for kernel in kernels]
     plan = solve(problem, budget_seconds=np.inf, effort=SMALL)

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.contract.applier import CloseResult, Remains
 from dashboard.apply.kubernetes.change import dry_run, make_steps, node_layouts, send, verify
 from dashboard.apply.kubernetes.change import observe as looking
-from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.change.observe import observation_of
 from dashboard.apply.kubernetes.state.api_errors import meaning_of
 from dashboard.common.kubernetes_writer import KubernetesWriter, applying_account
 from data.base.clock import utc_now
@@ -19,7 +19,7 @@ from data.records.recommendations import Recommendation
 from data.settings.apply import KubernetesApplySettings
 
 _PATH = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_ASKED = {"group": "apps", "resource": "deployments", "verb": "patch"}
+_ACCESS_REVIEW = {"group": "apps", "resource": "deployments", "verb": "patch"}
 _FIX = "Give the account the rights of deploy/kubernetes-applier.yaml."
 CUT_SECONDS = 900.0
 """For a node's MIG manager, which stops its clients, cuts, and may start the node anew."""
@@ -54,7 +54,7 @@ class KubernetesApplier:
             {
                 "apiVersion": "authorization.k8s.io/v1",
                 "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": _ASKED},
+                "spec": {"resourceAttributes": _ACCESS_REVIEW},
             },
         )
         if not answer.ok:
@@ -109,22 +109,22 @@ class KubernetesApplier:
         """Look at the object and its pods, once."""
         return verify.read_back(self._api, change, done=done, rollout_timeout=self._rollout_timeout)
 
-    def close(self, change: Change, *, sent: int) -> Closed:
+    def close(self, change: Change, *, sent: int) -> CloseResult:
         """Take back a cut that is given up; a node of ours is uncordoned. Never raises."""
-        facts = looking.seen_of(change.target).facts
+        facts = looking.observation_of(change.target).facts
         if not sent or node_layouts.CUT_FACT not in facts:
-            return Closed(left=Left.AS_IT_IS, detail="")
+            return CloseResult(left=Remains.AS_IT_IS, detail="")
         pods = looking.pods_on(self._api, change.target.name)
         return node_layouts.close(self._api, change, facts, self._cutting, sent=sent, pods=pods)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return the reason not to leave a node as it is, '' for none."""
-        cut = node_layouts.CUT_FACT in looking.seen_of(change.target).facts
+        cut = node_layouts.CUT_FACT in looking.observation_of(change.target).facts
         return node_layouts.between_steps(change, sent) if cut else ""
 
     def note(self, change: Change, *, actor: str, outcome: str) -> str:
         """Write an Event on the object; give '' when it is there, else why it is not."""
-        view = seen_of(change.target)
+        view = observation_of(change.target)
         names = view.path.split("/")
         namespace = view.place.namespace or "default"  # an Event of a node lives there
         path = f"api/v1/namespaces/{namespace}/events"

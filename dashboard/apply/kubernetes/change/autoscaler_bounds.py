@@ -30,7 +30,7 @@ _COUNTS = {"minReplicas": "minReplicaCount", "maxReplicas": "maxReplicaCount"}
 _UNSET = {"minReplicas": 1, "maxReplicas": 100}
 _IDLE = "idleReplicaCount"
 _PAUSED = "autoscaling.keda.sh/paused"
-_AGAIN = "Run a new cycle and approve its recommendation."
+_NEW_CYCLE_HINT = "Run a new cycle and approve its recommendation."
 
 
 def _at(kind: str, bound: str) -> str:
@@ -59,7 +59,7 @@ def bound_edit(recommendation: Recommendation, kind: str, document: Mapping[str,
         raise StalePlanError(
             f"{bound} of {dict(recommendation.details)['autoscaler']} is {now}, the plan saw "
             f"{planned}",
-            _AGAIN,
+            _NEW_CYCLE_HINT,
         )
     return Edit(at=at, before=value_at(document, at), after=target, what=at.rpartition("/")[2])
 
@@ -69,7 +69,7 @@ def _numbers(recommendation: Recommendation) -> tuple[int, int]:
     details = dict(recommendation.details)
     numbers = [details.get(name, "") for name in ("bound_now", "bound_proposed")]
     if not all(number.isascii() and number.isdecimal() for number in numbers):
-        raise ChangeRefusedError(f"the bounds {numbers} are no whole numbers", _AGAIN)
+        raise ChangeRefusedError(f"the bounds {numbers} are no whole numbers", _NEW_CYCLE_HINT)
     return int(numbers[0]), int(numbers[1])
 
 
@@ -119,7 +119,8 @@ def _require_order(place: Place, target: Document) -> None:
     low_edge, idle = (value_at(target, f"/spec/{name}") for name in ("minReplicaCount", _IDLE))
     if low > high:
         raise ChangeRefusedError(
-            f"{place.word} would get a minimum of {low}, above its maximum of {high}", _AGAIN
+            f"{place.word} would get a minimum of {low}, above its maximum of {high}",
+            _NEW_CYCLE_HINT,
         )
     if isinstance(idle, int) and idle >= (0 if low_edge is None else low):
         raise ChangeRefusedError(
@@ -136,7 +137,7 @@ def require_scaling(place: Place, document: Document, scales: str) -> None:
         group = text_in(target, "apiVersion").rpartition("/")[0] or "its own group"
         raise StalePlanError(
             f"{place.word} in {place.namespace} scales {kind} {name} of {group}, not {scales}",
-            _AGAIN,
+            _NEW_CYCLE_HINT,
         )
 
 

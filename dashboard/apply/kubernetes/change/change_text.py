@@ -19,7 +19,11 @@ from dashboard.apply.contract.applier import ChangeText
 from dashboard.apply.kubernetes.change import autoscaler_bounds
 from dashboard.apply.kubernetes.change.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.change.steps import command_of, ended_pods, steps_for
-from dashboard.apply.kubernetes.state.field_owners import is_sure, tracked, would_undo
+from dashboard.apply.kubernetes.state.field_owners import (
+    has_known_fields,
+    is_rewriting_owner,
+    tracked,
+)
 from dashboard.apply.kubernetes.state.immutable_fields import (
     SERVER_FACT,
     SHARES,
@@ -212,15 +216,15 @@ def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
     """Return the scheduler's owners that would undo a change of the fields, and those that may."""
     facts = job.scheduler if job is not None else None
     names = facts.managed_by if facts else ()
-    undoing = [name for name in names if would_undo(name, fields)]
+    undoing = [name for name in names if is_rewriting_owner(name, fields)]
     notes = [
         f"{scrub(name)} owns fields of it, and would undo a change of these."
         for name in undoing
-        if not is_sure(name)
+        if not has_known_fields(name)
     ]
     instance = dict(facts.extra).get("instance_label", "") if facts else ""
     notes += [scrub(tracked(instance))] if instance else []
-    return [name for name in undoing if is_sure(name)], notes
+    return [name for name in undoing if has_known_fields(name)], notes
 
 
 def _how(origin: Place, place: Place) -> list[str]:

@@ -8,7 +8,7 @@ from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.placement_rules import floors_of
 from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
 from collectors.shared.json_parts import part, text_in, whole_number
-from dashboard.apply.kubernetes.change.observe import edits_in, seen_of
+from dashboard.apply.kubernetes.change.observe import edits_in, observation_of
 from dashboard.apply.kubernetes.change.steps import (
     StepCommand,
     StepWait,
@@ -21,9 +21,9 @@ from dashboard.apply.kubernetes.state.api_errors import admission_word, meaning_
 from dashboard.apply.kubernetes.state.free_capacity import (
     NO,
     asked_by,
-    pods_that_fit,
+    fitting_pods,
+    is_waiting_for_node,
     room_for,
-    waits_for_a_node,
 )
 from dashboard.apply.kubernetes.state.immutable_fields import difference
 from dashboard.apply.kubernetes.state.json_patch import as_text, leaves, patched, value_at
@@ -49,7 +49,7 @@ _MAX_NAMES = 5
 
 def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
     """Send every step that can be sent now as a dry run. Errors: ApplyError."""
-    view = seen_of(change.target)
+    view = observation_of(change.target)
     _path, document = reading.fetch(api, view.place, view.path)
     refusals: list[str] = []
     differences: list[Difference] = []
@@ -107,7 +107,7 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
 
 def _below_budgets(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods than a disruption budget wants available: it is their owner's floor."""
-    place = seen_of(change.target).place
+    place = observation_of(change.target).place
     now, rest = (pods_of(place.kind, entry) for entry in (document, _target(document, change)))
     if rest >= now:
         return
@@ -137,18 +137,18 @@ def _dry_run(api: KubernetesWriter, command: StepCommand, document: Document) ->
 
 
 def _before(change: Change, at: str) -> str:
-    return as_text(value_at(seen_of(change.target).document, at))
+    return as_text(value_at(observation_of(change.target).document, at))
 
 
 def _recreate(change: Change, document: Document) -> str:
-    text = difference(seen_of(change.target).place, document, edits_in(change))
+    text = difference(observation_of(change.target).place, document, edits_in(change))
     return f"needs recreate, with this manifest:\n{text}"
 
 
 def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
     target = _target(document, change)
-    kind = seen_of(change.target).place.kind
+    kind = observation_of(change.target).place.kind
     templates = [role.template_at for role in roles_of(kind, document)]
     before, after = (
         {name for at in templates for name in asked_by(value_at(entry, at))}
@@ -167,14 +167,14 @@ def _is_offered(name: str, nodes: Iterable[Document]) -> bool:
 
 def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse more pods or GPUs than a quota of the namespace admits."""
-    place, more = seen_of(change.target).place, _more(document, change)
+    place, more = observation_of(change.target).place, _more(document, change)
     if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
         yield why
 
 
 def _more(document: Document, change: Change) -> Counter[str]:
     """Return the pods and GPUs that are asked for beyond those of now."""
-    kind = seen_of(change.target).place.kind
+    kind = observation_of(change.target).place.kind
     more = asked_in_all(kind, _target(document, change))
     more.subtract(asked_in_all(kind, document))
     return more
@@ -186,7 +186,9 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
     A dry run of the workload does not see it: its controller makes the pods.
     """
     specs = _new_specs(document, change)
-    ranges = reading.limit_ranges(api, seen_of(change.target).place.namespace) if specs else []
+    ranges = (
+        reading.limit_ranges(api, observation_of(change.target).place.namespace) if specs else []
+    )
     for spec in specs:
         if why := limit_refusal(ranges or [], spec):
             yield why
@@ -194,7 +196,7 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
 
 def _new_specs(document: Document, change: Change) -> list[object]:
     """Return the specs of pods that a change makes anew or makes more of."""
-    kind, target = seen_of(change.target).place.kind, _target(document, change)
+    kind, target = observation_of(change.target).place.kind, _target(document, change)
     more = +(asked_in_all(kind, target) - asked_in_all(kind, document))
     specs = (
         (value_at(entry, role.template_at) for entry in (target, document))
@@ -205,7 +207,7 @@ def _new_specs(document: Document, change: Change) -> list[object]:
 
 def _unknown_limits(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Warn of quotas and limit ranges that may refuse new pods, which nobody can tell."""
-    namespace, more = seen_of(change.target).place.namespace, _more(document, change)
+    namespace, more = observation_of(change.target).place.namespace, _more(document, change)
     texts = list(doubts(reading.quotas(api, namespace), more)) if +more else []
     specs = _new_specs(document, change)
     ranges = reading.limit_ranges(api, namespace) if specs else []
@@ -215,7 +217,7 @@ def _unknown_limits(api: KubernetesApi, document: Document, change: Change) -> I
 
 def _named_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer GPUs than the command of a container starts with: it would fail."""
-    kind, target = seen_of(change.target).place.kind, _target(document, change)
+    kind, target = observation_of(change.target).place.kind, _target(document, change)
     for role in roles_of(kind, target):
         before = {holder.at: holder.count for holder in holders(document, role.template_at)}
         for holder in holders(target, role.template_at):
@@ -231,7 +233,7 @@ def _named_beyond(document: Document, change: Change) -> Iterator[str]:
 
 def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer pods or GPUs than a launcher in them waits for: what is left would wait."""
-    kind, target = seen_of(change.target).place.kind, _target(document, change)
+    kind, target = observation_of(change.target).place.kind, _target(document, change)
     before, after = roles_of(kind, document), roles_of(kind, target)
     boards, boards_left = (sum(role.gpus for role in roles) for roles in (before, after))
     for role, changed in zip(before, after, strict=True):
@@ -256,7 +258,7 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     Of a rollout that adds a pod first nothing is asked here. One of which a pod is not running yet
     is under way, or being taken back, and goes on.
     """
-    place, target = seen_of(change.target).place, _target(document, change)
+    place, target = observation_of(change.target).place, _target(document, change)
     rolls = value_at(target, _POD_SPEC) != value_at(document, _POD_SPEC)
     if not rolls or not (place.kind == "StatefulSet" or ends_first(target, change.steps)):
         return
@@ -313,7 +315,7 @@ def _first_in_line(
     for pod in others:
         spec = part(pod, "spec")
         is_first = (
-            waits_for_a_node(pod)
+            is_waiting_for_node(pod)
             and asked_by(spec).total()
             and _scheduler_of(pod) == _scheduler_of(gone)
             and _priority(pod) >= _priority(gone)
@@ -350,7 +352,7 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
 
     A cluster may still add a node.
     """
-    place, target = seen_of(change.target).place, _target(document, change)
+    place, target = observation_of(change.target).place, _target(document, change)
     now, then = (asked_in_all(place.kind, entry) for entry in (document, target))
     roles = zip(*(roles_of(place.kind, entry) for entry in (document, target)), strict=True)
     more = [(new.template_at, new.count - old.count) for old, new in roles if new.count > old.count]
@@ -360,7 +362,7 @@ def _without_room(api: KubernetesApi, document: Document, change: Change) -> Ite
         yield "Whether nodes have room for more pods is unknown: they may not be listed."
         return
     for at, count in more:
-        least, room = pods_that_fit(value_at(target, at), nodes, pods, most=count)
+        least, room = fitting_pods(value_at(target, at), nodes, pods, most=count)
         if room < count:
             yield (
                 f"Nodes have room for {room} of {count} more pods now: the others would wait until "
@@ -387,7 +389,7 @@ def _takers(
     pods: Sequence[Document],
 ) -> list[str]:
     """Return the pods that no node has room for, and the nodes of the workload would have."""
-    work = reading.work_of(api, seen_of(change.target).place, document)
+    work = reading.work_of(api, observation_of(change.target).place, document)
     uids = {value_at(pod, "/metadata/uid") for pod in (work.pods if work else ())}
     mine = [pod for pod in pods if value_at(pod, "/metadata/uid") in uids]
     others = [pod for pod in pods if value_at(pod, "/metadata/uid") not in uids]
@@ -398,7 +400,7 @@ def _takers(
         spec = part(pod, "spec")
         request = +asked_by(spec)
         if (
-            waits_for_a_node(pod)
+            is_waiting_for_node(pod)
             and request
             and all(count <= freed.get(name, 0) for name, count in request.items())
             and room_for(spec, nodes, pods) == NO

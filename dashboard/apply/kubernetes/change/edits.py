@@ -33,7 +33,7 @@ PER_POD = "gpus_per_pod"
 LABEL_FACT = "label of "
 """Fact that begins so: the product label that nodes carry for a model of the catalogue."""
 
-_STOPS: Mapping[str, tuple[str, Any]] = {
+_STOP_EDITS: Mapping[str, tuple[str, Any]] = {
     "Deployment": ("/spec/replicas", 0),
     "StatefulSet": ("/spec/replicas", 0),
     "LeaderWorkerSet": ("/spec/replicas", 0),
@@ -110,12 +110,12 @@ def _cordon(document: Document) -> list[Edit]:
 
 
 def _stop(recommendation: Recommendation, kind: str, document: Document) -> list[Edit]:
-    if kind not in _STOPS:
+    if kind not in _STOP_EDITS:
         raise ChangeRefusedError(
             f"a {kind} such as {recommendation.job_id} cannot be stopped and kept",
             "Delete it by hand once its owner agrees.",
         )
-    at, value = _STOPS[kind]
+    at, value = _STOP_EDITS[kind]
     change = edit(document, at, value, names_of(at)[-1])
     if change.before == change.after:
         raise ChangeRefusedError(

@@ -13,7 +13,7 @@ from dashboard.apply.kubernetes.change.observe import (
     ROOM_FACT,
     ObservedTarget,
     no_room,
-    seen_of,
+    observation_of,
 )
 from dashboard.apply.kubernetes.change.steps import (
     avoids_surge,
@@ -40,7 +40,7 @@ from data.records.recommendations import Recommendation
 
 def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
-    view = seen_of(target)
+    view = observation_of(target)
     if recommendation.action.spec.cuts:
         details = dict(recommendation.details)
         layout = details.get("mig_layout") or details.get("layout", "")
@@ -58,7 +58,7 @@ def change_back(change: Change, target: Target) -> Change:
     pod before one is gone: what is given back may hold larger pods, and what has failed is to end
     soon.
     """
-    view = seen_of(target)
+    view = observation_of(target)
     edits = list(_restoring(change, view.document))
     if node_layouts.CUT_FACT in view.facts:
         return _cut_back(change, target, view, edits)
@@ -112,11 +112,11 @@ def _cut_back(
             "Take back what they were given first, or drain the node.",
         )
     layout_at = node_layouts.CutPlan.of(view.facts).layout_at
-    before = value_at(seen_of(change.target).document, layout_at)
+    before = value_at(observation_of(change.target).document, layout_at)
     return _cut(change.recommendation_digest, target, view, before)
 
 
-def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
+def field_values(change: Change, done: int | None = None) -> dict[str, list[Any]]:
     """Return by pointer the values of a field: as it was, then after each of `done` steps."""
     steps = [command_of(step).edits for step in change.steps]
     histories: dict[str, list[Any]] = {}
@@ -129,7 +129,7 @@ def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
 
 
 def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
-    for at, values in touched(change).items():
+    for at, values in field_values(change).items():
         now = value_at(document, at)
         if as_text(now) == as_text(values[0]):
             continue
@@ -145,8 +145,8 @@ def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
 
 def _left_by_a_way_back(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
     """Yield the edits of fields that only a way back sets, where one set them and was cut short."""
-    original = seen_of(change.target).document
-    fields = touched(change)
+    original = observation_of(change.target).document
+    fields = field_values(change)
     edits = [edit for step in change.undo for edit in command_of(step).edits.items()]
     for at in dict.fromkeys(at for at, _values in edits if at not in fields):
         now, before = value_at(document, at), value_at(original, at)

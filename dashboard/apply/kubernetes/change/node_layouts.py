@@ -19,7 +19,7 @@ from collectors.kubernetes.client import path_of_config_map
 from collectors.kubernetes.nodes import file_of, layouts_in
 from collectors.kubernetes.objects import gpu_resources, model_of
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
-from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.contract.applier import CloseResult, Remains
 from dashboard.apply.kubernetes.change.steps import StepCommand, StepWait, command_of, sent, step_of
 from dashboard.apply.kubernetes.state import reading
 from dashboard.apply.kubernetes.state.api_errors import meaning_of
@@ -53,8 +53,8 @@ from data.records.recommendations import BOARD_SHARES, Recommendation
 CUT_FACT = "layouts"
 """Fact of a target: the ConfigMap, and what the node offers by layout, as JSON."""
 _CORDON_AT = "/spec/unschedulable"
-_AT_WORK = ("pending", "rebooting")
-_DONE = ("", "success")
+_PENDING_STATES = ("pending", "rebooting")
+_DONE_STATES = ("", "success")
 _NEW_CYCLE = "Run a new cycle."
 
 
@@ -86,7 +86,7 @@ class CutPlan:
         """Return it with what a node says now."""
         return replace(
             self,
-            state="" if _state(node) in _DONE else _state(node),
+            state="" if _state(node) in _DONE_STATES else _state(node),
             strategy=text_in(node, "metadata", "labels", MIG_STRATEGY_LABEL),
             present=gpu_resources(node),
         )
@@ -124,7 +124,7 @@ def cut_fact(
             shares or strategy == "mixed",
             f"offers slices by the strategy {strategy or 'unknown'}, not mixed",
         ),
-        (state in _DONE, f"has a MIG manager that says {state}"),
+        (state in _DONE_STATES, f"has a MIG manager that says {state}"),
     ):
         if not holds:
             raise StalePlanError(f"node {name} {why}", _NEW_CYCLE)
@@ -226,7 +226,7 @@ def _offers(layout: MigLayout) -> dict[str, int]:
 def _require_alone(api: KubernetesApi, name: str) -> None:
     """Refuse (ChangeRefusedError) to cut a node while another one is being cut."""
     others = {text_in(node, "metadata", "name"): _state(node) for node in reading.nodes(api) or []}
-    busy = [other for other, state in others.items() if state in _AT_WORK and other != name]
+    busy = [other for other, state in others.items() if state in _PENDING_STATES and other != name]
     if busy:
         raise ChangeRefusedError(
             f"node {busy[0]} is being cut: one node is cut at a time", "Wait until it is over."
@@ -264,14 +264,14 @@ def notes(plan: CutPlan, layout: str | None) -> Iterator[str]:
     yield "It is cordoned meanwhile. If that fails, the layout of before is named again."
 
 
-def not_yet(
+def pending_condition(
     command: StepCommand, facts: Mapping[str, str], node: Document, pods: str
 ) -> tuple[str, bool]:
     """Return the condition that a step waits for, '' for none, and whether it can still come."""
     if command.wait is StepWait.FREE:
         return (f"pods with GPUs are on the node: {pods}", False) if pods else ("", True)
     plan = CutPlan.of(facts)
-    if plan.holds(node) and _state(node) in _DONE:
+    if plan.holds(node) and _state(node) in _DONE_STATES:
         return "", True
     return _waits(node), plan.state == "failed" or _state(node) != "failed"
 
@@ -308,7 +308,7 @@ def close(
     *,
     sent: int,
     pods: str,
-) -> Closed:
+) -> CloseResult:
     """Name the layout of before again, and uncordon the node once it offers that. Never raises.
 
     `sent` steps were. A node whose manager does not give that back within `limit` stays cordoned.
@@ -320,26 +320,28 @@ def close(
         answer = reading.asking(api, path)
         node = reading.object_in(answer, path, place)
         if text_in(node, "metadata", "uid") != change.target.identity:
-            return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
+            return CloseResult(
+                left=Remains.AS_IT_IS, detail="the node is another one of the same name"
+            )
         layout_at = CutPlan.of(facts).layout_at
         is_set = any(layout_at in command_of(step).edits for step in change.steps[:sent])
         over = _is_over(answer.at, _last_written(node), limit)
         edit, closed = _next_edit(change, facts, node, is_set=is_set, over=over)
         if edit is not None and edit.at == layout_at and pods:
             detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
-            return Closed(left=Left.PART, detail=detail)
+            return CloseResult(left=Remains.PART, detail=detail)
         if edit is not None:
             _send(api, path, node, edit)
     except ApplyError as error:
         if isinstance(error, StalePlanError | ChangeRefusedError):
-            return Closed(left=Left.AS_IT_IS, detail=str(error))
-        return Closed(left=Left.UNKNOWN, detail=str(error))
+            return CloseResult(left=Remains.AS_IT_IS, detail=str(error))
+        return CloseResult(left=Remains.UNKNOWN, detail=str(error))
     return closed
 
 
 def _next_edit(
     change: Change, facts: Mapping[str, str], node: Document, *, is_set: bool, over: bool
-) -> tuple[Edit | None, Closed]:
+) -> tuple[Edit | None, CloseResult]:
     """Return the next edit on the way back, and the remains after it.
 
     `is_set`: the layout may have been, so that its manager may be at work; `over`: for too long.
@@ -356,17 +358,21 @@ def _next_edit(
     if label == after and label != before:
         back = Edit(at=plan.layout_at, before=after, after=before, what=plan.label)
         detail = f"the layout {before or 'of nodes without the label'} is named again"
-        return back, Closed(left=Left.UNKNOWN, detail=detail)
+        return back, CloseResult(left=Remains.UNKNOWN, detail=detail)
     if label != before:
-        return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
-    if not is_set or (plan.holds(node) and _state(node) in _DONE):
+        return None, CloseResult(
+            left=Remains.PART, detail=f"others named the layout {label}; {by_hand}"
+        )
+    if not is_set or (plan.holds(node) and _state(node) in _DONE_STATES):
         if cordoned is not True:
-            return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
+            return None, CloseResult(left=Remains.NOTHING, detail="nothing of the change stands")
         uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
-        return uncordon, Closed(left=Left.UNKNOWN, detail="the node is uncordoned")
+        return uncordon, CloseResult(left=Remains.UNKNOWN, detail="the node is uncordoned")
     if over:
-        return None, Closed(left=Left.PART, detail=f"{_waits(node)}; {by_hand}")
-    return None, Closed(left=Left.UNKNOWN, detail=f"waits for the old layout: {_waits(node)}")
+        return None, CloseResult(left=Remains.PART, detail=f"{_waits(node)}; {by_hand}")
+    return None, CloseResult(
+        left=Remains.UNKNOWN, detail=f"waits for the old layout: {_waits(node)}"
+    )
 
 
 def _is_over(at: datetime | None, since: datetime | None, limit: timedelta) -> bool:

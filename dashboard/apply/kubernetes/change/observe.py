@@ -16,7 +16,7 @@ from collectors.kubernetes.workloads import INSTANCE
 from collectors.shared.json_parts import count_of, list_in, part, text_in, time_in
 from dashboard.apply.kubernetes.change import autoscaler_bounds, node_layouts
 from dashboard.apply.kubernetes.change.edits import LABEL_FACT, edits_for
-from dashboard.apply.kubernetes.change.steps import avoids_surge, command_of, surges
+from dashboard.apply.kubernetes.change.steps import avoids_surge, command_of, has_surge
 from dashboard.apply.kubernetes.state import reading
 from dashboard.apply.kubernetes.state.field_owners import (
     instance_of,
@@ -46,7 +46,7 @@ from dashboard.apply.kubernetes.state.object_paths import (
     place_of,
 )
 from dashboard.apply.kubernetes.state.pod_spec import profile_of, roles_of
-from dashboard.apply.kubernetes.state.quotas import doubts, one_pod, refusal
+from dashboard.apply.kubernetes.state.quotas import doubts, quota_use_of_pod, refusal
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.gpu_resources import PRODUCT_LABEL
@@ -69,7 +69,7 @@ class ObservedTarget:
     facts: Mapping[str, str]
 
 
-def seen_of(target: Target) -> ObservedTarget:
+def observation_of(target: Target) -> ObservedTarget:
     """Return the observation in a target's state."""
     namespace, _, name = target.name.rpartition("/")
     facts = {name: value for name, value in target.state if not name.startswith("/")}
@@ -136,7 +136,7 @@ def look(
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(against)} would undo the change"
         )
-    if place.kind == "Deployment" and surges(document) and any(map(in_template, edits)):
+    if place.kind == "Deployment" and has_surge(document) and any(map(in_template, edits)):
         facts[ROOM_FACT] = _room(api, place, document, edits)
     return target_of(place, path, document, facts, owners)
 
@@ -153,7 +153,7 @@ def look_again(
     A change that needs no room is not asked for room again, and pods that left a node are no
     reason not to cordon it: what was approved holds all the more.
     """
-    view, edits = seen_of(change.target), edits_in(change)
+    view, edits = observation_of(change.target), edits_in(change)
     path, document = reading.fetch(api, view.place, view.path)
     if text_in(document, "metadata", "uid") != change.target.identity:
         raise StalePlanError(
@@ -325,7 +325,7 @@ def _placed_after(pod: Document, planned_at: datetime) -> bool:
 
 def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]) -> str:
     pod_spec = value_at(patched(document, operations_of(edits)), "/spec/template/spec")
-    quotas, more = reading.quotas(api, place.namespace), one_pod(pod_spec)
+    quotas, more = reading.quotas(api, place.namespace), quota_use_of_pod(pod_spec)
     if refusal(quotas or [], more):
         return NO
     nodes, pods = reading.nodes(api), reading.pods(api)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from collectors.kubernetes.api import ApiAnswer, CutError, Document, KubernetesApi
 from dashboard.apply.kubernetes.change import node_layouts
 from dashboard.apply.kubernetes.change.dry_run import differing
-from dashboard.apply.kubernetes.change.observe import ObservedTarget, pods_on, seen_of
+from dashboard.apply.kubernetes.change.observe import ObservedTarget, observation_of, pods_on
 from dashboard.apply.kubernetes.change.steps import VERB, StepCommand, StepWait, command_of, sent
 from dashboard.apply.kubernetes.state import reading
 from dashboard.apply.kubernetes.state.api_errors import outcome_of
@@ -40,7 +40,7 @@ def execute(
     A patch leaves at most once. It tests the uid and every value that the step replaces, so that
     the server itself refuses it when the object is no longer as it was approved.
     """
-    command, view = command_of(step), seen_of(change.target)
+    command, view = command_of(step), observation_of(change.target)
     if step.verb != VERB or command.path != view.path:
         return _refused("the step is not of this change")
     try:
@@ -126,7 +126,7 @@ def _not_cut_yet(
 ) -> StepResult | None:
     """Return BUSY while a node's MIG manager works, a refusal where it fails or pods are there."""
     pods = pods_on(api, view.place.name) if command.wait is StepWait.FREE else ""
-    why, may_come = node_layouts.not_yet(command, view.facts, document, pods)
+    why, may_come = node_layouts.pending_condition(command, view.facts, document, pods)
     if not why:
         return None
     if not may_come:

@@ -102,7 +102,7 @@ def steps_for(
             before = [edit(document, _SUSPEND, True, "suspend")]
             after = [*after, _back(before[0])]
     elif template and place.kind == "Deployment":
-        if not surge and surges(document):
+        if not surge and has_surge(document):
             # In one patch with the template: alone it would let a rollout that is stuck go on, and
             # take away the pods that still serve.
             strategy = _without_surge(document)
@@ -123,7 +123,7 @@ def _back(suspend: Edit) -> Edit:
     return Edit(at=suspend.at, before=True, after=suspend.before or False, what=suspend.what)
 
 
-def surges(document: Document) -> bool:
+def has_surge(document: Document) -> bool:
     """Return whether a Deployment makes new pods before it takes old ones away."""
     spec = value_at(document, "/spec/strategy")
     if isinstance(spec, Mapping) and spec.get("type") == "Recreate":
@@ -136,7 +136,7 @@ def outage(kind: str, document: Document) -> Iterator[str]:
     replicas = value_at(document, "/spec/replicas")
     pods = 1 if replicas is None else count_of(replicas)
     together = kind == "Deployment" and value_at(document, "/spec/strategy/type") == "Recreate"
-    first = kind == "StatefulSet" or not surges(document)
+    first = kind == "StatefulSet" or not has_surge(document)
     if kind not in ("Deployment", "StatefulSet") or not pods:
         return
     if pods == 1 and not (first or together):
@@ -176,7 +176,7 @@ def _unavailable(document: Document, pods: int) -> int:
 
 def ends_first(document: Document, steps: Iterable[ChangeStep]) -> bool:
     """Return whether a Deployment's rollout ends a pod before it makes a new one."""
-    return avoids_surge(steps) or not surges(document)
+    return avoids_surge(steps) or not has_surge(document)
 
 
 def avoids_surge(steps: Iterable[ChangeStep]) -> bool:

@@ -5,18 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
-from collectors.kubernetes.pod_templates import why_pods_stay
+from collectors.kubernetes.pod_templates import rollout_refusal
 from dashboard.apply.kubernetes.change import autoscaler_bounds, node_layouts
-from dashboard.apply.kubernetes.change.make_steps import touched
-from dashboard.apply.kubernetes.change.observe import ObservedTarget, pods_on, seen_of
+from dashboard.apply.kubernetes.change.make_steps import field_values
+from dashboard.apply.kubernetes.change.observe import ObservedTarget, observation_of, pods_on
 from dashboard.apply.kubernetes.state import reading
 from dashboard.apply.kubernetes.state.api_errors import meaning_of
 from dashboard.apply.kubernetes.state.json_patch import as_text, value_at
 from dashboard.apply.kubernetes.state.object_paths import AUTOSCALERS
 from dashboard.apply.kubernetes.state.rollout import (
     ends,
+    missing_events,
     rewritten,
-    still_to_do,
     trouble,
     waiting_for,
 )
@@ -29,7 +29,7 @@ def read_back(
     api: KubernetesApi, change: Change, *, done: int, rollout_timeout: timedelta
 ) -> ReadBack:
     """Look once. Never raises."""
-    view = seen_of(change.target)
+    view = observation_of(change.target)
     try:
         answer = reading.asking(api, view.path)
         if answer.status in (404, 410):
@@ -55,7 +55,7 @@ def _judged(
     if value_at(document, "/metadata/uid") != change.target.identity:
         detail = f"{change.target.name} is another object of the same name"
         return ReadBack(seen=Verdict.GONE, detail=detail)
-    values = touched(change)
+    values = field_values(change)
     observed = tuple((at, as_text(value_at(document, at))) for at in values)
     at_step = _reached(values, observed, len(change.steps), done)
     if at_step is None:
@@ -122,9 +122,9 @@ def _effect(
     suffers = trouble(work, now=answer.at, rollout_timeout=rollout_timeout)
     if suffers:
         return Verdict.FAILING, suffers
-    to_do = still_to_do(kind, document, work.pods)
+    to_do = missing_events(kind, document, work.pods)
     if to_do:
-        if anew and (stays := why_pods_stay(document)):
+        if anew and (stays := rollout_refusal(document)):
             return Verdict.FAILING, f"the value is set, but {to_do}: {stays}"
         waits = waiting_for(work)
         return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do

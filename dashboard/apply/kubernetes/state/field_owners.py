@@ -36,7 +36,11 @@ def owners_of(
     names = [
         name
         for name in Owners(inventory).managers_of(workload)
-        if (would_undo(name, pointers) if is_sure(name) else _applies(document, name, pointers))
+        if (
+            is_rewriting_owner(name, pointers)
+            if has_known_fields(name)
+            else _applies(document, name, pointers)
+        )
     ]
     above = controller_of(document)
     if above is not None:
@@ -44,14 +48,14 @@ def owners_of(
     return tuple(sorted(names))
 
 
-def would_undo(name: str, fields: Iterable[str]) -> bool:
+def is_rewriting_owner(name: str, fields: Iterable[str]) -> bool:
     """Return whether someone of this name would set one of the fields again."""
     if name == ELASTIC_KUEUE:
         return any(at != "/spec/parallelism" for at in fields)
     return name not in _OF_REPLICAS or any(at.endswith("/replicas") for at in fields)
 
 
-def is_sure(name: str) -> bool:
+def has_known_fields(name: str) -> bool:
     """Return whether the name alone tells which fields someone writes."""
     return not name.startswith(_BY_FIELDS)
 

@@ -9,7 +9,7 @@ from dashboard.apply.kubernetes.state.pod_spec import Document
 from data.facts.gpu_resources import is_of_vendor
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
-_MANY = 10**9
+_UNBOUNDED = 10**9
 """More than any quantity that is read: stands for one that is not, where the worst counts."""
 
 
@@ -46,11 +46,11 @@ def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Docum
     looked at: yes may be too kind, no is sure. Unknown where a quantity that is not understood
     decides.
     """
-    least, most = pods_that_fit(pod_spec, nodes, pods, most=1)
+    least, most = fitting_pods(pod_spec, nodes, pods, most=1)
     return YES if least else UNKNOWN if most else NO
 
 
-def pods_that_fit(
+def fitting_pods(
     pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document], *, most: int
 ) -> tuple[int, int]:
     """Return (fewest, most) further pods of a spec with GPUs on nodes, counted as in `room_for`.
@@ -64,7 +64,7 @@ def pods_that_fit(
         if part(node, "spec", "unschedulable") is not True and admits(rules, node)
     ]
     fewest, highest = (
-        _fitting(pod_spec, open_nodes, pods, most=most, unread=unread) for unread in (_MANY, 0)
+        _fitting(pod_spec, open_nodes, pods, most=most, unread=unread) for unread in (_UNBOUNDED, 0)
     )
     return fewest, highest
 
@@ -82,7 +82,7 @@ def _fitting(
     for document in nodes:
         offered = part(document, "status", "allocatable") or {}
         here = occupied.get(text_in(document, "metadata", "name"), Counter())
-        free = [_read(offered.get(name, 0), _MANY - unread) - here[name] for name in request]
+        free = [_read(offered.get(name, 0), _UNBOUNDED - unread) - here[name] for name in request]
         if not request:
             return most
         fits = min(
@@ -92,7 +92,7 @@ def _fitting(
     return count
 
 
-def waits_for_a_node(pod: Document) -> bool:
+def is_waiting_for_node(pod: Document) -> bool:
     """Return whether the scheduler would bind a pod as soon as a node has room for it."""
     gone = text_in(pod, "metadata", "deletionTimestamp") or text_in(pod, "spec", "nodeName")
     pending = text_in(pod, "status", "phase") in ("", "Pending")

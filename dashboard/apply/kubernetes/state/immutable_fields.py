@@ -11,7 +11,7 @@ import yaml
 
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.own_work import ELASTIC
-from collectors.kubernetes.pod_templates import why_pods_stay
+from collectors.kubernetes.pod_templates import rollout_refusal
 from collectors.kubernetes.workload_state import is_suspended
 from collectors.shared.json_parts import count_of, part
 from dashboard.apply.kubernetes.state.json_patch import Edit, operations_of, patched, value_at
@@ -32,7 +32,7 @@ SHARES: Mapping[str, str] = {
 
 _RESIZES_SUSPENDED_JOBS = (1, 35)
 _RESIZES_INDEXED_JOBS = (1, 27)
-_ROLLS = ("Deployment", "StatefulSet", "Job", "CronJob")
+_ROLLING_KINDS = ("Deployment", "StatefulSet", "Job", "CronJob")
 
 
 def refuse_with_difference(
@@ -128,7 +128,7 @@ def is_fewer(edit: Edit) -> bool:
 
 
 def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str:
-    if kind not in _ROLLS:
+    if kind not in _ROLLING_KINDS:
         return f"needs recreate: a {kind} makes no pods anew for another template"
     if kind == "Job" and _before(facts, _RESIZES_SUSPENDED_JOBS):
         return (
@@ -136,7 +136,7 @@ def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str
             f"({facts.get(SERVER_FACT) or 'of unknown version'}) changes no pod template of a Job, "
             "suspended or not (1.36 does, 1.35 with MutablePodResourcesForSuspendedJobs)"
         )
-    return why_pods_stay(document)
+    return rollout_refusal(document)
 
 
 def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:

@@ -12,7 +12,7 @@ from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
 Document = Mapping[str, Any]
 
 _OF_CONTAINERS = ("containers", "initContainers")
-_COUNTED = (*BOARDS, SHARED_GPU)
+_COUNTED_RESOURCES = (*BOARDS, SHARED_GPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
     runs_on = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
-        if resource in _COUNTED or resource.startswith(MIG_PREFIX):
+        if resource in _COUNTED_RESOURCES or resource.startswith(MIG_PREFIX):
             yield GpuContainer(
                 at=at,
                 name=text_in(container, "name"),
@@ -80,7 +80,7 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
     if len(resources) != 1:
         return None
     (resource,) = resources
-    return "" if resource in _COUNTED else resource.removeprefix(MIG_PREFIX)
+    return "" if resource in _COUNTED_RESOURCES else resource.removeprefix(MIG_PREFIX)
 
 
 def roles_of(kind: str, document: Document) -> list[Role]:

@@ -29,7 +29,7 @@ def asked_in_all(kind: str, document: Document) -> Counter[str]:
     return total
 
 
-def one_pod(pod_spec: object) -> Counter[str]:
+def quota_use_of_pod(pod_spec: object) -> Counter[str]:
     """Return the use of a quota by one more pod."""
     return Counter({_PODS: 1}) + asked_by(pod_spec)
 

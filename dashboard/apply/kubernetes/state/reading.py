@@ -9,7 +9,11 @@ from collectors.kubernetes.objects import controller_of
 from collectors.shared.json_parts import list_in, text_in, time_in
 from dashboard.apply.kubernetes.state.api_errors import look_error, meaning_of
 from dashboard.apply.kubernetes.state.object_paths import Place
-from dashboard.apply.kubernetes.state.rollout import WorkloadPods, own_sets, selector_of
+from dashboard.apply.kubernetes.state.rollout import (
+    WorkloadPods,
+    controlled_replica_sets,
+    selector_of,
+)
 from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 
 _MAX_OWNERS = 8
@@ -132,7 +136,7 @@ def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPod
         kind=place.kind,
         document=document,
         pods=members,
-        sets=None if sets is None else own_sets(document, sets),
+        sets=None if sets is None else controlled_replica_sets(document, sets),
     )
 
 

@@ -10,7 +10,7 @@ from collectors.shared.json_parts import count_of, list_in, part, text_in, time_
 from dashboard.apply.kubernetes.state.free_capacity import asked_by
 from dashboard.apply.kubernetes.state.pod_spec import pods_of
 
-_BROKEN = frozenset(
+_FAILURE_REASONS = frozenset(
     {
         "CrashLoopBackOff",
         "ImagePullBackOff",
@@ -80,7 +80,7 @@ def _count_text(count: int | None, written: object) -> str:
     return f"{str(written)[:40]!r} (not understood)" if count is None else str(count)
 
 
-def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
+def missing_events(kind: str, document: Document, pods: Sequence[Document]) -> str:
     """Return the events still missing until the change has its effect, '' for none."""
     if kind in _WITH_GENERATION:
         stopped = part(document, "spec", "replicas") == 0
@@ -163,7 +163,7 @@ class WorkloadPods:
         return [pod for pod in self.pods if labels_of(pod).get(_REVISION_HASH) == revision]
 
 
-def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
+def controlled_replica_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
     """Return the ReplicaSets that a Deployment controls."""
     name = text_in(document, "metadata", "name")
     owners = ((entry, controller_of(entry)) for entry in sets)
@@ -243,7 +243,7 @@ def _broken(pod: Document) -> Iterator[str]:
     for section in ("initContainerStatuses", "containerStatuses"):
         for entry in list_in(pod, "status", section):
             waiting = text_in(entry, "state", "waiting", "reason")
-            if waiting in _BROKEN:
+            if waiting in _FAILURE_REASONS:
                 last = text_in(entry, "lastState", "terminated", "reason")
                 yield f"{waiting} {f'after {last}' if last else ''}".strip()
             for state in ("state", "lastState"):

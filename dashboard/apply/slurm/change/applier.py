@@ -12,7 +12,7 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.queue_facts import WAITING
 from collectors.slurm.records import SlurmNode
-from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.contract.applier import CloseResult, Remains
 from dashboard.apply.slurm.change import nodes as node_changes
 from dashboard.apply.slurm.change.capacity import (
     capacity_refusals,
@@ -25,14 +25,14 @@ from dashboard.apply.slurm.change.capacity import (
 from dashboard.apply.slurm.change.closing import closing_of, held_text, may_hold
 from dashboard.apply.slurm.change.moves import Moves, moves_for
 from dashboard.apply.slurm.change.observe import (
-    WAS,
+    PREVIOUS_STATE_KEY,
     facts_in_queue,
     job_target,
     keys_for,
-    require_as_planned,
-    require_nobody_waiting,
+    require_no_dependents,
+    require_planned_job,
     require_restorable,
-    require_touchable,
+    require_single_change,
 )
 from dashboard.apply.slurm.change.send import StepSender, is_later_run, is_same_job
 from dashboard.apply.slurm.change.steps import moves_back, moves_of, steps_of, undo_steps
@@ -68,7 +68,7 @@ from data.records.changes import (
     StepResult,
     Target,
 )
-from data.records.feasible_changes import why_not_started_again
+from data.records.feasible_changes import restart_refusal
 from data.records.recommendations import Recommendation
 from data.settings.apply import SlurmApplySettings
 from data.settings.sources import SlurmSettings
@@ -122,24 +122,24 @@ class SlurmApplier:
             if recommendation.action.spec.of_node:
                 name = dict(recommendation.details).get("node", "")
                 target = node_changes.node_target(client, name)
-                node_changes.require_nothing_new(client, name, recommendation.created_at)
+                node_changes.require_no_new_jobs(client, name, recommendation.created_at)
                 return target
             number = _number_of(recommendation.job_id)
             reading = self._reading(client, number)
             nodes, models = self._site(client)
             if recommendation.action.spec.takes_all:
                 promised = promised_nodes(client, nodes, self._clock())
-                require_nobody_waiting(number, queue_with_facts(client, promised))
+                require_no_dependents(number, queue_with_facts(client, promised))
         except CollectorError as error:
             raise as_apply_error(error) from error
-        require_touchable(reading.facts, number)
-        require_as_planned(reading.facts, recommendation, job, models)
+        require_single_change(reading.facts, number)
+        require_planned_job(reading.facts, recommendation, job, models)
         return job_target(
             reading, keys_for(recommendation), name=f"slurm:{number}", nodes=nodes, models=models
         )
 
     def look_again(self, change: Change) -> Target:
-        """Read the target of a change afresh, whatever its fields are now. Errors: as `look`.
+        """Read the target of a change afresh, whatever its fields are. Errors: as `Applier.look`.
 
         A job that was requeued since is the same one, under the identity it had; while its last run
         ends there is nothing to see yet.
@@ -161,7 +161,7 @@ class SlurmApplier:
             raise ApplyError(
                 f"the last run of Slurm job {number} has not ended yet", "Wait for it."
             )
-        require_touchable(reading.facts, number)
+        require_single_change(reading.facts, number)
         if not any(knows(change, reading.facts) for knows in checks):
             raise StalePlanError(
                 f"Slurm job {number} is another job now, or was requeued by somebody else",
@@ -169,7 +169,7 @@ class SlurmApplier:
             )
         keys = (key for key, _value in change.target.state)
         target = job_target(reading, keys, name=change.target.name, nodes=nodes, models=models)
-        was = tuple(pair for pair in change.target.state if pair[0] == WAS)
+        was = tuple(pair for pair in change.target.state if pair[0] == PREVIOUS_STATE_KEY)
         return replace(target, identity=change.target.identity, state=target.state + was)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
@@ -196,9 +196,11 @@ class SlurmApplier:
             dict(target.state),
             allow_requeue=self._settings.allow_requeue,
         )
-        state = tuple(pair for pair in target.state if pair[0] != WAS)
-        was = json.dumps({key: value for key, value in change.target.state if key != WAS})
-        target = replace(target, state=(*state, (WAS, was)))
+        state = tuple(pair for pair in target.state if pair[0] != PREVIOUS_STATE_KEY)
+        was = json.dumps(
+            {key: value for key, value in change.target.state if key != PREVIOUS_STATE_KEY}
+        )
+        target = replace(target, state=(*state, (PREVIOUS_STATE_KEY, was)))
         return self._change(change.recommendation_digest, target, moves)
 
     def _change(self, digest: str, target: Target, moves: Moves) -> Change:
@@ -235,7 +237,7 @@ class SlurmApplier:
             closed += missed_deadline(reading.facts)
             refusals, warnings = (*refusals, *warnings, *closed), ()
             behind = self._settings.requeue_behind_others
-            if why := why_not_started_again(queue, behind_others=behind):
+            if why := restart_refusal(queue, behind_others=behind):
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
@@ -244,7 +246,7 @@ class SlurmApplier:
                     warnings = (*warnings, wait)
                 else:
                     refusals = (f"{wait}; apply_slurm.requeue_behind_others allows it",)
-        resized = sets_size(moves) and WAS not in dict(change.target.state)
+        resized = sets_size(moves) and PREVIOUS_STATE_KEY not in dict(change.target.state)
         if requeues or resized:
             submitted = client.submission(number)
             warnings = (*warnings, *(lost_output(*submitted) if requeues else ()))
@@ -298,23 +300,23 @@ class SlurmApplier:
         may_wait = timedelta(seconds=self._settings.pending_seconds)
         return read_back_job(client, change, done, self._clock(), may_wait=may_wait)
 
-    def close(self, change: Change, *, sent: int) -> Closed:
+    def close(self, change: Change, *, sent: int) -> CloseResult:
         """Finish or take back a change that is given up; a hold of ours ends. Never raises."""
         if change.target.kind == node_changes.KIND or len(change.steps) < 2:
-            return Closed(left=Left.AS_IT_IS, detail="")
+            return CloseResult(left=Remains.AS_IT_IS, detail="")
         before = dict(change.target.state)
         for last in (False, True):
             try:
                 target = self._look_again(change, is_same_job)
             except (StalePlanError, ChangeRefusedError) as gone:
-                return Closed(left=Left.AS_IT_IS, detail=str(gone))
+                return CloseResult(left=Remains.AS_IT_IS, detail=str(gone))
             except ApplyError as error:
                 return self._not_closed(change, sent, str(error))
             state = dict(target.state)
             total = state.get("TRES", "") if last else before.get("TRES", "")
             closing = closing_of(moves_of(change.steps), sent, state, total=total)
             if not closing.moves:
-                return Closed(left=closing.left, detail=closing.detail)
+                return CloseResult(left=closing.left, detail=closing.detail)
             steps = steps_of(closing.moves, state)
             back = replace(change, target=target, steps=steps, undo=())
             refused = []
@@ -326,7 +328,7 @@ class SlurmApplier:
                     return self._not_closed(change, sent, f"{step.text}: {result.detail}")
             if refused:
                 # Slurm does not take the old value back: the job is at least let go.
-                return Closed(left=Left.PART, detail="; ".join(refused))
+                return CloseResult(left=Remains.PART, detail="; ".join(refused))
         return self._not_closed(change, sent, "what was set is taken back")
 
     def between_steps(self, change: Change, *, sent: int) -> str:
@@ -349,11 +351,11 @@ class SlurmApplier:
         who = "as an operator" if may else "whether the account is an operator is not known"
         return True, f"{summary}, {who}"
 
-    def _not_closed(self, change: Change, sent: int, why: str) -> Closed:
+    def _not_closed(self, change: Change, sent: int, why: str) -> CloseResult:
         """Return that a job must be looked at again; one that is surely not held may be left."""
-        outcome = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS
-        text = f"{held_text(change)}: {why}" if outcome is Left.UNKNOWN else why
-        return Closed(left=outcome, detail=text)
+        outcome = Remains.UNKNOWN if may_hold(change, sent) else Remains.AS_IT_IS
+        text = f"{held_text(change)}: {why}" if outcome is Remains.UNKNOWN else why
+        return CloseResult(left=outcome, detail=text)
 
     def _client(self) -> SlurmClient:
         if self._settings.mode == "rest":

@@ -13,7 +13,7 @@ from dashboard.apply.contract.applier import ChangeText
 from dashboard.apply.slurm.change.moves import Move, moves_for, type_key
 from dashboard.apply.slurm.change.nodes import drain_reason
 from dashboard.apply.slurm.change.steps import moves_back
-from dashboard.apply.slurm.client.gres_text import GresRequest, gpu_request, one_spelling
+from dashboard.apply.slurm.client.gres_text import GresRequest, canonical_gres, gpu_request
 from dashboard.apply.slurm.client.requests import COMMANDS, by_hand
 from data.base.errors import ChangeRefusedError
 from data.facts.fleet import Gpu
@@ -168,7 +168,7 @@ def _stored_state(
 
 def _request(now: Configuration, extra: dict[str, str], nodes: int) -> dict[str, str]:
     """Return the request of the job as it was submitted, or what most jobs would have written."""
-    per, gres = extra.get("gres_per", ""), one_spelling(extra.get("gres", ""))
+    per, gres = extra.get("gres_per", ""), canonical_gres(extra.get("gres", ""))
     if per in GPU_FIELDS and gres:
         gpu_request(gres)
         return {GPU_FIELDS[per]: gres}

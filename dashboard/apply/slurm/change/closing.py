@@ -2,22 +2,22 @@
 
 from dataclasses import dataclass
 
-from dashboard.apply.contract.applier import Left
+from dashboard.apply.contract.applier import Remains
 from dashboard.apply.slurm.change.moves import Move, State, pending_update, same_value
-from dashboard.apply.slurm.change.steps import left_held_by, restored
+from dashboard.apply.slurm.change.steps import release_of_hold, restored
 from data.records.changes import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
+class ClosingStep:
     """The commands that are next, and what is left once they hold; `detail` says it in words."""
 
     moves: tuple[Move, ...]
-    left: Left
+    left: Remains
     detail: str
 
 
-def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) -> Closing:
+def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) -> ClosingStep:
     """Return the end of a change whose first `sent` moves were sent, from the job's state now.
 
     When every value holds, only the release is missing. Else what was set goes back, nodes first
@@ -27,9 +27,9 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
     """
     updates = tuple(move for move in moves if move.verb == "update")
     done = moves[:sent]
-    release = left_held_by(done, state)
+    release = release_of_hold(done, state)
     if updates and all(_holds(move, state) for move in updates):
-        return Closing(moves=release, left=Left.ALL, detail="the change was finished")
+        return ClosingStep(moves=release, left=Remains.ALL, detail="the change was finished")
     changes = _changes_back(done, state, total) if state.get("JobState") == "PENDING" else ()
     after = {**state} | {field: before for field, _now, before in changes}
     complete = all(
@@ -39,12 +39,12 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
     requeued = any(move.verb == "requeuehold" and restarts >= int(move.after) for move in done)
     back = tuple(pending_update(*change) for change in changes)
     if not complete:
-        outcome, detail = Left.PART, "part of the change stands"
+        outcome, detail = Remains.PART, "part of the change stands"
     elif requeued:
-        outcome, detail = Left.PART, "of the change only its requeue stands"
+        outcome, detail = Remains.PART, "of the change only its requeue stands"
     else:
-        outcome, detail = Left.NOTHING, "nothing of the change stands"
-    return Closing(moves=(*back, *release), left=outcome, detail=detail)
+        outcome, detail = Remains.NOTHING, "nothing of the change stands"
+    return ClosingStep(moves=(*back, *release), left=outcome, detail=detail)
 
 
 def _holds(move: Move, state: State) -> bool:

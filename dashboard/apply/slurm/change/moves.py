@@ -27,8 +27,8 @@ _WORD = re.compile(r"[A-Za-z0-9_.,&|*-]{1,128}")
 
 _TYPE_CHANGES_FROM = (24, 11)
 """22.05 accepts another GPU type and the job sticks in BadConstraints; 24.11 is right."""
-_KEPT_BY = {"job": "--gpus", "task": "--gpus-per-task"}
-KEPT = (
+_KEPT_OPTIONS = {"job": "--gpus", "task": "--gpus-per-task"}
+KEPT_OPTION = (
     "it was submitted with {option}, which its script's environment keeps: srun in the script "
     "would ask for the old number of GPUs and fail"
 )
@@ -120,7 +120,7 @@ def arranged(
     if where not in ("RUNNING", "SUSPENDED"):
         raise refuse(f"the job is {where}", "Wait until it runs or waits, then run a new cycle.")
     if all(is_in_place(change) for change in changes):
-        return Moves(moves=tuple(_update(*change) for change in changes), notes=(_DROPPED,))
+        return Moves(moves=tuple(_update(*change) for change in changes), notes=(_NODE_LOSS,))
     _require_requeue(state, allow_requeue)
     restarts = int(state["Restarts"])
     return Moves(
@@ -139,7 +139,7 @@ def arranged(
     )
 
 
-_DROPPED = (
+_NODE_LOSS = (
     "The job loses whole nodes while it runs: steps on them are killed. Only a program that "
     "survives the loss of workers keeps on; the batch host stays. Slurm cannot give them back to a "
     "running job: the way back requeues it, and work since its last checkpoint is lost then."
@@ -242,8 +242,8 @@ def _request_by_node(state: State) -> str:
     if len(requests) != 1:
         raise refuse(f"the job asks for GPUs in {len(requests)} ways, not in one")
     per, request = requests[0]
-    if per in _KEPT_BY:
-        raise refuse(KEPT.format(option=_KEPT_BY[per]), BY_OWNER)
+    if per in _KEPT_OPTIONS:
+        raise refuse(KEPT_OPTION.format(option=_KEPT_OPTIONS[per]), BY_OWNER)
     return request
 
 

@@ -7,7 +7,7 @@ own drain is ever taken back.
 import json
 from datetime import datetime
 
-from collectors.slurm.queue_facts import OWN_REASON
+from collectors.slurm.queue_facts import OWN_REASON_PREFIX
 from collectors.slurm.records import Record
 from collectors.slurm.values import gpus_of, text_of, words_of
 from dashboard.apply.slurm.change.send import result
@@ -27,9 +27,9 @@ from data.records.changes import VerificationResult as Verdict
 from data.records.recommendations import Recommendation
 
 KIND = "slurm-node"
-_DOWN = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "REBOOT", "MAINT")
+_DOWN_STATES = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "REBOOT", "MAINT")
 UP = "up"
-_RUN_TO_THEIR_END = (
+_DRAIN_NOTE = (
     "Jobs on the node run to their end; nothing new is placed there. Powering it down is the "
     "site's own step."
 )
@@ -57,7 +57,7 @@ def node_target(client: SlurmClient, name: str) -> Target:
     )
 
 
-def require_nothing_new(client: SlurmClient, name: str, planned_at: datetime) -> None:
+def require_no_new_jobs(client: SlurmClient, name: str, planned_at: datetime) -> None:
     """Refuse a node on which jobs were started after the plan.
 
     Errors: StalePlanError, which names them; CollectorError.
@@ -81,7 +81,7 @@ def require_nothing_new(client: SlurmClient, name: str, planned_at: datetime) ->
 def _service(record: Record) -> str:
     """Return `up`, `drain: REASON`, or Slurm's words for a node out of service."""
     words = words_of(record.get("state")) + words_of(record.get("state_flags"))
-    if any(word.startswith(_DOWN) for word in words):
+    if any(word.startswith(_DOWN_STATES) for word in words):
         return "+".join(words)
     if any(word.startswith("DRAIN") for word in words):
         return f"drain: {text_of(record.get('reason'))}"
@@ -109,13 +109,13 @@ def drain_change(recommendation: Recommendation, target: Target) -> Change:
         target=target,
         steps=(_step("drain", target, UP, f"drain: {reason}", reason),),
         undo=(_step("resume", target, f"drain: {reason}", UP, ""),),
-        notes=(_RUN_TO_THEIR_END,),
+        notes=(_DRAIN_NOTE,),
     )
 
 
 def drain_reason(recommendation: Recommendation) -> str:
     """Return the reason that marks a drain as that of a recommendation."""
-    return f"{OWN_REASON}{recommendation.recommendation_id}"
+    return f"{OWN_REASON_PREFIX}{recommendation.recommendation_id}"
 
 
 def _step(verb: str, target: Target, before: str, after: str, value: str) -> ChangeStep:

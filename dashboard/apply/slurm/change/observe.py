@@ -20,7 +20,7 @@ _SIZE = (
     "NumNodes", "NumTasks", "Hold", "gpus", "nodes", "batch_host", "batch", "requeue",
     "nodes_asked", "TRES", "whole_nodes", "cpus_by_gpu", "tasks_by_node",
 )  # fmt: skip
-WAS = "was"
+PREVIOUS_STATE_KEY = "was"
 """The key under which the state of a way back holds what the job was before the change."""
 
 
@@ -55,7 +55,9 @@ def job_target(
         kind=KIND,
         name=name,
         identity=f"{facts.job.raw_id}@{facts.submitted}",
-        state=tuple((key, _value(key, reading, nodes, models)) for key in keys if key != WAS),
+        state=tuple(
+            (key, _value(key, reading, nodes, models)) for key in keys if key != PREVIOUS_STATE_KEY
+        ),
     )
 
 
@@ -105,7 +107,7 @@ def _gres_type(
     return ""
 
 
-def require_touchable(facts: JobFacts, number: str) -> None:
+def require_single_change(facts: JobFacts, number: str) -> None:
     """Refuse jobs that no single change reaches. Errors: ChangeRefusedError, StalePlanError."""
     if facts.is_het:
         raise ChangeRefusedError(
@@ -124,7 +126,7 @@ def require_touchable(facts: JobFacts, number: str) -> None:
         )
 
 
-def require_nobody_waiting(number: str, queue: Iterable[SlurmJob]) -> None:
+def require_no_dependents(number: str, queue: Iterable[SlurmJob]) -> None:
     """Refuse to end a job that others wait for. Errors: ChangeRefusedError, which names them."""
     waiting = [dict(job.extra).get(DEPENDENTS, "") for job in queue if job.raw_id == number]
     if any(waiting):
@@ -160,7 +162,7 @@ def require_restorable(change: Change) -> None:
         )
 
 
-def require_as_planned(
+def require_planned_job(
     facts: JobFacts, recommendation: Recommendation, job: Job | None, models: ModelNames
 ) -> None:
     """Refuse a job that is another one, or another size, than the plan saw.

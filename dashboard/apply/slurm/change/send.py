@@ -17,7 +17,7 @@ from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome
 from data.base.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
-_LOOK_AGAIN_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _ENDING_SECONDS = 1800.0
 """How long the last run of a requeued job may take to end: an epilog may copy for minutes."""
 _NEVER_WAITS = ("gone", "OVER", "RUNNING", "SUSPENDED")
@@ -97,7 +97,7 @@ class StepSender:
                 return result(StepOutcome.DONE, "the job waits and can be changed")
             if time.monotonic() >= ends or state in _NEVER_WAITS:
                 break
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
         if state in _NEVER_WAITS:
             # A controller that is killed forgets what it took in within the last seconds.
             lost = " again: its requeue was lost or it was released" if state == "RUNNING" else ""
@@ -226,7 +226,7 @@ def _state_needed(step: ChangeStep) -> tuple[str, ...]:
     return ()
 
 
-_MOVED_BY_REQUEUE = {"JobState", "submitted", "Restarts", "nodes", "batch_host", "NumNodes"}
+_REQUEUE_FIELDS = {"JobState", "submitted", "Restarts", "nodes", "batch_host", "NumNodes"}
 
 
 def _moved_on(change: Change, reading: JobReading) -> str:
@@ -234,7 +234,7 @@ def _moved_on(change: Change, reading: JobReading) -> str:
     facts = reading.facts
     ours = {step.field for step in change.steps}
     if any(step.verb == "requeuehold" for step in change.steps):
-        ours |= _MOVED_BY_REQUEUE
+        ours |= _REQUEUE_FIELDS
     if any(step.field in ("NumNodes", "Gres", "TresPerJob", "TresPerTask", "NumTasks")
            for step in change.steps):  # fmt: skip
         ours |= {"gpus", "nodes", "NumTasks"}

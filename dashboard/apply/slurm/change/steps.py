@@ -76,7 +76,7 @@ def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) ->
     """
     if any(move.verb == "cancel" for move in moves):
         raise refuse("a cancelled job does not come back", "Its owner has to submit it again.")
-    left_held = left_held_by(moves, state)
+    left_held = release_of_hold(moves, state)
     stray = tuple(move for move in moves if move.verb not in CONTROL and _is_stray(move, state))
     if stray and not left_held:
         now = scrub(state.get(stray[0].field, ""))
@@ -115,7 +115,7 @@ def restored(moves: tuple[Move, ...], state: State) -> tuple[tuple[str, str, str
     return tuple(moved)
 
 
-def left_held_by(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
+def release_of_hold(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
     """Return the release of a job that waits on our hold, because a later step was not taken."""
     ours = any(move.verb in ("hold", "requeuehold") for move in moves)
     if not ours or state.get("Hold", "no") == "no" or state["JobState"] != "PENDING":

@@ -15,7 +15,7 @@ import operator
 import re
 from collections.abc import Iterable
 
-from dashboard.apply.slurm.change.moves import BY_OWNER, KEPT, Move
+from dashboard.apply.slurm.change.moves import BY_OWNER, KEPT_OPTION, Move
 from dashboard.apply.slurm.client.gres_text import gpu_request
 from data.facts.device_numbers import named_gpus, named_nodes, named_processes
 
@@ -37,12 +37,12 @@ _OPERATORS = {
     ast.Mult: operator.mul,
     ast.Div: operator.floordiv,
 }
-_APPENDS = re.compile(r"--open-mode[=\s][\"']?a")
+_APPEND_MODE = re.compile(r"--open-mode[=\s][\"']?a")
 _TASKS = re.compile(
     r"\s(?:--ntasks-per-node[=\s](?P<each>\d+)|(?:--ntasks[=\s]|-n\s*)(?P<all>\d+))(?![\w.])"
 )
 _SIZES = ("Gres", "NumNodes")
-_NAMES_MORE = (
+_SCRIPT_CONFLICT = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
     "next run with the proposed size"
 )
@@ -50,7 +50,7 @@ _BY_ENVIRONMENT = (
     "neither its submit line nor its script asks for GPUs: SBATCH_GPUS_PER_NODE or the like did, "
     f"which srun in the script may repeat, or a plugin of the site. {BY_OWNER}"
 )
-_BEGUN_ANEW = (
+_OUTPUT_LOSS = (
     "the requeued run begins its output files anew: what this run wrote into them is lost. "
     "--open-mode=append of sbatch or JobFileAppend=1 in slurm.conf would keep it"
 )
@@ -157,7 +157,7 @@ def lost_output(script: str | None, submit_line: str | None) -> tuple[str, ...]:
     Records of jobs do not tell how files are opened; None where Slurm does not give the text.
     """
     texts = (submitted for submitted in (script, submit_line) if submitted)
-    return () if any(_APPENDS.search(text) for text in texts) else (_BEGUN_ANEW,)
+    return () if any(_APPEND_MODE.search(text) for text in texts) else (_OUTPUT_LOSS,)
 
 
 def _stale_nodes(
@@ -204,7 +204,7 @@ def environment_refusals(
     nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
     total = (gpus_now, _gpus_after(moves, gpus_now))
     if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks, total=total):
-        return (_NAMES_MORE.format(text=text),), ()
+        return (_SCRIPT_CONFLICT.format(text=text),), ()
     if gpus is None:
         # The GPUs of a node stay as they are.
         return _stale_nodes(moves, script) if in_place else ((), ())
@@ -212,7 +212,7 @@ def environment_refusals(
     if option.startswith("-N"):
         return (f"it was submitted with {option}: its GPU count is not one number",), ()
     if option:
-        return (f"{KEPT.format(option=option)}. {BY_OWNER}",), ()
+        return (f"{KEPT_OPTION.format(option=option)}. {BY_OWNER}",), ()
     crowded = _crowded(moves, gpus, _tasks_a_node("", *tasks))
     if script is None or submit_line is None:
         return (), (*crowded, _UNSEEN)

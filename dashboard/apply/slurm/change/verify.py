@@ -4,7 +4,7 @@ import json
 from datetime import datetime, timedelta
 
 from dashboard.apply.slurm.change.moves import CONTROL, same_value, unchanged
-from dashboard.apply.slurm.change.observe import WAS
+from dashboard.apply.slurm.change.observe import PREVIOUS_STATE_KEY
 from dashboard.apply.slurm.change.send import holds, is_later_run, is_same_job
 from dashboard.apply.slurm.client.client import SlurmClient, explained, find_job
 from dashboard.apply.slurm.client.gres_text import gpu_request
@@ -13,7 +13,7 @@ from data.base.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, ReadBack
 from data.records.changes import VerificationResult as Verdict
 
-STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
+NEVER_STARTING = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
 """Reasons with which a job never starts, though Slurm took its request with return code 0."""
 
 _REQUEST = (
@@ -23,7 +23,7 @@ _REQUEST = (
 _FAILED = ("FAILED", "OUT_OF_MEMORY", "BOOT_FAIL", "NODE_FAIL")
 _SOON_SECONDS = 600.0
 """A run that fails later is not taken for one that its new size made fail; an assumption."""
-_NOT_LOOKED_AT = ("", "None")
+_UNSCHEDULED_REASONS = ("", "None")
 _SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
 
 
@@ -64,7 +64,7 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
 
     What Slurm estimates of a job that waits, and chooses anew for every run, is not compared.
     """
-    was: dict[str, str] = json.loads(dict(change.target.state).get(WAS, "{}"))
+    was: dict[str, str] = json.loads(dict(change.target.state).get(PREVIOUS_STATE_KEY, "{}"))
     if not was or facts.state not in ("PENDING", "RUNNING", "SUSPENDED"):
         return None
     runs = facts.state != "PENDING" and facts.state == was.get("JobState")
@@ -93,7 +93,13 @@ def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
     target = next((word for key, word in state.items() if key.startswith("type of ")), "")
     types = sorted({gpus.gpu_type for gpus in facts.job.gpus if gpus.gpu_type} - {target})
     requeued = any(step.verb == "requeuehold" for step in change.steps)
-    if facts.state != "RUNNING" or not requeued or not target or not types or WAS in state:
+    if (
+        facts.state != "RUNNING"
+        or not requeued
+        or not target
+        or not types
+        or PREVIOUS_STATE_KEY in state
+    ):
         return None
     return _look(Verdict.DIFFERENT, f"the job runs on {', '.join(types)} instead of {target}")
 
@@ -191,11 +197,11 @@ def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
 def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
     """Return the effect on a waiting job; `may_wait` is None where it waited before the change."""
     reason = facts.job.reason
-    if any(reason.startswith(word) for word in STUCK):
+    if any(reason.startswith(word) for word in NEVER_STARTING):
         return _look(Verdict.FAILING, f"the job never starts like this: Reason={reason}")
     if may_wait is not None:
         return _of_requeued(facts, may_wait)
-    if reason in _NOT_LOOKED_AT:
+    if reason in _UNSCHEDULED_REASONS:
         return _look(Verdict.NOT_YET, "the scheduler has not looked at the job since")
     return _look(Verdict.AS_INTENDED, f"the job waits: Reason={reason}")
 
@@ -212,7 +218,7 @@ def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     waited = timedelta(0) if since is None else facts.read_at - since
     minutes = waited / timedelta(minutes=1)
     text = "the job ran before the change, and waits since its requeue"
-    text += f": Reason={reason}" if reason not in _NOT_LOOKED_AT else ""
+    text += f": Reason={reason}" if reason not in _UNSCHEDULED_REASONS else ""
     if waited < may_wait:
         return _look(Verdict.NOT_YET, text)
     return _look(Verdict.FAILING, f"{text}, for {minutes:.0f} min since it may start")

@@ -9,7 +9,7 @@ from typing import Protocol
 from collectors.slurm.backend import read_queue
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob, SlurmNode
-from collectors.slurm.reservations import AHEAD, with_reservations
+from collectors.slurm.reservations import RESERVATION_HORIZON, with_reservations
 from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.client.job_state import JobFacts, read_job
 from dashboard.apply.slurm.client.requests import Payload, release_of
@@ -129,7 +129,11 @@ def queue_of(client: SlurmClient) -> tuple[SlurmJob, ...]:
 
 
 def promised_nodes(
-    client: SlurmClient, nodes: Iterable[SlurmNode], now: datetime, *, ahead: timedelta = AHEAD
+    client: SlurmClient,
+    nodes: Iterable[SlurmNode],
+    now: datetime,
+    *,
+    ahead: timedelta = RESERVATION_HORIZON,
 ) -> tuple[SlurmNode, ...]:
     """Return the nodes, of which those say so that a reservation takes now or within `ahead`."""
     marked, _warnings = with_reservations(nodes, client.reservations, now, ahead)

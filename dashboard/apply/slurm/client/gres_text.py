@@ -29,7 +29,7 @@ class GresRequest:
         return f"gpu:{self.gpu_type}:{self.count}" if self.gpu_type else f"gpu:{self.count}"
 
 
-def one_spelling(request: str) -> str:
+def canonical_gres(request: str) -> str:
     """Return the request without the prefixes that differ by release, entries in their order."""
     return ",".join(
         re.sub(r"^gres[:/]", "", part.strip()).replace("=", ":")

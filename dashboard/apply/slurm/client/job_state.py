@@ -22,9 +22,9 @@ from collectors.slurm.values import (
     text_of,
     words_of,
 )
-from dashboard.apply.slurm.client.gres_text import one_spelling
+from dashboard.apply.slurm.client.gres_text import canonical_gres
 
-_OVER = {
+_ENDED_STATES = {
     "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "DEADLINE",
     "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
 }  # fmt: skip
@@ -131,7 +131,7 @@ class JobFacts:
 def _state(words: tuple[str, ...]) -> str:
     if "COMPLETING" in words:
         return "COMPLETING"
-    if set(words) & _OVER:
+    if set(words) & _ENDED_STATES:
         return "OVER"
     for word in ("PENDING", "RUNNING", "SUSPENDED"):
         if word in words:
@@ -201,7 +201,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         address=_address(record, job.raw_id),
         is_het=identifier_of(record.get("het_job_id")) not in ("", "0"),
         array_state=_array_state(record, others),
-        gpus_by=tuple((per, one_spelling(request)) for per, request in gpu_requests(record)),
+        gpus_by=tuple((per, canonical_gres(request)) for per, request in gpu_requests(record)),
         nodes_asked=requested,
         nodes_maximum=max(requested, _count(record.get("max_nodes")) or most),
         tres_asked=_BILLING.sub("", text_of(record.get("tres_req_str"))),

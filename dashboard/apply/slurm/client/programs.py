@@ -163,12 +163,14 @@ class SlurmPrograms:
         return answer_of(text)
 
 
-_LISTED = {"account": "Accounts", "QOS": "Qos", "group": "Groups"}
+_LIST_NAMES = {"account": "Accounts", "QOS": "Qos", "group": "Groups"}
 
 
 def _lists(text: str, word: str) -> dict[str, frozenset[str]]:
     """Return the lists of a partition by what they name; one that says ALL is none."""
-    matches = {kind: re.search(rf"\b{word}{name}=(\S+)", text) for kind, name in _LISTED.items()}
+    matches = {
+        kind: re.search(rf"\b{word}{name}=(\S+)", text) for kind, name in _LIST_NAMES.items()
+    }
     return {
         kind: frozenset(match[1].split(","))
         for kind, match in matches.items()

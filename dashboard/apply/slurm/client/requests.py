@@ -127,12 +127,12 @@ def _new_nodes(value: str) -> Body:
     return {"minimum_nodes": int(low), "maximum_nodes": int(high or low)}
 
 
-_LONG_AGO = 1_000_000_000
+_PAST_START = 1_000_000_000
 """A start time in the past: the job may start now."""
 
 
 def _start(value: str) -> int:
-    return int(_utc(value).timestamp()) if value else _LONG_AGO
+    return int(_utc(value).timestamp()) if value else _PAST_START
 
 
 def _tres(key: str) -> Callable[[str], Body]:

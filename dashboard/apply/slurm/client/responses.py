@@ -28,7 +28,7 @@ class CommandAnswer:
     retry_after_seconds: float | None = None
 
 
-_LATER = re.compile(
+_RETRYABLE = re.compile(
     r"Resource temporarily unavailable|Unable to contact|[Cc]onnect failure|Connection refused"
     r"|too many (?:requests|connections)|backup controller|in recovery mode"
 )
@@ -46,14 +46,14 @@ _UNRECORDED_TEXT = (
     "submit it again"
 )
 _STARTED = re.compile(r"no longer pending execution|\b2073\b")
-_OVER = re.compile(r"already (?:finished|completing)|\b2021\b|\b2020\b")
+_JOB_ENDED = re.compile(r"already (?:finished|completing)|\b2021\b|\b2020\b")
 _WAITS = re.compile(r"Job is pending execution")
 
 
 def answer_of(words: str) -> CommandAnswer:
     """Sort an answer that is no plain success by its words."""
     clean = scrub(words) or "without a word"
-    if _LATER.search(words):
+    if _RETRYABLE.search(words):
         return CommandAnswer(outcome=CommandOutcome.LATER, words=clean)
     if _UNRECORDED.search(words):
         return CommandAnswer(outcome=CommandOutcome.LATER, words=f"{_UNRECORDED_TEXT} ({clean})")
@@ -63,7 +63,7 @@ def answer_of(words: str) -> CommandAnswer:
         return CommandAnswer(
             outcome=CommandOutcome.NO, words=f"the job started meanwhile ({clean})"
         )
-    if _OVER.search(words):
+    if _JOB_ENDED.search(words):
         return CommandAnswer(
             outcome=CommandOutcome.NO, words=f"the job has ended meanwhile ({clean})"
         )

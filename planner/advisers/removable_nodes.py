@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-def nodes_that_may_go(
+def removable_nodes(
     problem: PlanningProblem,
     proposed: Mapping[str, Proposal],
     stretches: Mapping[str, tuple[int, int]],
