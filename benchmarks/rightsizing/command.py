@@ -19,27 +19,32 @@ if TYPE_CHECKING:
     from benchmarks.rightsizing.replay import ReplayFigures
     from dashboard.cycle.context import Progress
 
-_COLUMNS = (
-    "quantity",
-    "rule",
-    "jobs",
-    "cost_above_oracle_ratio",
-    "slack_ratio",
-    "over_samples_ratio",
-    "over_jobs_ratio",
-    "changes_per_job_day",
-    "later_changes_per_job_day",
-    "held_hours",
-    "missing_hours",
-    "cost",
-    "energy_kwh",
-)
+_COLUMNS = {
+    "quantity": "effective_gpus, a job's work in GPUs, or memory_used_mib, its memory per GPU",
+    "rule": "an oracle that knows the future, then rules that see the past",
+    "jobs": "jobs with known demand, on models with a price",
+    "cost_above_oracle_ratio": "cost above that of the oracle",
+    "slack_ratio": "share of the limits that was not used",
+    "over_samples_ratio": "share of samples above the limit",
+    "over_jobs_ratio": "share of jobs that were ever above it",
+    "changes_per_job_day": "changes of the limit",
+    "later_changes_per_job_day": "changes without each job's first day",
+    "held_hours": "limit x time, in GPU- or MiB-hours",
+    "missing_hours": "demand above the limit x time, in the same",
+    "cost": "rent, twenty rents for what was missing, ten minutes of rent a change, electricity",
+    "energy_kwh": "idle power of the limits and 80 % of TDP for work, times PUE; none for memory",
+}
 _NOTHING = "No job reported demand or memory in this span: run `trimtab collect` first."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table of a store and return the exit code: 1 error, 2 usage."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rightsizing", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rightsizing",
+        description=__doc__,
+        epilog="\n".join(f"{name:27}{meaning}" for name, meaning in _COLUMNS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--settings", metavar="FILE", help="settings file (default trimtab.toml)")
     parser.add_argument("--store", metavar="URL", help="duckdb:///PATH or postgresql+psycopg://…")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -93,7 +98,7 @@ def rightsizing(options: argparse.Namespace) -> int:
     if options.format == "json":
         print_json({"currency": loaded.settings.energy.currency, "rules": rows})
         return 0
-    print_rows(rows, options.format, columns=_COLUMNS, empty=_NOTHING)
+    print_rows(rows, options.format, columns=tuple(_COLUMNS), empty=_NOTHING)
     return 0
 
 

@@ -42,7 +42,7 @@ def bare_range_text(value: Range) -> str:
     A dash before a minus sign is hard to read: there it is `-0.3 (-0.9 to 0.2)`.
     """
     low, central, high = range_texts(value)
-    between = " to " if value.low < 0 else "–"
+    between = " to " if low.startswith("-") else "–"
     return central if low == high else f"{central} ({low}{between}{high})"
 
 
