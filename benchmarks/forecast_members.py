@@ -92,7 +92,7 @@ def silent(member: int) -> Iterator[None]:
         add_prophet_points(forecasts, probes, least, points, now)
         points[member] = now[member] = np.nan
 
-    with patch("forecasting.mix.model.hear", heard):
+    with patch("forecasting.mix.model.add_prophet_points", heard):
         yield
 
 

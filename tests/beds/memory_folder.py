@@ -18,7 +18,7 @@ def memory_folder() -> str:
         return ""
     try:
         about = os.statvfs(_MEMORY)
-        folder = _MEMORY / f"trimtab-tests-{os.geteuid()}"
+        folder = _MEMORY / f"tt{os.geteuid()}"  # short: sockets lie below it
         folder.mkdir(exist_ok=True)
     except OSError:
         return ""

@@ -172,7 +172,7 @@ def test_a_holder_that_does_not_answer_is_named(
 ) -> None:
     """A process that is halted holds the file as well."""
     url = _store_of(tmp_path / "trimtab.duckdb")
-    monkeypatch.setattr("data.store.handles.remote_store._GREETS_WITHIN", 0.5)
+    monkeypatch.setattr("data.store.handles.remote_store._GREETING_SECONDS", 0.5)
     with held(url) as process:
         os.kill(process, signal.SIGSTOP)
         try:

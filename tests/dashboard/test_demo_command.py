@@ -176,7 +176,7 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     assert main(["--store", store, "demo", "--once", "--days", "2"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("As of ")
-    assert "simulated fleet of 8 GPUs" in said.err
+    assert "simulated fleet of 13 GPUs" in said.err
     assert "1/3 2 days of samples" in said.err
     assert main(["--store", store, "sources", "--format", "json"]) == 0
     assert [load["source"] for load in json.loads(capsys.readouterr().out)] == ["simulated-fleet"]

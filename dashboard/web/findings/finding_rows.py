@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.accounting.savings.daily_savings import SavedSum
-from dashboard.accounting.savings.ledger import sum_of
 from dashboard.accounting.savings.shown_money import HOURS_A_DAY, a_day, as_shown
 from dashboard.common.figures import range_text
 from dashboard.decisions.finding_filter import FindingChoice, FindingOrder, is_chosen, states_of
 from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
-from dashboard.web.frame.page import money_note
 from data.records.actions import FOR_MEMORY
 from data.records.findings import DismissalReason
 from data.records.lifecycle import ACTIVE_STATES, STANDING_STATES, State
@@ -102,15 +100,6 @@ class InboxRow:
 
 def _central(value: Range | None) -> float | None:
     return None if value is None else value.central
-
-
-def worth_a_day(rows: Iterable[InboxRow]) -> str:
-    """Return the joint savings a day of the findings to decide on, in words; advice is in no sum.
-
-    Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
-    """
-    total = sum_of([row.worth for row in rows if row.worth and row.status.state == OPEN])
-    return f"{range_text(total)} a day{money_note()}" if total else ""
 
 
 def inbox_rows(

@@ -16,12 +16,13 @@ from dashboard.web.findings.finding_list import (
     rows_in_scope,
 )
 from dashboard.web.findings.finding_panel import finding_panel
-from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
+from dashboard.web.findings.finding_rows import InboxRow
 from dashboard.web.findings.idle_bar import (
     idle_answer,
     plan_in_scope,
     show_idle_bar,
     show_idle_jobs,
+    worth_a_day,
 )
 from dashboard.web.findings.outcome import watch
 from dashboard.web.findings.plan import show_plan

@@ -1,7 +1,7 @@
 """The bar of idle GPUs: what can be freed now, after a change, and what is needed; by job."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -9,10 +9,13 @@ import streamlit as st
 
 from dashboard.accounting.cost.prices import price_list
 from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, IdleSum, Segment, idle_rows
+from dashboard.accounting.savings.ledger import sum_of
 from dashboard.charts.palette import FREE_COLOUR, IDLE, PROPOSED
+from dashboard.common.figures import range_text
+from dashboard.decisions.findings import OPEN
 from dashboard.web.access.identity import current_role, current_world
-from dashboard.web.findings.finding_rows import InboxRow, worth_a_day
-from dashboard.web.frame.page import old_readings, show_link, table, tense
+from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.frame.page import money_note, old_readings, show_link, table, tense
 from dashboard.web.frame.scope import scoped_jobs
 from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -31,6 +34,15 @@ _PART = (
     "display:flex;align-items:center;min-width:44px;padding-left:8px;color:#111;"
     "font-weight:600;text-decoration:none"
 )
+
+
+def worth_a_day(rows: Iterable[InboxRow]) -> str:
+    """Return the joint savings a day of the findings to decide on, in words; advice is in no sum.
+
+    Every page and the bar of idle GPUs say this figure: it is the sum of the column of money.
+    """
+    total = sum_of([row.worth for row in rows if row.worth and row.status.state == OPEN])
+    return f"{range_text(total)} a day{money_note()}" if total else ""
 
 
 def plan_in_scope() -> Plan | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket on every system."""
-_ANSWERS_WITHIN, _GREETS_WITHIN = 120.0, 5.0
+_TIMEOUT_SECONDS, _GREETING_SECONDS = 120.0, 5.0
 """Seconds that a query may take, and that a holder that works takes to say that it does."""
 _PROBE_AFTER_SECONDS = 10.0
 """Seconds of silence after which a holder that takes its time is asked whether it still works."""
@@ -88,7 +88,7 @@ class StoreHolder:
 
     def greet(self) -> dict[str, Any]:
         """Return the holder's description of itself and the store. Errors: StoreError."""
-        return dict(json.loads(self.ask("GET", _HELLO_PATH, seconds=_GREETS_WITHIN)))
+        return dict(json.loads(self.ask("GET", _HELLO_PATH, seconds=_GREETING_SECONDS)))
 
     def ask(
         self,
@@ -97,7 +97,7 @@ class StoreHolder:
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
-        seconds: float | None = _ANSWERS_WITHIN,
+        seconds: float | None = _TIMEOUT_SECONDS,
     ) -> bytes:
         """Return the holder's answer; without `seconds` it may take as long as the holder works.
 
@@ -110,7 +110,7 @@ class StoreHolder:
                 method, address, sent, {"Content-Type": "application/json", **(headers or {})}
             )
             while seconds is None and not _has_answer(connection):
-                self.ask("GET", _HELLO_PATH, seconds=_ANSWERS_WITHIN)
+                self.ask("GET", _HELLO_PATH, seconds=_TIMEOUT_SECONDS)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -175,7 +175,7 @@ class ServedStore(Store):
     Without `seconds` a query may take as long as that process works.
     """
 
-    def __init__(self, path: Path, seconds: float | None = _ANSWERS_WITHIN) -> None:
+    def __init__(self, path: Path, seconds: float | None = _TIMEOUT_SECONDS) -> None:
         # Never opened: its dialect writes the queries.
         engine = sa.create_engine(sa.URL.create("duckdb", database=str(path)))
         super().__init__(engine)
