@@ -60,7 +60,9 @@ def _hold(url: str) -> None:
         with door.running():
             sys.stdout.write("held\n")
             sys.stdout.flush()
-            told_to_end.wait()
+            # After a halt the signal may come just before an endless wait begins again.
+            while not told_to_end.wait(0.1):
+                pass
 
 
 if __name__ == "__main__":

@@ -211,3 +211,41 @@ end_process(int(sys.argv[1]))
         [sys.executable, "-c", script, str(code)], cwd=ROOT, capture_output=True, text=True
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "whole", "")
+
+
+HALTED = """
+import os, signal, sys, threading, time
+from argparse import Namespace
+from contextlib import nullcontext
+from types import SimpleNamespace
+from dashboard.cli.operate import serve_commands
+
+for step in range(60):
+    ready, told = os.pipe()
+    pid = os.fork()
+    if not pid:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        sys.stderr = os.fdopen(told, "w", buffering=1)
+        parts = SimpleNamespace(claims={}, running=nullcontext)
+        os._exit(serve_commands._serve_part(Namespace(only="cycle", port=None), None, parts))
+    os.read(ready, 1)
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(step * 5e-6)
+    os.kill(pid, signal.SIGTERM)
+    give_up_at = time.monotonic() + 30
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > give_up_at:
+            os.kill(pid, signal.SIGKILL)
+            sys.exit("it did not end")
+        time.sleep(0.005)
+"""
+
+
+def test_a_part_that_was_halted_ends_when_it_is_told_to() -> None:
+    """As a paused container that is stopped: the signal may come between two waits."""
+    done = subprocess.run(
+        [sys.executable, "-c", HALTED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -35,6 +35,7 @@ from data.store.engine.process_locks import SoleHolder
 
 logger = logging.getLogger(__name__)
 _LOOK_FOR_IMPORTS = timedelta(seconds=10)
+_SIGNAL_SECONDS = 0.5
 
 
 def serve_pages(
@@ -118,7 +119,9 @@ def _serve_part(options: argparse.Namespace, loaded: LoadedSettings, parts: Part
             stack.enter_context(answering_health(serve_settings.host, serve_settings.port, problem))
         stack.enter_context(parts.running())
         print(f"Trimtab does the part {options.only} (Ctrl-C ends it)", file=sys.stderr)
-        ended.wait()
+        # After a halt the signal may come just before this waits again, which then has no end.
+        while not ended.wait(_SIGNAL_SECONDS):
+            pass
     return 0
 
 
