@@ -1,6 +1,5 @@
 """How long ended runs of the same recurring job took."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from factories import NOW, make_job
@@ -9,7 +8,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.model import PowerModel
-from forecasting.series.past_runs import past_run_seconds, past_runs_by_size
+from forecasting.series.past_runs import past_run_seconds
 
 
 def run(number: int, hours: float | None, state: JobState = JobState.FINISHED) -> Job:
@@ -38,16 +37,6 @@ def test_a_running_job_has_the_lengths_of_its_finished_runs() -> None:
         run(5, 9.0, JobState.CANCELLED),
     ]
     assert past_run_seconds(jobs) == {"slurm:1": (7200.0, 10_800.0)}
-
-
-def test_runs_on_other_numbers_of_gpus_are_told_apart() -> None:
-    """By size, of the same job alone; a size of which no run finished is not there."""
-    larger = [replace(run(number, hours), gpu_count=4) for number, hours in ((4, 1.0), (5, 1.5))]
-    failed = replace(run(6, 0.1, JobState.FAILED), gpu_count=8)
-    other = replace(run(7, 9.0), name="embed-7")
-    jobs = [run(1, None), run(2, 2.0), run(3, 3.0), *larger, failed, other]
-    sizes = {1: (7200.0, 10_800.0), 4: (3600.0, 5400.0)}
-    assert past_runs_by_size(jobs) == {"slurm:1": sizes}
 
 
 def test_other_jobs_do_not_lend_their_lengths() -> None:

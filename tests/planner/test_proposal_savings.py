@@ -16,7 +16,7 @@ from data.settings.energy import EnergySettings
 from planner.costs.carbon import emissions_of
 from planner.costs.configurations import Option
 from planner.costs.cost import SLOWER
-from planner.costs.energy import HELD
+from planner.costs.energy import HOLDING_SHARES
 from planner.costs.free_boards import freed_board
 from planner.jobs.job_end import Remaining
 from planner.jobs.power_curve import PowerCurve
@@ -94,9 +94,9 @@ def saved_watts() -> float:
     The work keeps the two that are left twice as busy, and draws by the curve of the job.
     """
     free = freed_board(MODEL, WATTS / 4, rests=False, boards=4).mean
-    active = WATTS - 4 * free * (1 + HELD[1])
+    active = WATTS - 4 * free * (1 + HOLDING_SHARES[1])
     busier = halved()[0].job.demand.power_curve.rise(2.0) / 2
-    return active * (1 - busier) + 2 * free * HELD[1]
+    return active * (1 - busier) + 2 * free * HOLDING_SHARES[1]
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
@@ -111,7 +111,7 @@ def test_a_day_on_half_the_boards(slot_minutes: int, pue: float) -> None:
     assert found.savings.gpu_hours is not None
     hours = 48 - 2 * longer - mean(taken)
     assert found.savings.gpu_hours.central == pytest.approx(hours)
-    held_kwh = longer * HELD[1] * 2 * MODEL.idle_watts / 1000 * pue
+    held_kwh = longer * HOLDING_SHARES[1] * 2 * MODEL.idle_watts / 1000 * pue
     kwh = saved_watts() * 24 / 1000 * pue - held_kwh - change_kwh
     assert found.savings.energy_kwh is not None
     assert found.savings.energy_kwh.central == pytest.approx(kwh)
@@ -285,7 +285,9 @@ def test_unknown_power_is_no_energy_but_rent() -> None:
     assert found.savings.emissions_kgco2e is None
     assert found.savings.gpu_hours is not None
     assert found.savings.cost is not None
-    held = 24 * float(np.mean(SLOWER)) * HELD[1] * 2 * MODEL.idle_watts / 1000 * PUE * PRICE
+    held = (
+        24 * float(np.mean(SLOWER)) * HOLDING_SHARES[1] * 2 * MODEL.idle_watts / 1000 * PUE * PRICE
+    )
     rent = found.savings.gpu_hours.central * MODEL.price_per_hour
     assert found.savings.cost.central == pytest.approx(rent - held)
     for entry, hours in (

@@ -15,7 +15,7 @@ from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from planner.costs.configurations import Option
 from planner.costs.cost import SLOWER, change_cost, change_costs, needed_service, slot_costs
-from planner.costs.energy import HELD, expected_draw, power_under
+from planner.costs.energy import HOLDING_SHARES, expected_draw, power_under
 from planner.costs.free_boards import free_board, freed_board
 from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
@@ -71,7 +71,7 @@ def test_a_day_of_a_service_on_half_its_boards(slot_minutes: int) -> None:
     present, half = job.options[0], of_boards(problem, 2)
     costs = slot_costs(job.demand, present, half, terms)
     assert len(costs.rent) == 24 * 60 // slot_minutes
-    idle, busy = freed_board(MODEL, WATTS / 4, rests=False, boards=4).mean, 1 + HELD[1]
+    idle, busy = freed_board(MODEL, WATTS / 4, rests=False, boards=4).mean, 1 + HOLDING_SHARES[1]
     busier = job.demand.power_curve.rise(2.0) / 2
     watts = (WATTS - 4 * idle * busy) * busier + 2 * idle * busy + 2 * idle
     kwh = watts * 24 / 1000 * PUE
@@ -103,7 +103,7 @@ def test_work_that_ends_runs_longer_on_fewer_boards(slot_minutes: int, level: fl
     missed = max(0.0, 4 * level - 2) / 2
     longer = 24 * max(missed, sum(SLOWER) / len(SLOWER) * (2.0 - 1))
     per_kwh = PRICE + problem.carbon.gco2e_per_kwh / 1e6 * CARBON_PRICE
-    held_kw = HELD[1] * 2 * MODEL.idle_watts / 1000 * PUE
+    held_kw = HOLDING_SHARES[1] * 2 * MODEL.idle_watts / 1000 * PUE
     hourly = 2 * MODEL.price_per_hour + held_kw * per_kwh
     assert costs.longer.sum() == pytest.approx(longer * hourly)
     assert costs.money == pytest.approx(
@@ -181,12 +181,12 @@ def test_active_power_follows_the_work(count: int, model: str) -> None:
     span = (there.tdp_watts - there.idle_watts) / (MODEL.tdp_watts - MODEL.idle_watts)
     here = freed_board(MODEL, WATTS / 4, rests=False, boards=4)
     then = here if model == H100 else free_board(there)
-    active = WATTS - 4 * here.mean * (1 + HELD[1])
+    active = WATTS - 4 * here.mean * (1 + HOLDING_SHARES[1])
     active *= span * count / 4 * (present.service / other.service) ** 0.8
     for values, factor, idle, held in (
-        (found.low, 0.9, then.low, HELD[0]),
-        (found.central, 1, then.mean, HELD[1]),
-        (found.high, 1.1, then.high, HELD[2]),
+        (found.low, 0.9, then.low, HOLDING_SHARES[0]),
+        (found.central, 1, then.mean, HOLDING_SHARES[1]),
+        (found.high, 1.1, then.high, HOLDING_SHARES[2]),
     ):
         assert values == pytest.approx(np.full(24, active * factor + count * idle * (1 + held)))
     assert found.left_idle_watts == pytest.approx(4 * here.mean - count * then.mean)
