@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from collectors.shared.collector import Window
-from dashboard.cli.operate.demo_command import SIMULATED_SECONDS
+from dashboard.cli.operate.demo_command import DEMO_PACE
 from dashboard.cli.operate.serve_commands import serve_pages
 from dashboard.cli.operate.serve_roles import claimed_parts
 from dashboard.cycle.cycle_thread import CycleThread
@@ -61,7 +61,7 @@ def main() -> None:
         with claimed_parts(
             store, None, lambda: loaded.settings, lambda _claim: thread, clock=clock
         ) as parts:
-            serve_pages(loaded, parts, demo_pace=SIMULATED_SECONDS)
+            serve_pages(loaded, parts, demo_pace=DEMO_PACE)
 
 
 if __name__ == "__main__":

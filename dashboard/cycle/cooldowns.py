@@ -19,7 +19,7 @@ COOLDOWN = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
 REJECTED_DAYS = 30.0
 """For so long what was rejected, undone or fell short is not proposed again."""
-_LATEST_READING = timedelta(minutes=15)
+_SEEN_WITHIN = timedelta(minutes=15)
 _UNDO_REASONS = {
     State.UNDONE_OUTSIDE: "undone from outside",
     State.CHANGED_OUTSIDE: "changed from outside",
@@ -70,9 +70,7 @@ def resting(
     reasons = {
         job.job_id: f"it was last read at {job.last_seen_at:%Y-%m-%d %H:%M} UTC and may be over"
         for job in present.values()
-        if job.scheduler is None
-        and as_of is not None
-        and as_of - job.last_seen_at > _LATEST_READING
+        if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _SEEN_WITHIN
     }
     states = {
         digest: state

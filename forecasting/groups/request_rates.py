@@ -17,7 +17,7 @@ _DAY = 86_400 // RATE_SLOT_SECONDS
 _WEEK = 7 * _DAY
 _NEAR_SLOTS = np.arange(-3, 4)
 """Slots before and after one that are taken to have requests as often."""
-_MIN_RATE = 0.05
+_MAX_RARE_SHARE = 0.05
 _IDLE_RATIO = 0.05
 """Of the mean rate: a day below it is idle, and the newest days say nothing of the next."""
 
@@ -87,4 +87,4 @@ def slots_without_requests(rates: Values, ahead: int) -> npt.NDArray[np.bool_]:
     index = count + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR_SLOTS
     nearby = np.where((index >= 0) & (index < count), rates[np.clip(index, 0, count - 1)], np.nan)
     slots = np.isfinite(nearby).sum(axis=(1, 2))
-    return np.asarray(((nearby > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _MIN_RATE)
+    return np.asarray(((nearby > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _MAX_RARE_SHARE)

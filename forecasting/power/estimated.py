@@ -31,7 +31,7 @@ PRIOR_WEIGHT = 10.0
 FOLDS = 5
 _HUBER = 1.345
 _ROUNDS = 15
-_MIN_SPREAD_RATIO = 0.01
+_MIN_SIZE_RATIO = 0.01
 _CONVERGENCE = 1e-5
 _AT_CAP = 0.93
 _MIN_SPREAD_WATTS = 0.5
@@ -75,7 +75,7 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
     if not size.any():
         return prior  # boards that stood idle at every reading say nothing of work
     # A term that no reading moves still leans on its prior, firmly enough for the fit to see it.
-    pull = prior_weight * np.maximum(size, _MIN_SPREAD_RATIO * size.max())
+    pull = prior_weight * np.maximum(size, _MIN_SIZE_RATIO * size.max())
     for _ in range(_ROUNDS):
         residual = target - design.columns @ coefficients
         weights = _weights(residual)
@@ -155,7 +155,7 @@ _MIN_NEAR_CAP = 20
 _PRIOR_SPREADS = (0.12, 0.25, 0.3)
 """Spread before anything was measured, as shares of TDP - idle, in thirds of the power range."""
 _PRIOR_RESIDUALS = 10.0
-_HIGH_UTILIZATION = 0.9
+_UPPER_QUANTILE = 0.9
 
 
 def fit_power_models(
@@ -345,7 +345,7 @@ def _spread(power: Values, predicted: Values, prior: PowerFit, groups: int) -> P
         return prior
     first, second = (float(edge) for edge in np.quantile(level, [1 / 3, 2 / 3]))
     third = np.searchsorted((first, second), level)
-    quantile = min(_HIGH_UTILIZATION * (1 + 1 / groups), 1.0)
+    quantile = min(_UPPER_QUANTILE * (1 + 1 / groups), 1.0)
 
     def limits(number: int) -> tuple[float, float]:
         part = residual[third == number]

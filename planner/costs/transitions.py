@@ -44,7 +44,7 @@ _REQUEST = TransitionPart(
     what="change its request in the queue", low=0.5, central=1, high=10, leaving=False, busy=False
 )
 
-_TRANSITION_COSTS = {
+_TRANSITION_PARTS = {
     Elasticity.SERVICE: _ROLL_OUT,
     Elasticity.ELASTIC: _RESCALE,
     Elasticity.RESTARTABLE: _RESTART,
@@ -88,7 +88,7 @@ def entering(
         return ()
     now, then = present.configuration, option.configuration
     parts = [] if wait is None or not wait.known else [_waiting(wait)]
-    parts.append(_TRANSITION_COSTS[elasticity])
+    parts.append(_TRANSITION_PARTS[elasticity])
     if now.gpu_model != then.gpu_model:
         parts.append(_MIGRATE)
     if now.mig_profile != then.mig_profile:

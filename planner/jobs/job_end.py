@@ -105,7 +105,7 @@ MIN_RUNS = 5
 """Fewer ended runs say too little of the end."""
 _SPREAD = (0.1, 0.9)
 _MIN_SPREAD, _MAX_SURVIVED = 0.05, 0.999
-_EVEN_SHARE = 0.6
+_LATER_WEIGHT = 0.6
 """Even (1) between two runs, every short run just ahead tells an end within hours, and on average
 too many end: by the mean of 1/gap, which has no bound. At 0.5 the mean is right for lognormal,
 gamma and two kinds of runs, at 1 ranks are: tuned between them on drawn runs, seed 7."""
@@ -386,7 +386,7 @@ def _forecast_ends(
 def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values:
     """Return equally likely lengths in s of a run that is as likely between any two bounds.
 
-    Between two of them lengths are taken as lognormal, by `_EVEN_SHARE` nearer to the later one.
+    Between two of them lengths are taken as lognormal, by `_LATER_WEIGHT` nearer to the later one.
     Mean and spread of so few runs are unsure themselves, so that logs of the next follow Student's
     t. A run that outlasts all that this allows is of unknown scale: as long again is as likely as
     not.
@@ -401,7 +401,7 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
     places = LEVELS * (len(bounds) - 1)
     between = places.astype(np.int64)
     within = places - between
-    within = np.where(between < len(bounds) - 2, within**_EVEN_SHARE, within)
+    within = np.where(between < len(bounds) - 2, within**_LATER_WEIGHT, within)
     chances = np.interp(between + within, np.arange(len(bounds)), below)
     lengths = np.exp(mean + spread * stdtrit(degrees, chances))
     least, most = np.take(bounds, between), np.take(bounds, between + 1)

@@ -20,10 +20,10 @@ from planner.packing.random_kernel import random_state
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_NOT_EVALUATED = 1 << 60
+_UNLIMITED = 1 << 60
 _STAY = 4
 """Ejecting a run from its current node counts as so many ejections."""
-_INFEASIBLE = 1 << 61
+_NEVER_EJECTED = 1 << 61
 _ITERATIONS = 20_000
 _CHUNK = 200
 _LARGE = 100
@@ -210,8 +210,8 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
             [
                 (
                     node.gpus,
-                    _NOT_EVALUATED if node.cpu_milli is None else node.cpu_milli,
-                    _NOT_EVALUATED if node.memory_bytes is None else node.memory_bytes,
+                    _UNLIMITED if node.cpu_milli is None else node.cpu_milli,
+                    _UNLIMITED if node.memory_bytes is None else node.memory_bytes,
                 )
                 for node in nodes
             ],
@@ -287,7 +287,7 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
     trial = bin_of[fitting]
     best = trial.copy()
     penalty = np.where(parts.home[fitting] >= 0, _STAY, 1).astype(np.int64)
-    penalty[parts.fixed[fitting]] = _INFEASIBLE
+    penalty[parts.fixed[fitting]] = _NEVER_EJECTED
     state = random_state(seed)
     weight = int(items.weights[best < 0].sum())
     chunk = max(1, _CHUNK * _LARGE // max(_LARGE, len(parts.room)))

@@ -27,12 +27,12 @@ _CLEAR_SHARE = 0.75
 _STRICTER = 0.1
 _NVLINK_BYTES, _PCIE_BYTES = 600e9, 64e9
 """Per second in both directions: NVLink of an A100, PCIe 4.0 with 16 lanes."""
-_HELPFUL_RULE = ("engine", 0.05, 1.0)
+_ENGINE_BUSY = ("engine", 0.05, 1.0)
 _EVEN = ("spread", 0.0, 0.3)
 _SEVERAL = ("boards", 2.0, np.inf)
 _FULL = (_EVEN, ("engine", 0.8, 1.0), ("sm", 0.6, 1.0))
 _NO_MATRICES = ("tensor", 0.0, 0.05)
-_NO_TENSOR = (_HELPFUL_RULE, _EVEN, ("sm", 0.5, 1.0), _NO_MATRICES, ("dram", 0.0, 0.6))
+_NO_TENSOR = (_ENGINE_BUSY, _EVEN, ("sm", 0.5, 1.0), _NO_MATRICES, ("dram", 0.0, 0.6))
 _DERIVED = ("one", "fp32_untold", "alone", "idle", "behind", "boards")
 _LEVELS = ("weak", "medium", "strong")
 
@@ -68,13 +68,13 @@ have no matrix products.
 RULES: tuple[Rule, ...] = (
     Rule(
         cause=SlowCause.THROTTLED,
-        when=(_HELPFUL_RULE, ("throttled", 0.2, 1.0)),
+        when=(_ENGINE_BUSY, ("throttled", 0.2, 1.0)),
         strength="strong",
         doubt="how much slower the clocks are is not told",
     ),
     Rule(
         cause=SlowCause.WAITING,
-        when=(_HELPFUL_RULE, _SEVERAL, ("spread", 0.3, 1.0)),
+        when=(_ENGINE_BUSY, _SEVERAL, ("spread", 0.3, 1.0)),
         strength="medium",
         doubt="a rank with other work than the others looks the same",
         lost=("behind", *_PART),
@@ -275,7 +275,7 @@ def _why_unknown(job: Job, signals: Signals, slots: int, votes: int) -> str:
     ]
     if missing:
         return f"no source tells {', '.join(missing)}"
-    idle = int((signals["engine"] < _HELPFUL_RULE[1]).sum())
+    idle = int((signals["engine"] < _ENGINE_BUSY[1]).sum())
     if idle > (1 - _MIN_SHARE) * slots:
         return f"its boards did nothing in {idle} of {slots} slots of 5 min"
     return f"no cause shows in {100 * _MIN_SHARE:.0f} % of its {slots} slots of 5 min"

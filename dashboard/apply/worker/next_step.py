@@ -16,7 +16,7 @@ RETRIES = 5
 _GROWTH = 3
 _LOOKS_BEFORE_RESEND = 2
 """Looks that must find a step missing before it is sent again: one may have come too early."""
-_MAX_LOOKS = 20
+_AGE_PER_PAUSE = 20
 _MIN_PAUSE, _MAX_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
 _SENT_VERDICTS = frozenset(
@@ -288,7 +288,7 @@ def _after_the_outcome(
         return MeasureMove()
     pause = 5 * pace.poll
     if not watched:
-        pause = min(max((now - concluded) / _MAX_LOOKS, _MIN_PAUSE), _MAX_PAUSE)
+        pause = min(max((now - concluded) / _AGE_PER_PAUSE, _MIN_PAUSE), _MAX_PAUSE)
     return WaitMove(
         until=now + pause if due is None else min(now + pause, max(due, now + pace.poll))
     )

@@ -47,7 +47,7 @@ from data.settings.submission import SubmitSettings
 from data.store import open_store
 
 STEP_SECONDS = 300
-SIMULATED_SECONDS = 60.0
+DEMO_PACE = 60.0
 """Simulated seconds in a second: an hour passes in a minute, a change is measured in about one."""
 VERIFY_SLOTS = 2
 _FEED_INTERVAL = timedelta(seconds=15)
@@ -89,7 +89,7 @@ class StandingClock:
 
     def let_go(self) -> None:
         """Let it run from where it stands."""
-        self._running = PacedClock(start=self.start, pace=SIMULATED_SECONDS)
+        self._running = PacedClock(start=self.start, pace=DEMO_PACE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def demo(options: argparse.Namespace) -> int:
                 loaded,
                 parts,
                 cycle_state=lambda: _in_demo_time(thread.state, feed, lines),
-                demo_pace=SIMULATED_SECONDS,
+                demo_pace=DEMO_PACE,
             )
 
 

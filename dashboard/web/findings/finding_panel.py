@@ -43,7 +43,7 @@ _COLOURS: dict[str, _Colour] = {
     **dict.fromkeys(("rejected", "failing", "fell-short", "refused", "unknown"), "red"),
 }
 _COLOUR_BY_SIGN = {"-": "red", "+": "green"}
-_WATCHABLE_STATES = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
+_PREVIEW_STATES = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
 
 
 def finding_panel(row: InboxRow) -> None:
@@ -333,7 +333,7 @@ def change_panel(stored: StoredRecommendation) -> None:
         _file_text(revision)
         return
     person = signed_in(service.settings().access)
-    if person is None or stored.state not in _WATCHABLE_STATES:
+    if person is None or stored.state not in _PREVIEW_STATES:
         return
     wish = WishKind.APPROVE if stored.state == State.PROPOSED else WishKind.APPLY
     if refusal_reason(service, wish, stored, person):
