@@ -62,8 +62,8 @@ _DEVICE_IDS = {
 def layouts_in(text: str, model: GpuModel, boards: int) -> tuple[MigLayout, ...]:
     """Return the layouts of a file that say of every board of a node how it is cut.
 
-    Left out is what is no layout for this model, or not surely: slices that the catalogue does not
-    know, a device filter of a model without an id here, boards that no entry names.
+    A layout is omitted if it may not fit this model: the catalogue does not know a slice, a device
+    filter names a model without an id here, or no entry names a board.
     """
     try:
         document = yaml.safe_load(text)

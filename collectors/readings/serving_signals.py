@@ -2,7 +2,7 @@
 
 Pure: series in, records out. Readings of a replica are those of one engine, model, pod and scraped
 address; of several jobs of Prometheus that scrape it one counts. What an engine does not say is
-None; what is no possible reading is dropped and counted.
+None; impossible readings are dropped and counted.
 """
 
 from collections.abc import Collection, Iterable, Mapping

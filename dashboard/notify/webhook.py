@@ -33,8 +33,8 @@ _PLACE = re.compile(r"findings\?finding=TT-\d+|admin|account\?tab=reports")
 def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
     """Return the content for the chat of a kind: text without any markup, and the link a button.
 
-    Lines of a message are ours, and what others wrote is cut to one line, so it is no address of
-    theirs.
+    Trimtab writes the lines of a message; foreign text is cut to one line, so no line is an address
+    that others wrote.
     """
     lines = body.splitlines()
     base = f"{public_url.rstrip('/')}/"

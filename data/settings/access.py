@@ -266,7 +266,9 @@ class NotifySettings(Section, name="notify"):
             "an address that starts with https://",
         )
         if "digest" in entries(self.events):
-            warn_once("notify.events: digest is no event: the weekly report tells what is open")
+            warn_once(
+                "notify.events: the event digest was removed; the weekly report lists open findings"
+            )
         for word in entries(self.events):
             valid = word in EVENTS or word.startswith("submission-")
             match = "" if valid else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))

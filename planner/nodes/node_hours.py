@@ -51,9 +51,9 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
 def unsure_prices(problem: PlanningProblem) -> dict[int, Floats]:
     """Return the price of a board away from home in each slot [H], by number of a node in doubt.
 
-    It costs as much as running and booting the largest node, so that nobody comes in order that
-    another node can be off, and a trifle of rent where nodes cost nothing. Where all open nodes of
-    a pool are in doubt, none is the better choice, and there is no price.
+    It is the cost of running and booting the largest node, so that no job moves there to let
+    another node be off, plus a small share of rent for nodes that cost nothing. A pool whose open
+    nodes are all in doubt offers no better choice and has no price.
     """
     nodes, pools = problem.facts.nodes, problem.pools.of_node.tolist()
     sure = {pool for node, pool in zip(nodes, pools, strict=True) if node.open and not node.unsure}

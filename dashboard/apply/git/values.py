@@ -30,7 +30,7 @@ _INSIDE = {
         ("spec", "sources", _WILDCARD, "helm", "valuesObject"),
     ),
 }
-"""Where they hold them; _WILDCARD stands for each element of a list."""
+"""Paths of their values; _WILDCARD stands for each element of a list."""
 _KUSTOMIZE = "kustomize.config.k8s.io"
 _PODS: Parts = ("spec", "replicas")
 _KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml")

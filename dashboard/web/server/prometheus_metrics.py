@@ -51,7 +51,7 @@ class OwnMetrics:
         state: Callable[[], CycleState],
         stopped: Callable[[], object],
         serving: Callable[[], ServingSettings] = ServingSettings,
-        shown: Callable[[Recommendation], Recommendation] = lambda each: each,
+        shown: Callable[[Recommendation], Recommendation] = lambda recommendation: recommendation,
     ) -> None:
         self._reader = reader
         self._state = state
